@@ -33,8 +33,8 @@ def forked(work: Callable[[], object]) -> str:
         os.waitpid(child, 0)
         assert waiting, "the forked process hangs"
         with os.fdopen(os.dup(reader)) as f:
-            told = f.read()
+            output = f.read()
     finally:
         os.close(reader)
-    assert told.startswith("+"), told
-    return told[1:]
+    assert output.startswith("+"), output
+    return output[1:]

@@ -14,7 +14,7 @@ from ptxgen.runtime.driver import Driver
 TYPES = {"u8": np.uint8, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
 THREADS = 128
 
-#: one box to shared memory, and from there to ``out`` as it lies; place: channel, pixel (innermost first), image
+#: one box to shared memory, and from there to ``out`` unchanged; place: channel, pixel (innermost first), image
 KERNEL = """.version 8.7
 .target sm_90a
 .address_size 64

@@ -44,11 +44,6 @@ class Dtype:
         return self.bits // 8
 
     @property
-    def storage(self) -> str:
-        """The untyped PTX type of this size."""
-        return f"b{self.bits}"
-
-    @property
     def torch(self) -> str:
         """The name of the type in PyTorch."""
         return f"torch.{self.numpy.name}"

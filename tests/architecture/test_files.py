@@ -18,9 +18,9 @@ FOREIGN = re.compile("/" + "(work|root|farm|home/[a-z]+|Users/[A-Za-z]+)/")
 def files() -> list[Path]:
     """The project's own files: those that git tracks, or (without git) all in its folders."""
     asked = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    told = subprocess.run(asked, capture_output=True, check=False) if (ROOT / ".git").exists() else None
-    if told is not None and told.returncode == 0:
-        return [p for name in told.stdout.decode().split("\0") if name and (p := ROOT / name).is_file()]
+    output = subprocess.run(asked, capture_output=True, check=False) if (ROOT / ".git").exists() else None
+    if output is not None and output.returncode == 0:
+        return [p for name in output.stdout.decode().split("\0") if name and (p := ROOT / name).is_file()]
     folders = ("ptxgen", "templates", "tests", "scripts", "docs", "tuning_db")
     return [p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
 

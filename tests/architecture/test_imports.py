@@ -113,5 +113,5 @@ def test_help_imports_no_arrays_templates_or_models() -> None:
 
     heavy = ("numpy", "mako", "xgboost", "rich", "sqlite3")
     code = f"import sys, ptxgen.cli; print(*(m for m in {heavy} if m in sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
-    assert told.stdout.split() == []
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert output.stdout.split() == []

@@ -23,7 +23,7 @@ def test_random_configurations_assemble_without_spills(seed, source, tmp_path, m
     d = device("h200")
     for p, c in SOURCES[source].cases(seed, EACH, d, limit=700):
         made = assemble(render(plan_for(p, c, d)))
-        told = f"{p.key()} | {c}\n{made.log}"
-        assert made.cubin, told
-        assert not any(made.spills.values()), told
-        assert not COMPLAINT.search(made.log), told
+        output = f"{p.key()} | {c}\n{made.log}"
+        assert made.cubin, output
+        assert not any(made.spills.values()), output
+        assert not COMPLAINT.search(made.log), output

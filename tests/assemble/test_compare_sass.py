@@ -103,7 +103,7 @@ def rows(tmp_path, name, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "message"),
     [
         ({}, 0, "equal: 1 (1 of the same text"),
         ({"ptx": "1"}, 0, "equal: 1 (0 of the same text, 1 of another text)"),
@@ -114,10 +114,10 @@ def rows(tmp_path, name, **changes):
         ({"case": "gemm 1,1,1 NN f32 | ms=8 splitk=flag_red | h200"}, 1, "only in one: 1 old, 1 new"),
     ],
 )
-def test_compare_reports_each_difference(tmp_path, capsys, changes, status, told):
+def test_compare_reports_each_difference(tmp_path, capsys, changes, status, message):
     old, new = rows(tmp_path, "old", **{}), rows(tmp_path, "new", **changes)
     assert script.main(["compare", old, new]) == status
-    assert told in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_rename_replaces_words_of_the_first_record(tmp_path, capsys):

@@ -22,14 +22,14 @@ def batch(p: KernelGemm, rng: np.random.Generator, whole: bool = False) -> Kerne
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}
     for name, kind in (("a", p.element), ("b", p.element), ("c", p.output)):
         unit = 16 // kind.bytes if whole else 1
-        ld, way = getattr(p, f"ld{name}"), rng.random()
-        if way < 0.3:
+        ld, kind_of_stride = getattr(p, f"ld{name}"), rng.random()
+        if kind_of_stride < 0.3:
             changes[f"stride_{name}"] = -(-rows[name] * ld // unit) * unit
-        elif way < 0.5:
+        elif kind_of_stride < 0.5:
             changes[f"stride_{name}"] = (-(-rows[name] * ld // unit) + int(rng.integers(1, 9))) * unit
-        elif way < 0.7 or name == "c":
-            apart = -(-ld // unit) * unit
-            changes |= {f"stride_{name}": apart, f"ld{name}": apart * count}
+        elif kind_of_stride < 0.7 or name == "c":
+            pitch = -(-ld // unit) * unit
+            changes |= {f"stride_{name}": pitch, f"ld{name}": pitch * count}
         else:
             changes[f"stride_{name}"] = 0
     return replace(p, **changes)

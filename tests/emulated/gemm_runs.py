@@ -22,7 +22,7 @@ from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
 from tests.cases.source import pairs
 
-GUARD = 0xFF  #: fills what is nobody's: NaN in every floating-point type
+GUARD = 0xFF  #: fills memory outside the elements: NaN in every floating-point type
 
 
 class Placed:
@@ -42,7 +42,7 @@ class Placed:
             memory = np.full(span * size, GUARD, np.uint8).view(array.dtype)
             elements(p, operand, memory)[...] = array
             self.image[self.body] = memory.view(np.uint8)
-        self.array = self._elements(self.image)  # items that share memory have what the last of them brought
+        self.array = self._elements(self.image)  # items that share memory contain the last of them
         self.start = driver.allocate(len(self.image))
         driver.machine.write(self.start, self.image)
         self.address = self.start + self.first

@@ -17,7 +17,7 @@ FORMAT = {
     "e5m2": (5, 2),
 }
 PACKED = {"f16": 2, "bf16": 2, "tf32": 1, "f64": 1, "f32": 1, "e4m3": 4, "e5m2": 4, "s8": 4, "u8": 4, "s32": 1}
-#: where numbers lie: about 1, all over, any bits, half zeros, near the least and the largest sums, few bits, cancelling
+#: distributions of numbers: about 1, all exponents, any bits, half zeros, near the least and the largest sums, few bits, cancelling
 DISTRIBUTIONS = ("normal", "wide", "raw", "sparse", "tiny", "small", "big", "half", "simple", "cancel")
 #: warps that were made; the sequence depends on it
 WARPS = 48

@@ -91,11 +91,11 @@ def test_non_finite_inputs_give_nan():
     a[[2, 5, 7], [3, 3, 39]] = np.inf, np.nan, np.finfo(np.float32).max
     b[11, 4] = -np.inf
     out = execute(p, SMALL, stored(p, a, b))
-    spoilt = np.zeros((20, 9), bool)
-    spoilt[[2, 5, 7]] = True
-    spoilt[:, 4] = True
-    assert np.isnan(out[spoilt]).all()
-    assert np.array_equal(out[~spoilt], clean[~spoilt])
+    affected = np.zeros((20, 9), bool)
+    affected[[2, 5, 7]] = True
+    affected[:, 4] = True
+    assert np.isnan(out[affected]).all()
+    assert np.array_equal(out[~affected], clean[~affected])
     a[[2, 5, 7], [3, 3, 39]] = 0
     a[6] = 0
     a[6, 1] = largest = np.float32(np.uint32(0x7F7F7FFF).view(np.float32))  # rounds to the largest bf16

@@ -28,7 +28,7 @@ from tests.threads import join
 
 Array = np.ndarray[Any, Any]
 ANY = "ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2"
-#: slices of K meet at flags that a launch finds and leaves zero, or in sums that a second kernel adds
+#: split-K with flags, which a launch finds and leaves zero, or with partial sums that a second kernel adds
 FLAGS, SUMS = f"{ANY} kg=2 splitk=flag_red", f"{ANY} kg=2 splitk=workspace"
 STREAM = 42
 
@@ -144,7 +144,7 @@ def test_graph_replays_after_the_workspace_grew(
     chosen.text = text
     small, large = Product(driver, 20), Product(driver, 70)
     graphs = [(captured(driver, small), [small]), (captured(driver, small, large), [small, large])]
-    large.queue()  # as nobody's graph
+    large.queue()  # outside any graph
     assert large.right
     for graph, products in (*graphs, *graphs):
         assert not any(p.right for p in products)
@@ -208,10 +208,10 @@ def test_interrupted_launch_leaves_no_flags_set(
         driver.fill(*flags(), 1)
         raise error
 
-    def lowered() -> None:
+    def check_flags() -> None:
         assert not any(driver.machine.read(*flags()))
 
-    driver.before = lowered
+    driver.before = check_flags
 
     def queued() -> bool:
         p.queue()

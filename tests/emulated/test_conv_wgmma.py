@@ -47,7 +47,7 @@ def test_random_convolutions_with_packed_operands(seed):
 
 
 #: layout, what else, shape, configuration
-LYING = {
+PACKED = {
     "images of odd size": (
         "NCHW",
         {},
@@ -60,7 +60,7 @@ LYING = {
         "C=16,H=5,W=7,K=24,R=3,S=2,pad=1",
         "transposed_mma=1 ml=24 nl=64 operand_path_a=pack operand_path_b=pack",
     ),
-    "more channels than a block of the pass": (
+    "more channels than a block of the packing kernel": (
         "NCHW",
         {},
         "C=136,H=4,W=8,K=8,R=1,S=1",
@@ -84,7 +84,7 @@ LYING = {
         "C=16,H=8,W=8,K=24,R=3,S=2",
         "ml=64 nl=32 kg=2 splitk=memset_red operand_path_a=pack operand_path_b=pack",
     ),
-    "columns of C side by side, rows apart": (
+    "adjacent columns of C, strided rows": (
         "NCHW",
         {"direction": "weight_grad", "filters": "CRSK"},
         "C=64,H=6,W=7,K=24,R=3,S=2,pad=1",
@@ -129,14 +129,14 @@ LYING = {
 }
 
 
-@pytest.mark.parametrize("case", LYING)
+@pytest.mark.parametrize("case", PACKED)
 def test_packed_operands(case):
-    layout, fields, shape, config = LYING[case]
+    layout, fields, shape, config = PACKED[case]
     p = Conv(**Conv.read_shape("N=8," + shape), layout=layout, dtype="f16", **fields)
     verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
-WALKS = {
+TAP_LOOPS = {
     "a tap is wider than a stage": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3"),
     "a stage has units of several taps": ("C=16,H=6,W=7,K=24,R=3,S=2,stride=2x1", "ml=64 nl=24 u=128 stages=3"),
     "the last stage ends past the last tap": ("C=16,H=6,W=7,K=24,R=3,S=3", "ml=64 nl=24 u=128 stages=3"),
@@ -160,9 +160,9 @@ WALKS = {
 }
 
 
-@pytest.mark.parametrize("walk", WALKS)
-def test_loops_over_taps(walk):
-    shape, config = WALKS[walk]
+@pytest.mark.parametrize("case", TAP_LOOPS)
+def test_loops_over_taps(case):
+    shape, config = TAP_LOOPS[case]
     p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16")
     verify(p, parse_config("family=wgmma " + config), "integers")
 

@@ -1,4 +1,4 @@
-"""Barriers that lanes of a warp reach by themselves, arrivals without waiting, and launches without an end."""
+"""Barriers that lanes of a warp reach separately, arrivals without a wait, and kernels that never end."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_halves_of_a_warp_at_two_barriers(threads, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lanes_one_by_one(seed):
-    """Every lane reaches the barrier from its own turn of a loop, in blocks that differ."""
+def test_lanes_arrive_one_by_one(seed):
+    """Every lane reaches the barrier in its own iteration of a loop, in different blocks."""
     y = np.zeros((4, 64), "u4")
     run(
         START
@@ -57,7 +57,7 @@ def test_lanes_one_by_one(seed):
     assert (y == 63 - np.arange(64)).all()
 
 
-def test_the_rest_of_a_warp_may_leave():
+def test_rest_of_a_warp_may_exit():
     """Exited lanes do not count: the others make a warp."""
     y = np.zeros((1, 64), "u4")
     body = (
@@ -77,7 +77,7 @@ def test_the_rest_of_a_warp_may_leave():
     assert "barrier 2: other lanes" in str(caught.value)
 
 
-def test_votes_of_halves():
+def test_votes_of_halves_of_a_warp():
     y = np.zeros((2, 64), "u4")
     run(
         START
@@ -102,8 +102,8 @@ def test_counts_that_differ_within_a_warp():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_halves_that_arrive_and_go_on(seed):
-    """A producer warp whose halves arrive at two places, without waiting for the consumer."""
+def test_halves_arrive_without_waiting(seed):
+    """A producer warp whose halves arrive at two positions, without waiting for the consumer."""
     y = np.zeros((1, 64), "u4")
     body = (
         START
@@ -126,8 +126,8 @@ def test_halves_that_arrive_and_go_on(seed):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_follows_an_arrival_is_not_ordered_by_it(seed, asynchronous):
-    """A producer arrives after each of three words; its clock runs on before the consumer comes to look."""
+def test_accesses_after_an_arrival_are_not_ordered_by_it(seed, asynchronous):
+    """A producer arrives after each of three words; its clock advances before the consumer waits."""
     y = np.zeros((1, 64), "u4")
     body = (
         START
@@ -157,7 +157,7 @@ def test_what_follows_an_arrival_is_not_ordered_by_it(seed, asynchronous):
 
 
 @pytest.mark.parametrize("block", [32, 64])
-def test_a_loop_without_an_end(block):
+def test_infinite_loop(block):
     y = np.zeros((1, 64), "u4")
     body = (
         START
@@ -173,8 +173,8 @@ def test_a_loop_without_an_end(block):
     assert "add.u32 %r10" in caught.value.instruction
 
 
-def test_an_end_that_some_wait_for():
-    """What the others do is told too."""
+def test_infinite_loop_while_others_wait():
+    """The report names the other warps' state too."""
     y = np.zeros((1, 64), "u4")
     body = START + "setp.ge.u32 %p1, %r0, 32; @%p1 bra WAIT; L: add.u32 %r9, %r9, 1; bra L; WAIT: bar.sync 0;"
     with pytest.raises(DeadlockFault, match="option watchdog") as caught:
@@ -182,8 +182,8 @@ def test_an_end_that_some_wait_for():
     assert "barrier 0: 32 of 64 threads" in str(caught.value)
 
 
-def test_two_warps_that_keep_each_other_busy():
-    """Both poll and both write: nobody is stuck, and nothing ever comes of it."""
+def test_livelock_of_two_warps():
+    """Both poll and both write: neither is blocked, and neither makes progress."""
     y = np.zeros((1, 64), "u4")
     body = (
         START
@@ -193,7 +193,7 @@ def test_two_warps_that_keep_each_other_busy():
         run(body, y, block=64, extra=SHARED, watchdog=20_000)
 
 
-def test_the_watchdog_may_be_off():
+def test_watchdog_may_be_off():
     y = np.zeros((1, 32), "u4")
     body = (
         START

@@ -31,7 +31,7 @@ START = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; se
 
 @pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
 @pytest.mark.parametrize(("seed", "completion"), MODES)
-def test_to_shared_and_back(seed, completion, space):
+def test_copy_to_shared_and_back(seed, completion, space):
     """Blocks copy 256 words in, change them, and copy them out."""
     x, y = np.arange(4 * 256, dtype="u4"), np.zeros(4 * 256, "u4")
     run(
@@ -99,7 +99,7 @@ mapa.shared::cluster.u32 %r5, %r9, %r3; add.u32 %r5, %r5, 1024; mapa.shared::clu
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
-def test_between_blocks(seed, completion):
+def test_copy_between_blocks(seed, completion):
     x = np.zeros(4 * 64, "u4")
     options = {
         "grid": 4,
@@ -198,7 +198,7 @@ def test_reductions_between_blocks(seed, completion):
     assert (x == 4 * np.arange(64) + 6000).all()
 
 
-def test_hints_and_prefetches_do_nothing():
+def test_hints_and_prefetches_have_no_effect():
     x = np.arange(64, dtype="u4")
     run(
         """createpolicy.fractional.L2::evict_last.b64 %d1, 0f3F800000; cp.async.bulk.prefetch.L2.global [%q0], 256;
@@ -341,7 +341,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_and_twin(name, seed, completion):
+def test_fault_and_fixed_kernel(name, seed, completion):
     kind, words, wrong, right = FAULTS[name]
     x = np.arange(128, dtype="u4")
     run(START + right, x, block=64, extra=SHARED, seed=seed, completion=completion)
@@ -350,8 +350,8 @@ def test_fault_and_twin(name, seed, completion):
     assert caught.value.entry == "k"
 
 
-def test_early_and_late():
-    """A copy is complete as soon as it starts, or not before somebody has to have it."""
+def test_early_and_late_completion():
+    """A copy completes as soon as it starts, or not before a wait needs it."""
     for completion in ("early", "late"):
         x = np.zeros(128, "u4")
         body = START + EXPECT + IN + "mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 0; selp.u32 %r2, 1, 0, %p1;"
@@ -359,7 +359,7 @@ def test_early_and_late():
         assert x[0] == (completion == "early")
 
 
-def test_what_is_not_ptx():
+def test_invalid_text():
     for wrong in (
         "cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%q0], [sm], 16, [bar];",
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 [%q0], [sm], 16;",

@@ -1,4 +1,4 @@
-"""Calls of device functions, and branches by an index."""
+"""Calls of device functions, and branches by index."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def signed(x: int, bits: int) -> int:
 
 def expected(a: int, b: int, i: int) -> list[int]:
     """A switch of calls, a struct by value and back, narrow and boolean arguments, a store through a pointer to local
-    memory, a function out of a table."""
+    memory, a function from a table."""
     r = pick(a, b)
     if a & 1:
         r = (r + gcd(a, b)) & WORD
@@ -123,7 +123,7 @@ def test_registers_and_constants_as_arguments():
     assert (y[2] == 5 + 8 + 1 + 1000 * (LANE < 16)).all()
 
 
-def test_registers_where_params_are_declared():
+def test_registers_as_param_arguments():
     """A caller may name registers for .param parameters, and .param variables for .reg ones."""
     f = """.func (.reg .b32 r) half(.reg .b32 a) { shr.u32 r, a, 1; ret; }
     """
@@ -168,8 +168,9 @@ def test_structures():
         assert y[t].tolist() == [t + 3, t + 2, t + 1, t, ~t & WORD, WORD, low + high, signed(0x9C83, 16) & WORD]
 
 
-def test_calls_within_calls_and_loops():
-    """Each call has its own registers; a function called from two places, one of them itself a function, in a loop."""
+def test_nested_calls_and_loops():
+    """Each call has its own registers; a function is called from two positions, one of them itself a function, in a
+    loop."""
     f = (
         ADD
         + """.func (.param .b32 r) twice(.param .b32 a) { .reg .b32 %x; .reg .b32 %y; .param .b32 p; .param .b32 s;
@@ -200,14 +201,14 @@ def test_calls_within_calls_and_loops():
     assert y.tolist() == want
 
 
-def test_a_call_by_some_lanes():
+def test_call_by_some_lanes():
     y = np.zeros(32, "u4")
     body = f"{THREAD} mov.u32 %r2, %r0; mov.u32 %r3, 50; mov.u32 %r1, 9; setp.ge.u32 %p0, %r0, 8;"
     run(body + SUM.replace("GUARD", "@%p0").replace(".uni", "") + STORE, y, extra=ADD)
     assert (y == np.where(LANE >= 8, LANE + 50, 9)).all()
 
 
-def test_a_uniform_call_that_diverges():
+def test_divergent_uniform_call():
     y = np.zeros(64, "u4")
     body = f"{THREAD} mov.u32 %r2, %r0; mov.u32 %r3, 50; mov.u32 %r1, 9; setp.ge.u32 %p0, %r0, LIMIT;"
     body += SUM.replace("GUARD", "@%p0") + STORE
@@ -285,7 +286,7 @@ def test_pointers_to_functions(how):
     assert (y == np.where(LANE & 1, 3 * LANE, LANE + 10)).all()
 
 
-def test_a_pointer_to_no_function():
+def test_invalid_function_pointer():
     y = np.zeros(32, "u4")
     body = (
         CHOOSE
@@ -305,7 +306,7 @@ def test_a_pointer_to_no_function():
     run(uniform.replace("%r0, 20", "%r0, 99"), y, extra=POINTERS)
 
 
-def test_a_result_that_is_not_always_set():
+def test_result_that_is_not_always_set():
     f = """.func (.param .b32 r) some(.param .b32 a) { .reg .b32 %x; .reg .pred %p; ld.param.u32 %x, [a];
     setp.lt.u32 %p, %x, LIMIT;
     @%p st.param.b32 [r], %x; ret; }
@@ -325,7 +326,7 @@ def test_a_result_that_is_not_always_set():
     assert "%r1 is used; it depends on s" in str(caught.value)
 
 
-def test_a_fault_within_a_function():
+def test_fault_in_a_function():
     f = ".func put(.reg .b64 p) { st.global.u32 [p+4], 1; ret; }"
     y = np.zeros(2, "u4")
     run("call put, (%q0);", y, block=1, extra=f)
@@ -355,13 +356,13 @@ def test_a_fault_within_a_function():
         (".func f() { ret; }", "call.weird f;", UnsupportedError, "weird"),
     ],
 )
-def test_calls_that_cannot_be(function, call, error, words):
+def test_invalid_calls(function, call, error, words):
     with pytest.raises(error, match=words) as caught:
         run(call, extra=function)
     assert "line" in str(caught.value)
 
 
-def test_a_kernel_beside_one_that_cannot_run():
+def test_kernel_in_a_module_with_an_unsupported_one():
     text = module("call f; ret;", extra=".extern .func f;") + ".visible .entry fine() { ret; }"
     machine = Machine()
     loaded = machine.load(text)
@@ -386,8 +387,8 @@ def test_branches_by_index():
     assert (y == np.where(LANE >= 11, np.choose(LANE & 3, [10, 11, LANE + 100, LANE + 100]), 5)).all()
 
 
-def test_a_loop_by_index():
-    """Backward targets: a machine of states."""
+def test_loop_by_index():
+    """Backward targets: a state machine."""
     y = np.zeros(32, "u4")
     run(
         THREAD
@@ -408,7 +409,7 @@ def test_a_loop_by_index():
     assert y.tolist() == want
 
 
-def test_an_index_past_the_table():
+def test_index_past_the_table():
     y = np.zeros(32, "u4")
     body = THREAD + "mov.u32 %r2, 3; setp.eq.u32 %p0, %r0, 17; @%p0 mov.u32 %r2, INDEX;" + TABLE + STORE
     run(body.replace("INDEX", "2").replace("GUARD", ""), y)
@@ -418,7 +419,7 @@ def test_an_index_past_the_table():
     run(body.replace("INDEX", "4").replace("GUARD", "@!%p0"), y)
 
 
-def test_a_uniform_index_that_diverges():
+def test_divergent_uniform_index():
     y = np.zeros(64, "u4")
     body = (
         THREAD
@@ -441,7 +442,7 @@ def test_a_uniform_index_that_diverges():
         ("T: .branchtargets A, B", "';'"),
     ],
 )
-def test_tables_that_cannot_be(body, words):
+def test_invalid_tables(body, words):
     with pytest.raises(ParseError, match=words):
         run("mov.u32 %r2, 0;" + body)
 
@@ -457,8 +458,8 @@ FITTING = """.visible .func (.param .b32 r) same(.param .b32 a)
 
 
 @pytest.mark.parametrize("where", ["table", "p: .calltargets two, same, wide;"])
-def test_tables_with_functions_that_do_not_fit(where):
-    """A call reaches those of the functions that take its operands; a pointer to another one is a fault."""
+def test_tables_with_functions_of_other_signatures(where):
+    """A call reaches the functions that take its operands; a pointer to another one is a fault."""
     label = where.partition(":")[0]
     call = f"""{"" if label == "table" else where} mov.u64 %d1, table; cvta.global.u64 %d1, %d1; ld.u64 %d2, [%d1+AT];
     {{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r0; call (r), %d2, (a), {label}; ld.param.b32 %r1, [r]; }}"""
@@ -473,13 +474,13 @@ def test_tables_with_functions_that_do_not_fit(where):
 # ---- recursion
 
 
-def test_recursion_without_an_end():
+def test_infinite_recursion():
     with pytest.raises(Fault, match="recursive calls save more than"):
         run("call f, (1); ret;", extra=".func f(.reg .u32 a) { call f, (a); ret; }")
 
 
-def test_recursion_through_registers():
-    """Parameters and results in .reg: they change places from call to call, and each call keeps its own."""
+def test_recursion_with_register_arguments():
+    """Parameters and results in .reg: they swap from call to call, and each call keeps its own."""
     f = """.func (.reg .u32 r) mix(.reg .u32 a, .reg .u32 b)
     { .reg .pred %p; .reg .b32 %x, %y; setp.eq.u32 %p, a, 0; mov.u32 r, b; @%p ret; sub.u32 %x, a, 1;
     call (%y), mix, (%x, a); @!%p call (%x), mix, (%x, %y); mad.lo.u32 r, %x, 3, b; add.u32 r, r, %y; ret; }"""

@@ -1,4 +1,4 @@
-"""Clusters: their registers, the shared memory that they have in common, and how they synchronise."""
+"""Clusters: special registers, distributed shared memory, and synchronisation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(n: int) -> str:
 
 
 def passed_on(blocks: int, threads: int, size: int) -> np.ndarray:
-    """What threads get that write their numbers in the grid and read the next block's."""
+    """Results of threads that write their global number and read the next block's."""
     b, t = np.divmod(np.arange(blocks * threads), threads)
     return (b // size * size + (b % size + 1) % size) * threads + t
 
@@ -67,7 +67,7 @@ def test_special_registers():
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_reading_and_writing_the_next_block(seed, completion, size):
+def test_access_to_the_next_block(seed, completion, size):
     x = np.zeros(12 * 64, "u4")
     body = (
         START
@@ -101,8 +101,8 @@ def test_reading_and_writing_the_next_block(seed, completion, size):
     assert (x == (b // size * size + (b % size - 1) % size) * 64 + t).all()
 
 
-def test_generic_addresses_vectors_and_a_launch_with_a_cluster():
-    """The same kernel, by generic addresses, its cluster given at launch."""
+def test_generic_addresses_vectors_and_a_launch_cluster():
+    """The same kernel with generic addresses; the launch gives its cluster."""
     x = np.zeros((8, 32), "u4")
     body = (
         START
@@ -205,7 +205,7 @@ def test_st_async(seed, completion):
 
 
 @pytest.mark.parametrize("completion", ["early", "late"])
-def test_the_bytes_expected_decide(completion):
+def test_expected_bytes_decide(completion):
     x = np.zeros(4 * 64, "u4")
     options = {"grid": 4, "block": 64, "extra": SHARED, "directives": cluster(4), "completion": completion}
     few = ASYNC.replace("WAIT", WAIT).replace("], 1024;", "], 1008;")
@@ -217,7 +217,7 @@ def test_the_bytes_expected_decide(completion):
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 def test_red_async(seed, completion):
-    """Every thread of ranks 1 to 3 counts up in rank 0."""
+    """Every thread of ranks 1 to 3 increments rank 0's counter."""
     x = np.zeros(2, "u4")
     run(
         START
@@ -344,7 +344,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("completion", ["early", "late"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_and_twin(name, completion):
+def test_fault_and_fixed_kernel(name, completion):
     kind, words, wrong, right = FAULTS[name]
     threads = 64 if "st.async" in right else 32
     x = np.zeros(2 * threads, "u4")
@@ -362,13 +362,13 @@ def test_fault_and_twin(name, completion):
             run(START + wrong, x, **options)
 
 
-def test_a_cluster_of_one_block_has_no_st_async():
+def test_st_async_in_a_cluster_of_one_block_is_a_fault():
     with pytest.raises(Fault, match="cluster of one block"):
         run(ASYNC.replace("WAIT", WAIT), np.zeros(64, "u4"), block=64, extra=SHARED)
 
 
-def test_a_release_through_another_block_orders():
-    """Warp 0 of rank 0 tells rank 1, which tells warp 1 of rank 0: no race between the two warps."""
+def test_release_through_another_block_orders():
+    """Warp 0 of rank 0 signals rank 1, which signals warp 1 of rank 0: no race between the two warps."""
     body = (
         START
         + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; {SYNC}
@@ -404,8 +404,8 @@ def test_a_release_through_another_block_orders():
 
 
 @pytest.mark.parametrize("fence", ["fence.mbarrier_init.release.cluster;", "fence.acq_rel.cluster;", ""])
-def test_what_makes_an_initialisation_known(fence):
-    """A relaxed arrival tells other blocks of an mbarrier only after a fence."""
+def test_fence_makes_an_initialisation_visible(fence):
+    """A relaxed arrival makes an mbarrier visible to other blocks only after a fence."""
     body = (
         START
         + f"""@%p0 mbarrier.init.shared::cta.b64 [bar], 1; {fence}
@@ -422,7 +422,7 @@ def test_what_makes_an_initialisation_known(fence):
     run(body.replace("relaxed", "release"), np.zeros(128, "u4"), **options)
 
 
-def test_a_block_that_has_not_begun():
+def test_access_to_a_block_that_has_not_started():
     body = START + f"{PEER} BEGUN st.shared::cluster.u32 [%r7], %r5; {SYNC}"
     options = {"grid": 4, "block": 32, "extra": SHARED, "directives": cluster(2)}
     run(body.replace("BEGUN", SYNC), np.zeros(128, "u4"), **options)

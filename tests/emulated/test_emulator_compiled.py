@@ -1,4 +1,4 @@
-"""Kernels as nvcc compiles them from CUDA C++: the files of emulator_ptx, each with what it computes."""
+"""Kernels compiled by nvcc from CUDA C++: the files of emulator_ptx, each with its expected results."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_division_of_128_bits(engine):
     assert whole(s) == want
 
 
-def test_subtraction_leaves_the_carry_of_its_sum():
-    """sub.cc and subc.cc compute a + ~b + carry: the flag is set where nothing is borrowed, as addc then sees."""
+def test_carry_of_a_subtraction():
+    """sub.cc and subc.cc compute a + ~b + carry: the flag is set if nothing is borrowed, as addc then reads it."""
     a = np.array([5, 3, 7, 0, 0xFFFFFFFF], "u4")
     b = np.array([3, 5, 7, 0, 0xFFFFFFFF], "u4")
     flag = compute("sub.cc.u32 %a, %a, %b; addc.u32 %z, 0, 0;", np.uint32, a, b)
@@ -106,7 +106,7 @@ def test_assertions_and_printf(engine, capsys):
         (5, 24, r'asserts.cu:5: .*: assertion `i < n && "one thread an element"` failed', (24, 0, 0)),
     ],
 )
-def test_assertions_that_fail(engine, change, n, message, thread):
+def test_failed_assertions(engine, change, n, message, thread):
     x, y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
     x[7] = change
     with pytest.raises(Fault, match=message) as raised:
@@ -137,8 +137,8 @@ def test_assertions_that_fail(engine, change, n, message, thread):
         ("%a %f %f", [("f64", 1.0), ("f64", float("inf")), ("f64", float("nan"))], "0x1p+0 inf nan"),
     ],
 )
-def test_conversions_of_printf(text_, values, printed, capsys):
-    """Arguments lie in the buffer each at a multiple of its size; the result is their number."""
+def test_printf_conversions(text_, values, printed, capsys):
+    """Arguments are in the buffer, each at a multiple of its size; the result is their number."""
     declared = ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);"
     declared += f".global .b8 form[{len(text_) + 1}] = {{{', '.join(str(x) for x in text_.encode())}, 0}};"
     at, stores = 0, []
@@ -164,7 +164,7 @@ def test_conversions_of_printf(text_, values, printed, capsys):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("blocks", [1, 7, 300])
-def test_barriers_of_a_grid(engine, blocks):
+def test_grid_barriers(engine, blocks):
     """cooperative_groups: each block's sum, after grid.sync() the total, after another the total of the other blocks."""
     n = 5000
     x = np.random.default_rng(6).integers(-8, 9, n).astype(np.float32)
@@ -184,7 +184,7 @@ def ackermann(m: int, n: int) -> int:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_recursion(engine):
-    """Ackermann's function, even and odd by each other, and a quicksort of memory in the thread's stack."""
+    """Ackermann's function, mutually recursive even and odd, and a quicksort in the thread's stack."""
     m, n = (x.astype(np.int32) for x in np.divmod(np.arange(33), 3))
     m %= 3
     y, ordered = np.zeros((33, 3), np.int32), np.zeros((33, 12), np.int32)

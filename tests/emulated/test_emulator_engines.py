@@ -56,7 +56,7 @@ def test_kernels(name, completion):
     "family", ["integer", "real", "convert", "straight", "control", "call", "memory", "barrier", "copy"]
 )
 def test_random_modules(family):
-    """A part of what the hardware has run; all of it agrees."""
+    """A part of the modules that ran on hardware; all agree."""
     wrong = []
     for file in [f for f in generate.files() if f.cases[0].family == family][:2]:
         machine = Machine(engine="llvm", stats="off")
@@ -89,7 +89,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults(name):
     kind, body = FAULTS[name]
-    told = []
+    output = []
     for engine in ("numpy", "llvm"):
         with pytest.raises(kind) as found:
             run(
@@ -99,13 +99,13 @@ def test_faults(name):
                 engine=engine,
                 uninitialised=name != "race",
             )
-        told.append(str(found.value))
-    assert told[0] == told[1]
+        output.append(str(found.value))
+    assert output[0] == output[1]
 
 
 @needs_llvm
-def test_undefined_memory_that_is_dropped_is_no_fault():
-    """The load of it is in the middle of a run, whose other results stay."""
+def test_unused_undefined_memory_is_no_fault():
+    """Its load is in the middle of a run, whose other results stay."""
     out = np.zeros(64, "u4")
     run(
         """.shared .align 4 .b8 s[512]; mov.u32 %r1, s; mov.u32 %r4, 1; add.u32 %r4, %r4, %r4; ld.shared.u32 %r2, [%r1];
@@ -119,7 +119,7 @@ def test_undefined_memory_that_is_dropped_is_no_fault():
 
 
 @needs_llvm
-def test_addresses_in_several_allocations_are_left_to_numpy():
+def test_addresses_in_several_allocations_use_numpy():
     a, b, out = np.arange(32, dtype="u4"), np.arange(100, 132, dtype="u4"), np.zeros(32, "u4")
     run(
         """mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; selp.b64 %d1, %q0, %q1, %p1;
@@ -149,7 +149,7 @@ def looping(n: int, **options) -> tuple[Machine, np.ndarray]:
 
 
 @needs_llvm
-def test_what_runs_often_is_compiled():
+def test_frequent_runs_are_compiled():
     for n, engine, compiled in ((3, "auto", 0), (60, "auto", 1), (60, "numpy", 0), (1, "llvm", 3)):
         program, out = looping(n, engine=engine)
         assert (out == n).all()

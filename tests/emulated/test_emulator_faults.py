@@ -1,4 +1,4 @@
-"""Every fault: a kernel that has just that one, and a twin without it that passes."""
+"""Every fault: a kernel with exactly that fault, and the fixed kernel, which passes."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_out_of_bounds_names_the_parameter_and_the_offset(body, words):
     assert str(caught.value).startswith(words)
 
 
-def test_out_of_bounds_of_a_machine():
-    """A driver gives no types: the parameter that points to the allocation, or its address."""
+def test_out_of_bounds_without_types():
+    """A driver gives no types: the report names the parameter that points to the allocation, or its address."""
     machine = Machine()
     loaded = machine.load(
         module("ld.param.u64 %d0, [p]; st.global.u32 [%d0+OFF], 1;".replace("OFF", "64"), ".param .u64 p")
@@ -95,8 +95,8 @@ def test_out_of_bounds_of_a_machine():
         machine.launch(loaded, "k", 1, 1, (x + 64).to_bytes(8, "little"))
 
 
-def test_lines_of_the_source():
-    """PTX of nvcc -lineinfo: a function that is called, and one that the compiler has put in the place of its call."""
+def test_source_lines():
+    """PTX of nvcc -lineinfo: a called function, and an inlined one."""
     text = (Path(__file__).parent / "emulator_ptx" / "inlined.ptx").read_text()
     x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
     launch(text, "_Z1kPfPKfi", 1, 32, [y, x, np.int32(31)])
@@ -223,7 +223,7 @@ def test_uninitialised_shared():
     assert "st.global" in caught.value.instruction
 
 
-def test_uninitialised_shared_may_be_loaded_and_dropped():
+def test_unused_uninitialised_shared_memory_is_no_fault():
     x = np.zeros(64, np.int32)
     body = (
         ADDRESSES
@@ -273,8 +273,8 @@ BOTH = SHARED + ".shared .align 8 .b8 other[8];"
     ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not available(), reason="llvmlite is not installed"))],
 )
 @HEADS
-def test_a_missing_barrier_is_a_race_also_where_the_reader_is_first(head, engine, seed):
-    """Nobody has written the memory when the first warp reads it."""
+def test_missing_barrier_is_a_race_if_the_reader_is_first(head, engine, seed):
+    """No warp has written the memory when the first warp reads it."""
     body = f"""{ADDRESSES} {head} add.u32 %r6, %r0, 7; st.shared.u32 [%r1], %r6; MEET ld.shared.u32 %r4, [%r2];
     add.u32 %r4, %r4, 1; mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r4;"""
     x = np.zeros(64, np.int32)
@@ -299,8 +299,8 @@ SAME_STORES = {
 @pytest.mark.parametrize("seed", range(3))
 @HEADS
 @pytest.mark.parametrize("name", [name for name in SAME_STORES if name != "twice"])
-def test_warps_that_store_one_value_at_one_address(name, head, seed):
-    """A replicated layout: what each warp stores is the same. A note, no fault; a different value is a fault."""
+def test_warps_store_one_value_at_one_address(name, head, seed):
+    """A replicated layout: each warp stores the same value. That is a note, not a fault; a different value is a fault."""
     size, store = SAME_STORES[name]
     text = SAME.replace("SIZE", str(size)).replace("STORE", store)
     text = text.replace("FIRST", head)
@@ -318,16 +318,16 @@ def test_warps_that_store_one_value_at_one_address(name, head, seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_value_that_changes_on_the_way_is_a_race(seed):
-    """All end with the same value; one warp stores another value first, at any moment."""
+def test_intermediate_value_is_a_race(seed):
+    """All end with the same value, but one warp stores another value first, at any moment."""
     size, store = SAME_STORES["twice"]
     text = SAME.replace("SIZE", str(size)).replace("STORE", store).replace("FIRST", "")
     with pytest.raises(RaceFault, match="no barrier between"):
         run(text.replace("VALUE", "add.u32 %r4, %r1, 5;"), np.zeros(96, "u4"), block=96, extra=SHARED, seed=seed)
 
 
-def test_no_note_without_a_meeting():
-    """Warps that store at addresses of their own, in the same pages."""
+def test_no_note_for_separate_addresses():
+    """Warps that store at separate addresses, in the same pages."""
     body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; and.b32 %r1, %r0, 31; shr.u32 %r2, %r0, 5; mad.lo.u32 %r3, %r1, 2, %r2;
     add.u32 %r3, %r3, %r9; st.shared.u8 [%r3], 7; bar.sync 0; xor.b32 %r3, %r3, 1; st.shared.u8 [%r3], 7;"""
     assert run(body, block=64, extra=SHARED).notes == []
@@ -344,7 +344,7 @@ def test_no_race_within_a_word():
 
 
 def test_race_between_partial_barriers():
-    """Two warps meet at a barrier of their own; the third never did."""
+    """Two warps wait at a barrier of their own; the third does not."""
     body = (
         ADDRESSES
         + """shr.u32 %r6, %r0, 5; setp.eq.u32 %p0, %r6, 2; st.shared.u32 [%r1], %r0; @%p0 bra.uni LAST;
@@ -386,8 +386,8 @@ def test_copy_overwritten_before_its_wait():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_copy_waited_for_but_no_barrier(seed):
-    """A wait orders a thread's own copies; what others see needs a barrier."""
+def test_wait_for_a_copy_without_a_barrier(seed):
+    """A wait orders a thread's own copies; other threads need a barrier."""
     x, y = np.arange(256, dtype=np.int32), np.zeros(64, np.int32)
     with pytest.raises((RaceFault, AsyncFault, UninitialisedFault)):
         run(COPY + "cp.async.wait_all;" + COPY_END, x, y, block=64, extra=SHARED, seed=seed)
@@ -442,7 +442,7 @@ def test_barrier_numbers(number, count, words):
         run(body, block=64)
 
 
-def test_barrier_that_nobody_completes():
+def test_barrier_that_no_warp_completes():
     body = """mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 32; bar.sync 1, COUNT;"""
     run(body.replace("COUNT", "64"), block=64)
     with pytest.raises(DeadlockFault, match="barrier 1: 64 of 96 threads") as caught:
@@ -450,7 +450,7 @@ def test_barrier_that_nobody_completes():
     assert "bar.sync 1, 96" in caught.value.instruction
 
 
-def test_poll_that_nobody_answers():
+def test_poll_without_a_writer():
     body = "st.global.u32 [%q0], VALUE; L: ld.acquire.gpu.global.u32 %r1, [%q0]; setp.eq.u32 %p0, %r1, 0; @%p0 bra L;"
     x = np.zeros(1, np.int32)
     run(body.replace("VALUE", "1"), x)
@@ -483,14 +483,14 @@ def test_trap():
         (".frobnicate 3;", UnsupportedError, ".frobnicate"),
     ],
 )
-def test_text_that_cannot_run(body, error, words):
+def test_invalid_text(body, error, words):
     with pytest.raises(error) as caught:
         launch(module(body), "k", 1, 1, [])
     assert words in str(caught.value)
     assert "line " in str(caught.value)
 
 
-def test_arguments_that_do_not_fit():
+def test_invalid_arguments():
     text = module("ret;", ".param .u64 a, .param .u32 n")
     x = np.zeros(4, np.float32)
     launch(text, "k", 1, 1, [x, np.uint32(1)])

@@ -127,7 +127,7 @@ def test_waits_for_a_flag_of_an_earlier_block():
 
 @pytest.mark.parametrize("lanes", [64, 16384])
 def test_waits_for_a_flag_of_a_later_block(lanes):
-    """The first block waits for the last: all have to be resident."""
+    """The first block waits for the last: all must be resident."""
     y = np.zeros(40, "u4")
     run(
         """mov.u32 %r8, %ctaid.x; setp.eq.u32 %p1, %r8, 31; @%p1 red.release.gpu.global.add.u32 [%q0], 1;
@@ -141,7 +141,7 @@ def test_waits_for_a_flag_of_a_later_block(lanes):
 
 
 def test_spinning_lane_does_not_starve_its_warp():
-    """One lane waits, at a lower position, for a store of another lane of the same warp."""
+    """One lane polls, at a lower position, for a store of another lane of the same warp."""
     y = np.zeros(2, "u4")
     run(
         """mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 5; @%p0 bra STORE;
@@ -199,8 +199,8 @@ def test_votes_and_matches():
     assert y[6].sum() == 1
 
 
-def test_parts_of_a_warp_meet_on_their_own():
-    """Two halves run apart: a vote among sixteen lanes each."""
+def test_parts_of_a_warp_vote_separately():
+    """Two halves diverge: a vote among sixteen lanes each."""
     y = np.zeros(32, "u4")
     run(
         """mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 16; @%p0 bra LOW; setp.eq.u32 %p1, %r0, 20;
@@ -242,7 +242,7 @@ def test_naive_product_is_exact():
 @pytest.mark.parametrize("completion", ["late", "early"])
 @pytest.mark.parametrize("shape", [(131, 77, 45), (1, 1, 1), (3, 65, 130)])
 def test_pipelined_split_product(shape, seed, completion):
-    """cp.async stages, groups of warps that split K, and slices of K joined by red behind a flag."""
+    """cp.async stages, warp groups that split K, and K slices added by red behind a flag."""
     m, n, k = shape
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((m, k)).astype("f4"), rng.standard_normal((k, n)).astype("f4")
@@ -268,8 +268,8 @@ def test_pipelined_split_product(shape, seed, completion):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_missing_barrier_is_found(seed):
-    """The tester tested: the same kernel without the barrier of its main loop."""
+def test_missing_barrier_is_found(seed):
+    """The check can fail: the same kernel without the barrier of its main loop."""
     from ptxgen.errors import AsyncFault, RaceFault
 
     m = n = k = 64

@@ -1,4 +1,4 @@
-"""The emulated device against an H200: random modules, run once on the hardware, give the same bits here."""
+"""The emulated device against an H200: random modules, recorded on the hardware, give the same bits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(machine: Machine, module, case: Case) -> bytes:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_results_are_the_hardwares(family):
+def test_results_match_the_recording(family):
     wrong = []
     for number, file in enumerate(f for f in generate.files() if f.cases[0].family == family):
         for completion in ("late", "early") if family in ASYNCHRONOUS else (("late", "early")[number % 2],):
@@ -74,7 +74,7 @@ def test_results_are_the_hardwares(family):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_directed_results_are_the_hardwares(engine):
+def test_directed_results_match_the_recording(engine):
     machine = Machine(stats="off", engine=engine)
     module = machine.load(generate.directed_file().text)
     wrong = []
@@ -85,7 +85,7 @@ def test_directed_results_are_the_hardwares(engine):
 
 
 @pytest.mark.gpu
-def test_directed_results_are_this_gpus():
+def test_directed_results_match_this_gpu():
     from ptxgen.codegen.source import Source, Step
     from ptxgen.runtime.open_driver import open_driver
 
@@ -107,7 +107,7 @@ def test_directed_results_are_this_gpus():
     assert not wrong, "\n".join(map(str, wrong[:20]))
 
 
-def test_every_module_is_recorded_as_it_is_now():
+def test_recording_is_current():
     digests = {case.name: case.digest() for case in generate.cases()}
     assert len(digests) > 2500
     assert {f.cases[0].family for f in generate.files()} == set(FAMILIES)
@@ -136,13 +136,13 @@ def test_every_module_is_recorded_as_it_is_now():
         ("log 0.001", 0.0001, 0.0009, True),
     ],
 )
-def test_what_counts_as_equal(rule, want, got, equal):
+def test_rules_of_equality(rule, want, got, equal):
     column = Column(0, 1, "f32", rule)
     pair = [np.array([x], "<f4").tobytes() for x in (want, got)]
     assert (len(recording.disagreeing(column, *pair)) == 0) == equal
 
 
-def test_a_wrong_bit_is_told_with_its_place():
+def test_wrong_bit_is_reported_with_its_position():
     case = next(c for c in generate.cases() if c.family == "integer")
     want = recorded().outputs[case.name]
     column = case.columns[1]

@@ -1,4 +1,4 @@
-"""Hazards between threads: for each a kernel that has it, and a twin without it, on both engines."""
+"""Hazards between threads: for each a kernel that has it, and a fixed kernel, on both engines."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ EXCHANGES = {
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-def test_lanes_that_exchange_through_shared_memory(name: str) -> None:
+def test_lanes_exchange_through_shared_memory(name: str) -> None:
     body = LANES + EXCHANGES[name] + "st.global.u32 [%d0], %r5;"
     fails(RaceFault, "same warp.*bar.warp.sync", body.replace("SYNC", ""), words(64), block=64)
     for sync in (ALL, HALVES, "bar.sync 0;", "barrier.sync 0;"):
         passes(body.replace("SYNC", sync), words(32))
 
 
-def test_lanes_that_are_not_named_are_not_ordered() -> None:
+def test_lanes_outside_the_mask_are_not_ordered() -> None:
     body = LANES.replace("xor.b32 %r3, %r0, 1", "xor.b32 %r3, %r0, 16") + EXCHANGES["write then read"]
     fails(RaceFault, "same warp", body.replace("SYNC", HALVES), words(32))
     passes(body.replace("SYNC", ALL), words(32))
 
 
-def test_groups_of_lanes_tell_on_what_they_learned() -> None:
+def test_order_is_transitive_over_groups_of_lanes() -> None:
     """Lanes of the halves synchronise, then one lane of each: so lane 0 is ordered after all of them."""
     pair = "setp.eq.u32 %p2, %r8, 0; and.b32 %r7, %r0, 15; setp.ne.u32 %p2, %r7, 0; @%p2 bra NEXT; PAIR NEXT: "
     body = LANES + "st.shared.u32 [%r1], %r4;" + HALVES + pair
@@ -97,7 +97,7 @@ def test_shuffles_order_nothing_in_memory() -> None:
 
 
 @pytest.mark.parametrize("space", ["shared", "global"])
-def test_lanes_may_overwrite_what_others_have_read_and_exchanged(space: str) -> None:
+def test_lanes_may_overwrite_data_that_others_have_read(space: str) -> None:
     """Lane i reads word i; after a shuffle its neighbour overwrites it."""
     own, other = ("%r1", "%r2") if space == "shared" else ("%d0", "%d1")
     body = (
@@ -113,7 +113,7 @@ def test_lanes_may_overwrite_what_others_have_read_and_exchanged(space: str) -> 
     fails(RaceFault, "same warp", body.replace("GIVE", "add.u32 %r6, %r5, 1;"), words(32))
 
 
-def test_a_reduction_that_counts_on_lockstep() -> None:
+def test_reduction_that_relies_on_lockstep() -> None:
     step = "add.u32 %r6, %r1, {0}; ld.volatile.shared.u32 %r7, [%r6]; SYNC add.u32 %r4, %r4, %r7; st.volatile.shared.u32 [%r1], %r4; SYNC"
     body = LANES + "st.volatile.shared.u32 [%r1], %r4; st.volatile.shared.u32 [%r1+128], 0; SYNC"
     body += "".join(step.format(4 * n) for n in (16, 8, 4, 2, 1)) + "st.global.u32 [%d0], %r4;"
@@ -121,7 +121,7 @@ def test_a_reduction_that_counts_on_lockstep() -> None:
     assert passes(body.replace("SYNC", ALL), words(32))[0][0] == sum(range(7, 39))
 
 
-def test_a_histogram_without_atomics() -> None:
+def test_histogram_without_atomics() -> None:
     zero = f"st.shared.u32 [%r1], 0; {ALL} and.b32 %r3, %r0, BINS; mad.lo.u32 %r2, %r3, 4, %r9;"
     plain = "ld.shared.u32 %r5, [%r2]; add.u32 %r5, %r5, 1; st.shared.u32 [%r2], %r5;"
     end = f"{ALL} ld.shared.u32 %r5, [%r1]; st.global.u32 [%d0], %r5;"
@@ -131,12 +131,12 @@ def test_a_histogram_without_atomics() -> None:
     assert (passes(LANES + zero.replace("BINS", "31") + plain + end, words(32))[0] == 1).all()
 
 
-def test_lanes_that_write_one_value_and_read_it() -> None:
-    """What every lane writes itself, each may read; lanes may write one address, as the last value stays."""
+def test_lanes_write_one_value_and_read_it() -> None:
+    """Each lane may read the value that it wrote itself; lanes may write one address, as the last value stays."""
     passes(LANES + "st.shared.u32 [%r9], 5; ld.shared.u32 %r5, [%r9]; st.global.u32 [%d0], %r5;", words(32))
 
 
-def test_a_mbarrier_that_another_lane_initialised() -> None:
+def test_mbarrier_initialised_by_another_lane() -> None:
     body = (
         LANES
         + """setp.ne.u32 %p0, %r0, 0; @%p0 bra READY; mbarrier.init.shared.b64 [bar], 32; READY: SYNC
@@ -191,8 +191,8 @@ def test_races_between_blocks(name: str, lanes: int) -> None:
     passes(own, words(256), block=64, grid=2, lanes=lanes)
 
 
-def test_what_is_no_race_between_blocks() -> None:
-    """All write one value; atomic operations; a loop of compare-and-swap that begins with a weak read."""
+def test_no_race_between_blocks() -> None:
+    """All write one value; atomic operations; a compare-and-swap loop that begins with a weak read."""
     passes("st.global.u32 [%q0], 1;", words(1), grid=4)
     passes("atom.global.add.u32 %r0, [%q0], 1; red.global.add.u32 [%q0], 1;", words(1), grid=4)
     out = passes(
@@ -236,7 +236,7 @@ def message(tell: str, poll: str, after: str) -> str:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_with_fences(name: str) -> None:
+def test_message_with_fences(name: str) -> None:
     assert passes(message(*MESSAGES[name]), words(4), grid=2, block=1)[0][2] == 42
 
 
@@ -254,7 +254,7 @@ def test_a_message_with_fences(name: str) -> None:
         (STORE + " membar.gl;", LOAD, "membar.gl;"),
     ],
 )
-def test_a_message_without_a_fence(tell: str, poll: str, after: str) -> None:
+def test_message_without_a_fence(tell: str, poll: str, after: str) -> None:
     fails(RaceFault, "global memory.*block", message(tell, poll, after), words(4), grid=2, block=1)
 
 
@@ -266,8 +266,9 @@ L: ld.global.u32 %r6, [%d1]; add.u32 %r4, %r4, %r6; add.u64 %d1, %d1, 4; add.u32
 @%p2 bra L; st.global.u32 [%q0+68], %r4; st.global.u32 [%q0+64], 0; END: ret;"""
 
 
-def test_the_last_block_sums_up() -> None:
-    """Each block fences before its ticket; who draws the last one has heard of all, and may reset the counter."""
+def test_last_block_adds_partial_sums() -> None:
+    """Each block fences before its ticket; the block with the last ticket is ordered after all, and may reset the
+    counter."""
     out = passes(LAST.replace("FENCE", "membar.gl;"), words(32), grid=8, block=64)
     assert out[0][17] == 36
     fails(RaceFault, "block", LAST.replace("FENCE", ""), words(32), grid=8, block=64)
@@ -289,7 +290,7 @@ FIRST = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; griddepcontrol.laun
 
 
 def launches(bodies: list[str], dependent: list[bool], **options: Any) -> bytes:
-    """Kernels with one pointer, one after the other, of one block of 64 threads."""
+    """Kernels with one pointer, consecutive, of one block of 64 threads."""
     machine = Machine(**options)
     out = machine.alloc(1024)
     machine.write(out, np.zeros(256, np.uint32))
@@ -308,7 +309,7 @@ def launches(bodies: list[str], dependent: list[bool], **options: Any) -> bytes:
         "red.global.add.u32 [%d0], 1;",
     ],
 )
-def test_a_dependent_launch(touch: str, engine: str) -> None:
+def test_dependent_launch(touch: str, engine: str) -> None:
     """The first kernel writes 64 words and reads the next 64."""
     first = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0; ld.global.u32 %r1, [%d0+256]; st.global.u32 [%d0], 5;"
     start = "mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 4, %q0;"
@@ -365,7 +366,7 @@ xor.b32 %r6, %r6, 1; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 4; @%p2 bra L;""
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4])
-def test_an_arrival_too_many(warps: int) -> None:
+def test_too_many_arrivals(warps: int) -> None:
     threads = 32 * warps
     extra = "@!%p0 mbarrier.arrive.shared.b64 %d3, [bar];"
     passes(ARRIVE.replace("COUNT", str(threads)).replace("MORE", ""), block=threads)
@@ -373,7 +374,7 @@ def test_an_arrival_too_many(warps: int) -> None:
     fails(BarrierFault, "arrival too many", ARRIVE.replace("COUNT", str(threads)).replace("MORE", extra), block=threads)
 
 
-def test_a_count_that_is_too_small() -> None:
+def test_arrival_count_too_small() -> None:
     fails(BarrierFault, "arrival too many", ARRIVE.replace("COUNT", "32").replace("MORE", ""), block=64)
 
 
@@ -386,14 +387,14 @@ st.shared.u64 [%r1], %d5; bar.sync 0; ld.shared.u64 %d6, [%r2]; mad.wide.u32 %d0
 
 @pytest.mark.parametrize("use", ["ld.u32 %r5, [%d6];", "st.u32 [%d6], %r0; ld.local.u32 %r5, [%d4];"])
 @pytest.mark.parametrize("whose", [1, 32])
-def test_a_local_address_of_another_thread(use: str, whose: int) -> None:
+def test_local_address_of_another_thread(use: str, whose: int) -> None:
     body = LOCAL.replace("USE", use + "st.global.u32 [%d0], %r5;")
     fails(OutOfBoundsFault, "local memory of another thread", body.replace("WHOSE", str(whose)), words(64), block=64)
     out = passes(body.replace("WHOSE", "0"), words(64), block=64)[0]
     assert out.tolist() == [i + 7 if use.startswith("ld") else i for i in range(64)]
 
 
-def test_local_addresses_there_and_back() -> None:
+def test_local_address_round_trip() -> None:
     body = """.local .align 8 .b8 own[64]; mov.u32 %r0, %tid.x; mov.u64 %d4, own; cvta.local.u64 %d5, %d4;
     add.u64 %d5, %d5, 8; st.u32 [%d5], %r0; cvta.to.local.u64 %d6, %d5; ld.local.u32 %r1, [%d6];
     isspacep.local %p0, %d5; @!%p0 trap; isspacep.global %p0, %d5; @%p0 trap; mad.wide.u32 %d0, %r0, 4, %q0;
@@ -412,7 +413,7 @@ def loop(limit: str = "4", skip: str = "", end: str = "", start: str = "") -> st
 
 
 @pytest.mark.parametrize("end", ["", "bar.sync 0;"])
-def test_a_barrier_that_some_iterations_miss(end: str) -> None:
+def test_barrier_skipped_in_some_iterations(end: str) -> None:
     passes(loop(end=end), block=64)
     # warp 0 goes round once less than warp 1
     uneven = loop("%r3", start="add.u32 %r3, %r1, 3;", end=end)
@@ -423,8 +424,8 @@ def test_a_barrier_that_some_iterations_miss(end: str) -> None:
     passes(loop(skip="setp.eq.u32 %p1, %r2, 1; @%p1 bra NEXT;", end=end), block=64)
 
 
-def test_barriers_of_warps_with_roles_in_loops() -> None:
-    """Each role has a loop and a barrier of its own; a warp that returns before any barrier holds up nobody."""
+def test_barriers_of_specialised_warps_in_loops() -> None:
+    """Each role has a loop and a barrier of its own; a warp that exits before any barrier blocks no other."""
     passes(
         """mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; mov.u32 %r2, 0; setp.eq.u32 %p0, %r1, 0; @%p0 bra.uni A;
     B: bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 4; @%p1 bra.uni B; bra.uni END;

@@ -1,4 +1,4 @@
-"""ldmatrix, stmatrix, movmatrix and mma against matrices put together element by element."""
+"""ldmatrix, stmatrix, movmatrix and mma against matrices assembled element by element."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_ldmatrix(count, transposed, space):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_stmatrix(count, transposed):
-    """Registers hold fragments of known matrices; memory must hold the matrices, and be as before elsewhere."""
+    """Registers hold fragments of known matrices; memory must hold the matrices, and be unchanged elsewhere."""
     x = halves(2)
     y = np.zeros((2, 2, 4, 8, 8), "u2")
     held = np.array(
@@ -96,8 +96,8 @@ def test_stmatrix(count, transposed):
     assert (y == want).all()
 
 
-def test_rows_may_lie_anywhere():
-    """Rows in reverse, 48 bytes apart, the matrices interleaved."""
+def test_rows_at_any_address():
+    """Rows in reverse order, 48 bytes apart, the matrices interleaved."""
     x = np.arange(2048, dtype="u2")
     y = np.zeros((32, 4), "u4")
     run(
@@ -170,7 +170,7 @@ def test_lanes_without_a_row_may_have_any_address():
         run(body.replace("LAST", "15"), x, y, grid=2, block=64, extra=SHARED)
 
 
-def test_a_generic_address_outside_shared_memory():
+def test_generic_address_outside_shared_memory():
     x, y = halves(), np.zeros((2, 2, 32, 4), "u4")
     body = FILLED + "cvt.u64.u32 %d2, %r8; WHERE ldmatrix.sync.aligned.m8n8.x4.b16 {%r10, %r11, %r12, %r13}, [%d2];"
     run(body.replace("WHERE", "cvta.shared.u64 %d2, %d2;"), x, y, grid=2, block=64, extra=SHARED)
@@ -179,8 +179,8 @@ def test_a_generic_address_outside_shared_memory():
 
 
 @pytest.mark.parametrize("transposed", ["", ".trans"])
-def test_ldmatrix_of_what_nobody_wrote(transposed):
-    """Only the register, of only the lanes, that receive the missing bytes is undefined."""
+def test_ldmatrix_of_unwritten_memory(transposed):
+    """Only the registers and lanes that receive the missing bytes are undefined."""
     y = np.zeros((32, 4), "u4")
     body = f"""mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r8, %r0, 16, %r9; mov.u32 %r1, 5;
     setp.ne.u32 %p0, %r0, SKIP;
@@ -254,7 +254,7 @@ def test_ldmatrix_of_a_copy_in_flight():
         "movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r20;",
     ],
 )
-def test_matrices_want_whole_warps(op):
+def test_matrix_instructions_need_whole_warps(op):
     x, y = halves(), np.zeros((2, 2, 32, 4), "u4")
     guarded = FILLED + "setp.lt.u32 %p0, %r0, LIMIT; @%p0 " + op
     run(guarded.replace("LIMIT", "32"), x, y, grid=2, block=64, extra=SHARED)
@@ -280,18 +280,18 @@ def test_matrices_want_whole_warps(op):
         "movmatrix.sync.aligned.m8n8.b16 %r10, %r11;",
     ],
 )
-def test_matrices_that_hopper_lacks(op):
+def test_matrix_shapes_that_hopper_lacks(op):
     with pytest.raises(UnsupportedError, match=op.split(".")[0]):
         run("mov.u32 %r8, sm; mov.u32 %r10, 0; mov.u32 %r11, 0;" + op, extra=SHARED)
 
 
-def test_as_many_registers_as_matrices():
+def test_number_of_registers_must_match():
     with pytest.raises(ParseError, match="2 registers"):
         run("mov.u32 %r8, sm; ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r10}, [%r8];", extra=SHARED)
 
 
 def test_ldmatrix_bank_conflicts():
-    """Rows 128 bytes apart share four banks: eight passes a matrix where one would do."""
+    """Rows 128 bytes apart share four banks: eight wavefronts per matrix instead of one."""
     body = (
         """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r8, %r0, STRIDE, %r9; mov.u32 %r1, %r9;
     mad.lo.u32 %r1, %r0, 4, %r9; mov.u32 %r2, 0;

@@ -1,4 +1,4 @@
-"""mbarrier objects: counts, phases, bytes, and what goes wrong with them."""
+"""mbarrier objects: counts, phases, bytes, and faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wait(parity: str | int = 0, bar: str = "bar", label: str = "W", how: str = "
 
 @pytest.mark.parametrize("how", ["try_wait", "test_wait"])
 @pytest.mark.parametrize(("seed", "completion"), MODES)
-def test_all_threads_meet_again_and_again(seed, completion, how):
+def test_threads_synchronise_repeatedly(seed, completion, how):
     """Every thread passes its number round the block, through ten phases."""
     x = np.zeros(96, "u4")
     run(
@@ -68,7 +68,7 @@ def test_generic_addresses():
 
 
 def test_counts_and_states():
-    """Pending counts before each arrival, arrivals that complete phases on the way, and arrive_drop."""
+    """Pending counts before each arrival, arrivals that complete intermediate phases, and arrive_drop."""
     x = np.zeros(16, "u4")
     run(
         """mbarrier.init.shared.b64 [bar], 10;
@@ -105,7 +105,7 @@ def test_lanes_of_one_instruction_may_complete_several_phases():
     assert sorted(x.tolist()) == sorted([*range(1, 9)] * 4)
 
 
-def test_bytes_hold_a_phase_open():
+def test_pending_bytes_keep_a_phase_open():
     x = np.zeros(8, "u4")
     look = "mbarrier.test_wait.parity.shared.b64 %p0, [bar], 0; selp.u32 %r0, 1, 0, %p0; st.global.u32 [%q0+AT], %r0;"
     body = "mbarrier.init.shared.b64 [bar], 1;"
@@ -126,8 +126,8 @@ def test_bytes_hold_a_phase_open():
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("noinc", ["", ".noinc"])
-def test_copies_arrive(seed, completion, noinc):
-    """cp.async of one warp, awaited by another; without .noinc the arrival brings its own count."""
+def test_arrivals_of_copies(seed, completion, noinc):
+    """cp.async of one warp, awaited by another; without .noinc the arrival adds its own count."""
     x, y = np.arange(1000, 1128, dtype="u4"), np.zeros(32, "u4")
     count = 32 if noinc else 1
     body = (
@@ -152,8 +152,8 @@ def test_copies_arrive(seed, completion, noinc):
 
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
-def test_copies_that_an_earlier_arrival_told_of(seed, completion):
-    """A warp copies twice, each awaited for itself by another, which may read the first while the second is under way."""
+def test_copies_of_an_earlier_arrival(seed, completion):
+    """A warp copies twice, and another waits for each copy; it may read the first while the second is in flight."""
     x, y = np.arange(1000, 1256, dtype="u4"), np.zeros(32, "u4")
     body = (
         start(32)
@@ -173,8 +173,8 @@ def test_copies_that_an_earlier_arrival_told_of(seed, completion):
         run(body.replace("SECOND", ""), x, y, **options)
 
 
-def test_a_ring_between_a_producer_and_consumers():
-    """Four slots, full and empty barriers: the shape of a pipeline, with warps at very different places."""
+def test_ring_of_a_producer_and_consumers():
+    """Four slots, full and empty barriers: a pipeline whose warps are at very different positions."""
     x = np.zeros(1, "u4")
     body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mov.u32 %r8, full; setp.eq.u32 %p0, %r0, 0; mov.u32 %r5, 0;
     mov.u32 %r6, 0;
@@ -304,7 +304,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_and_twin(name):
+def test_fault_and_fixed_kernel(name):
     kind, words, wrong, right = FAULTS[name]
     before = "mbarrier.init.shared.b64 [bar], 1;"
     run(before + re.sub(r"(?<=[a-z])S ", ".shared.b64 ", right), block=1, extra=SHARED)
@@ -313,8 +313,8 @@ def test_fault_and_twin(name):
     assert caught.value.line > 5
 
 
-def test_waiting_without_the_loop():
-    """A try_wait may answer no before the phase completes: what follows must not rely on it."""
+def test_try_wait_without_a_loop():
+    """A try_wait may return false before the phase completes: the code after it must not rely on the phase."""
     body = (
         start(1)
         + """setp.lt.u32 %p1, %r0, 32; @%p1 bra WRITE;
@@ -333,7 +333,7 @@ def test_waiting_without_the_loop():
     assert caught  # of the orders of warps, some have the phase complete at once
 
 
-def test_a_relaxed_arrival_orders_only_what_a_fence_has():
+def test_relaxed_arrival_orders_only_fenced_accesses():
     body = (
         start(1)
         + """setp.lt.u32 %p1, %r0, 32; @%p1 bra WRITE;
@@ -346,7 +346,7 @@ def test_a_relaxed_arrival_orders_only_what_a_fence_has():
         run(body.replace("FENCE", ""), block=64, extra=SHARED)
 
 
-def test_a_relaxed_wait_orders_only_after_a_fence():
+def test_relaxed_wait_orders_only_after_a_fence():
     body = (
         start(1)
         + """setp.lt.u32 %p1, %r0, 32; @%p1 bra WRITE;
@@ -359,7 +359,7 @@ def test_a_relaxed_wait_orders_only_after_a_fence():
         run(body.replace("FENCE", ""), block=64, extra=SHARED)
 
 
-def test_try_wait_starves_nobody():
+def test_try_wait_starves_no_warp():
     """A warp that polls at a low position lets the one at a high position run."""
     x = np.zeros(1, "u4")
     run(

@@ -17,7 +17,7 @@ THREAD = "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r8, %ntid.x; mad.
 @pytest.mark.parametrize("space", ["global", "shared", "generic", "generic shared"])
 @pytest.mark.parametrize("vector", ["", ".v2", ".v4"])
 @pytest.mark.parametrize("kind", ["u8", "b16", "u32", "f32", "b64", "f64"])
-def test_vectors_go_round(space, vector, kind):
+def test_vectors_round_trip(space, vector, kind):
     count = int(vector[2:] or 1)
     dtype = {"u8": "u1", "b16": "u2", "u32": "u4", "f32": "f4", "b64": "u8", "f64": "f8"}[kind]
     size = np.dtype(dtype).itemsize * count
@@ -81,7 +81,7 @@ def test_parameters():
     assert y.view("u8")[4] == 1 << 63
 
 
-def test_a_structure_by_value():
+def test_structure_by_value():
     text = module(
         """ld.param.u64 %d0, [out]; mov.b64 %d1, box; cvta.param.u64 %d1, %d1; ld.param.u32 %r0, [box+12];
     ld.u32 %r1, [%d1+16]; st.global.v2.u32 [%d0], {%r0, %r1};""",
@@ -194,8 +194,8 @@ def test_atomics(space, op, want, returns):
         assert y[0] == 64 % 40
 
 
-def test_compare_and_swap_makes_a_lock():
-    """Lanes of one warp and of others take turns: nobody starves."""
+def test_lock_by_compare_and_swap():
+    """Lanes of one warp and of others take turns: no lane starves."""
     y = np.zeros(2, "u4")
     run(
         """L: atom.global.cas.b32 %r1, [%q0], 0, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra L;
@@ -264,7 +264,7 @@ def test_copies(completion, size, op, amount):
 
 @pytest.mark.parametrize("completion", ["late", "early"])
 def test_copy_groups_are_counted(completion):
-    """Three groups; waiting for all but two frees the first only, and late data really is late."""
+    """Three groups: a wait for all but two completes the first only; late data arrive late."""
     x, y = np.arange(96, dtype="u4"), np.zeros(32, "u4")
     copy = "cp.async.ca.shared.global [%r1+{0}], [%d0+{0}], 4; cp.async.commit_group;"
     body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; mad.wide.u32 %d0, %r0, 4, %q0;

@@ -1,4 +1,4 @@
-"""mma.sync: where elements lie, what is exact, how sums are rounded, as an H200 does it."""
+"""mma.sync: fragments, exactness and rounding, compared with an H200."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def from_registers(words, formula: Place, shape, dtype):
 
 
 def small(kind: str, shape, rng):
-    """Small integers, of which every product and sum is exact in any of the types, as raw bits."""
+    """Small integers, whose products and sums are exact in each of the types, as raw bits."""
     low = 0 if kind == "u8" else -3
     return rng.integers(low, 4, shape).astype(NUMBERS[kind])
 
@@ -139,7 +139,7 @@ def small(kind: str, shape, rng):
 @pytest.mark.parametrize("mma", ["hopper", "f32"])
 @pytest.mark.parametrize("variant", VARIANTS, ids=".".join)
 def test_products_of_small_integers(variant, mma):
-    """Exact whatever the rounding: A, B and C random, so that no two elements may be confused."""
+    """Exact with any rounding: A, B and C are random, so that a swap of elements shows."""
     rng = np.random.default_rng(7)
     warps = 5
     _, kind_a, kind_b, kind_c, _ = variant
@@ -163,7 +163,7 @@ def test_products_of_small_integers(variant, mma):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=".".join)
-def test_as_an_h200(variant):
+def test_results_match_an_h200(variant):
     """Bit for bit, NaN and infinities, subnormal numbers and cancellation included."""
     for distribution in DISTRIBUTIONS if variant[1] not in INTEGERS else ("raw",):
         want = HARDWARE["|".join((*variant, distribution))]
@@ -177,7 +177,7 @@ def test_as_an_h200(variant):
 
 
 def aligned(terms: list[tuple[int, Fraction]], bits: int = 25) -> Fraction:
-    """Hopper's sum of terms, each with the exponent that it is aligned by, in exact arithmetic."""
+    """Hopper's sum of terms, each with the exponent that aligns it, in exact arithmetic."""
     present = [(e, x) for e, x in terms if x]
     if not present:
         return Fraction(0)
@@ -189,8 +189,8 @@ def exponent(x: float, least: int) -> int:
     return max(math.frexp(x)[1] - 1, least)
 
 
-def test_the_rule_of_hopper():
-    """Against a scalar of fractions: f16 in f32, over a wide range of exponents."""
+def test_hoppers_rule_of_addition():
+    """Against a scalar computation with fractions: f16 in f32, over a wide range of exponents."""
     variant = ("m16n8k16", "f16", "f16", "f32", "")
     (fa, m, k), (fb, _, _), (fc, _, _) = places(variant)
     a, b, c = (np.ascontiguousarray(x[:2]) for x in operands(variant, "wide"))
@@ -243,8 +243,8 @@ def test_f64_is_a_chain_of_fma():
         assert out[i, j] == total
 
 
-def test_eight_bits_differ_from_a_single_sum():
-    """Hopper's mma adds e4m3 in two steps, and C last: one sum of everything would come out otherwise."""
+def test_fp8_is_added_in_two_steps():
+    """Hopper's mma adds e4m3 in two steps, and C last: a single sum would differ."""
     variant = ("m16n8k32", "e4m3", "e4m3", "f32", "")
     a, b, c = (np.zeros((1, 32, n), "u4") for n in registers(variant))
     one = 0x38  # 1.0
@@ -326,7 +326,7 @@ def test_constants_as_operands():
 
 
 @pytest.mark.parametrize("limit", [64, 40])
-def test_mma_wants_whole_warps(limit):
+def test_mma_needs_whole_warps(limit):
     y = np.zeros((1, 64), "f4")
     guarded = ONES + f"setp.lt.u32 %p0, %r0, {limit}; @%p0 {ONES_MMA} bar.sync 0;" + ONES_STORE.replace("BLOCK", "64")
     gone = ONES + f"setp.ge.u32 %p0, %r0, {limit}; @%p0 exit; {ONES_MMA}" + ONES_STORE.replace("BLOCK", "64")
@@ -339,7 +339,7 @@ def test_mma_wants_whole_warps(limit):
 
 
 @pytest.mark.parametrize("threads", [32, 48])
-def test_mma_wants_full_blocks(threads):
+def test_mma_needs_full_warps_of_the_block(threads):
     y = np.zeros((1, 64), "f4")
     body = ONES + ONES_MMA + ONES_STORE.replace("BLOCK", "64")
     if threads == 32:
@@ -349,7 +349,7 @@ def test_mma_wants_full_blocks(threads):
             run(body, y, block=threads)
 
 
-def test_an_operand_that_was_never_written():
+def test_undefined_operand():
     y = np.zeros((1, 32), "f4")
     body = ONES + "setp.lt.u32 %p0, %r0, 31; GUARD mov.b32 %r9, %r1;" + ONES_MMA.replace("%r2", "%r9")
     run(body.replace("GUARD", "") + ONES_STORE.replace("BLOCK", "32"), y)
@@ -401,7 +401,7 @@ def test_results_that_depend_on_an_undefined_fragment(operand, stored, lanes):
         ("{%f1, %f2, %f3, %f4},", "{%f1, %f2, %f3, %d4},", ParseError),
     ],
 )
-def test_products_that_do_not_exist(old, new, error):
+def test_invalid_shapes_and_types(old, new, error):
     y = np.zeros((1, 32), "f4")
     assert old in ONES_MMA
     with pytest.raises(error, match="line"):

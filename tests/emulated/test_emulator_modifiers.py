@@ -1,4 +1,4 @@
-"""Modifiers in other orders than the ISA's, which ptxas takes, and instructions of older targets."""
+"""Modifiers in other orders than the ISA's, which ptxas accepts, and instructions of older targets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("orders", ORDERS, ids=lambda orders: orders[0].split()[0])
-def test_orders(orders, engine):
+def test_orders_of_modifiers(orders, engine):
     found = []
     for text in orders:
         y = np.arange(100, 132, dtype="u4")
@@ -93,6 +93,6 @@ def test_votes_and_shuffles_without_sync(engine):
 @pytest.mark.parametrize(
     "text", ["vote.ballot.pred %p0, %p1;", "vote.some.pred %p0, %p1;", "shfl.b32 %r1, %r0, 1, 31;"]
 )
-def test_what_ptx_does_not_have(text):
+def test_invalid_text(text):
     with pytest.raises(UnsupportedError):
         run(f"{text} ret;", uninitialised=False)

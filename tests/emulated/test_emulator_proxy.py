@@ -1,4 +1,4 @@
-"""The two proxies, fences between them, and whole pipelines of TMA and wgmma: right as they are, faulty if a part lacks."""
+"""The generic and async proxies, fences between them, and whole TMA and wgmma pipelines, with and without faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODES = [(seed, completion) for seed in range(2) for completion in ("early", "la
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name, seed, completion):
-    """Whole tiles, and sizes that no tile divides."""
+    """Multiples of the tile, and sizes that are no multiple."""
     for shape in ((64, 48, 320), (136, 40, 200)) if seed == 0 else ((128, 64, 256),):
         got, want, _ = multiply(name, *shape, seed=seed, completion=completion)
         assert close(got, want), shape
@@ -40,8 +40,8 @@ def test_kernels_without_checks_and_with_plain_sums(name):
 
 
 @pytest.mark.parametrize("completion", ["early", "late"])
-def test_a_cooperative_kernel(completion):
-    """A producer warpgroup that gives up registers, two consumers, a persistent grid."""
+def test_cooperative_kernel(completion):
+    """A producer warpgroup that releases registers, two consumers, a persistent grid."""
     got, want, stats = cooperative(200, 296, 136, completion=completion)
     assert close(got, want)
     assert stats.mma == 4 * 2 * 3 * 4
@@ -189,7 +189,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_a_pipeline_must_not_lack(name, seed, completion):
+def test_necessary_parts_of_a_pipeline(name, seed, completion):
     kernel, kinds, words, edits = BROKEN[name]
     with pytest.raises(kinds, match=words or None) as caught:
         multiply(kernel, 256, 64, 320, edited(kernel, *edits), seed=seed, blocks=2, completion=completion)
@@ -222,7 +222,7 @@ FENCE = "fence.proxy.async;"
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_which_fences_order(before, after, good, seed):
+def test_fences_that_order(before, after, good, seed):
     x = np.zeros(256, "u4")
     body = (
         "mov.u32 %r5, %tid.x; "
@@ -236,7 +236,7 @@ def test_which_fences_order(before, after, good, seed):
             run(body, x, block=64, extra=SHARED, seed=seed)
 
 
-def test_a_write_after_the_fence_needs_another():
+def test_write_after_the_fence_needs_another_fence():
     x = np.zeros(256, "u4")
     body = (
         WRITE + FENCE + "bar.sync 0; mov.u32 %r2, 7; setp.eq.u32 %p1, %r0, 5; @%p1 st.shared.u32 [%r1], %r2; "
@@ -249,7 +249,7 @@ def test_a_write_after_the_fence_needs_another():
 
 
 def test_cp_async_is_generic():
-    """What cp.async brings needs the fence too, after its wait."""
+    """Data of cp.async need the fence too, after the wait."""
     x, y = np.arange(256, dtype="u4"), np.zeros(256, "u4")
     body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 16, %r9; mad.wide.u32 %d1, %r0, 16, %q1;
     cp.async.cg.shared.global [%r1], [%d1], 16; EARLY cp.async.wait_all;
@@ -261,8 +261,8 @@ def test_cp_async_is_generic():
             run(body.replace("EARLY", early).replace("LATE", ""), y, x, block=64, extra=SHARED)
 
 
-def test_an_asynchronous_write_needs_no_fence():
-    """What one copy brings another may send on, once it is there."""
+def test_asynchronous_write_needs_no_fence():
+    """The data of a complete copy may be the source of another."""
     x, y = np.arange(256, dtype="u4"), np.zeros(256, "u4")
     run(
         """mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
@@ -321,7 +321,7 @@ def test_unknown_instructions_have_names():
             launch(module(wrong, extra=SHARED), "k", 1, 32, [])
 
 
-def test_a_report_names_kernel_line_lane_and_address():
+def test_report_names_kernel_line_lane_and_address():
     with pytest.raises(Fault) as caught:
         multiply("plain", 64, 16, 128, edited("plain", (r"fence\.proxy\.async\.shared::cta;", "")))
     fault = caught.value

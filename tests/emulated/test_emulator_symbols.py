@@ -1,4 +1,4 @@
-"""Variables as operands: each state space has its own addresses, and a generic access takes the generic one."""
+"""Variables as operands: each state space has its own addresses, and a generic access takes generic ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_shared_and_global_symbols_in_one_kernel(engine, global_first, space):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_one_register_in_two_spaces(engine):
-    """Which space a register's address belongs to is the instruction's to say, also where both are in one kernel."""
+    """The instruction decides which space a register's address belongs to, also if both occur in one kernel."""
     y = np.zeros((2, 32), "u4")
     run(
         f"""{THREAD} st.shared.u32 [s], 9; bar.sync 0; setp.lt.u32 %p0, %r0, 16;
@@ -88,7 +88,7 @@ def test_matrices_at_a_symbol():
     assert (y == 6).all()
 
 
-def test_shared_memory_is_charged_to_those_who_use_it():
+def test_shared_memory_counts_for_entries_that_use_it():
     text = """.version 8.0
     .target sm_90a
     .address_size 64

@@ -57,7 +57,7 @@ def coordinates(place: tuple[int, ...]) -> str:
 
 
 def load(m: TensorMap, place: tuple[int, ...], offsets: tuple[int, ...] = (), **options: object) -> np.ndarray:
-    """What a copy of a box leaves in shared memory, as bytes."""
+    """The box in shared memory after a copy, as bytes."""
     out = np.full(m.size, 0xEE, "u1")
     mode = "im2col" if m.im2col else "tile"
     last = ", {" + ", ".join(str(o) for o in offsets) + "}" if m.im2col else ""
@@ -121,7 +121,7 @@ def test_tiles(extents, box, place, dtype, span, completion):
 
 @pytest.mark.parametrize(("inner", "span"), [(64, 128), (32, 128), (48, 64), (16, 32)])
 def test_rows_narrower_than_the_swizzle(inner, span):
-    """They lie a span apart, and the barrier hears of their own bytes alone."""
+    """Rows are a swizzle span apart, and the barrier counts only their own bytes."""
     x = np.arange(1, 8 * 128 + 1, dtype="u2").view("u1").reshape(8, 256).copy()
     m = tensormap(x, box=(inner, 8), swizzle=span)
     assert (m.size, m.room) == (8 * inner, 8 * span)
@@ -185,7 +185,7 @@ def test_types_that_convert():
 
 
 def columns(x: np.ndarray, place: tuple[int, ...], offsets: tuple[int, ...], m: TensorMap) -> np.ndarray:
-    """What an im2col copy brings, by definition: pixels in turn, W fastest, within the box."""
+    """The data of an im2col copy by definition: pixels in order, W fastest, within the box."""
     spatial = m.rank - 2
     out = np.zeros((m.pixels, m.channels), x.dtype)
     ends = [m.extents[i + 1] - 1 + m.upper[i] for i in range(spatial)]
@@ -265,7 +265,7 @@ def test_stores_are_clipped(extents, box, place, dtype, span, completion):
     assert (x == want).all()
 
 
-def test_coordinates_that_hardware_takes_for_an_illegal_instruction():
+def test_coordinates_that_are_an_illegal_instruction():
     m = tensormap(np.zeros((8, 16), "f4"), box=(8, 8))
     with pytest.raises(MisalignedFault, match="a box begins at 2, no multiple of 16 bytes"):
         load(m, (2, 0))
@@ -366,8 +366,8 @@ def test_multicast(seed, completion):
 
 
 @pytest.mark.parametrize("where", ["global", "const"])
-def test_a_map_in_memory(where):
-    """Maps may lie in .const and .global variables and in buffers."""
+def test_map_in_memory(where):
+    """Maps may be in .const and .global variables and in buffers."""
     machine = Machine()
     x = np.arange(16 * 64, dtype="u2").reshape(16, 64)
     address = machine.alloc(x.nbytes)
@@ -389,14 +389,14 @@ def test_a_map_in_memory(where):
     assert machine.read(out, 2048) == x.tobytes()
 
 
-def test_parameters_lie_as_on_the_device():
-    """The first parameter that wants 64 bytes of alignment is at offset 48, as on sm_90."""
+def test_parameter_offsets_match_hardware():
+    """The first parameter with 64-byte alignment is at offset 48, as on sm_90."""
     kernel_ = Machine().load(kernel(""))["k"]
     assert [p.offset for p in kernel_.parameters] == [48, 176, 240]
 
 
-def test_the_drivers_maps():
-    """What a driver is asked for comes out as the same map."""
+def test_maps_of_the_driver():
+    """Arguments of the driver's encode function give the same map."""
     driver = EmulatedDriver()
     address = driver.allocate(4096)
     described = Described("A", "bf16", (64, 20), (128,), (32, 16), 64)
@@ -547,7 +547,7 @@ FAULTS = {
 
 
 def guarded(body: str) -> str:
-    """Thread 0 executes what stands in outer braces."""
+    """Thread 0 executes the code in outer braces."""
     out, n = "", 0
     while "{mbarrier" in body:
         before, _, rest = body.partition("{mbarrier")
@@ -559,7 +559,7 @@ def guarded(body: str) -> str:
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_and_twin(name, seed, completion):
+def test_fault_and_fixed_kernel(name, seed, completion):
     kind, words, wrong, right = FAULTS[name]
     x, y = np.zeros((16, 64), "u2"), np.zeros((16, 64), "u2")
     m, second = tensormap(x, box=(64, 8), swizzle=128), tensormap(y, box=(64, 8), swizzle=128)
@@ -573,7 +573,7 @@ def test_fault_and_twin(name, seed, completion):
     assert caught.value.line > 6
 
 
-def test_a_tensor_that_is_larger_than_its_buffer():
+def test_tensor_larger_than_its_buffer():
     x = np.zeros((16, 64), "u2")
     m = tensormap(x, (64, 32), (128,), (64, 8))
     assert (load(m, (0, 8)) == 0).all()
@@ -582,7 +582,7 @@ def test_a_tensor_that_is_larger_than_its_buffer():
     assert (load(m, (0, 40)) == 0).all()
 
 
-def test_a_read_only_tensor_is_not_stored_to():
+def test_store_to_a_read_only_tensor():
     x = np.zeros((16, 64), "u2")
     x.flags.writeable = False
     m = tensormap(x, box=(64, 8))
@@ -590,7 +590,7 @@ def test_a_read_only_tensor_is_not_stored_to():
         store(m, (0, 0), np.zeros((8, 64), "u2"))
 
 
-def test_text_that_is_not_valid():
+def test_invalid_text():
     for wrong in (
         "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d0, {0, 0}], [%r2], {};",
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%d0, {0}], [%r2];",

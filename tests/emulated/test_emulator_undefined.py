@@ -1,4 +1,4 @@
-"""Undefined registers: computing with them is no fault, an address, a predicate or a store of them is."""
+"""Undefined registers: arithmetic on them is no fault; using one as an address or a predicate, or storing it, is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refused(body, engine, **options):
         ("mov.u32 %r2, %u; add.u32 %r3, %r2, 5; cvt.u64.u32 %d1, %r3; mov.u32 %r9, 4;", 4),
     ],
 )
-def test_results_that_do_not_depend_on_it(body, value, engine):
+def test_results_that_do_not_depend_on_undefined_registers(body, value, engine):
     assert (words("setp.gt.u32 %p1, %r0, 99; " + body, engine) == value).all()
 
 
@@ -80,7 +80,7 @@ def test_uses_that_are_faults(body, name, instruction, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_register_is_defined_again_when_it_is_written(engine):
+def test_write_defines_a_register_again(engine):
     """The second half becomes undefined through a copy and defined through an assignment, in a loop."""
     body = """mov.u32 %r5, 0; mov.u32 %r9, 0;
     LOOP: mov.u32 %r2, %u; add.u32 %r3, %r2, 1; mov.u32 %r3, %r5; add.u32 %r9, %r9, %r3; add.u32 %r5, %r5, 1;
@@ -92,8 +92,8 @@ def test_a_register_is_defined_again_when_it_is_written(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_blocks_and_launches_begin_anew(engine):
-    """What one chunk's undefined values have reached is defined in the next chunk."""
+def test_blocks_and_launches_start_undefined(engine):
+    """A register that became undefined in one chunk is defined in the next."""
     out = np.zeros(128, "u4")
     body = """mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 32, %r0; mad.wide.u32 %d0, %r2, 4, %q0;
     setp.ge.u32 %p0, %r1, 1; @%p0 mov.u32 %u, %r0; mov.u32 %r9, %u; @%p0 st.global.u32 [%d0], %r9;"""
@@ -104,7 +104,7 @@ def test_blocks_and_launches_begin_anew(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("leader", "defined"), [(0, True), (20, False)])
 def test_warp_aggregated_atomics(leader, defined, engine):
-    """One lane adds for its warp, the others take its result by shfl: what they have themselves is undefined."""
+    """One lane adds for its warp, the others read its result by shfl; their own registers are undefined."""
     body = f"""setp.eq.u32 %p1, %r0, 0; @!%p1 bra OTHERS; atom.global.add.u32 %r5, [%q0+128], 32;
     OTHERS: shfl.sync.idx.b32 %r6, %r5, {leader}, 31, 0xffffffff; add.u32 %r9, %r6, %r0;"""
     if defined:
@@ -136,7 +136,7 @@ def test_two_operands_and_two_results(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_undefined_memory_is_followed_too(engine):
+def test_undefined_memory_is_tracked(engine):
     body = """mov.u32 %r1, sm; mad.lo.u32 %r1, %r0, 4, %r1; @%p0 st.shared.u32 [%r1], %r0; ld.shared.u32 %r2, [%r1];
     add.u32 %r3, %r2, 1; add.u32 %r4, %r3, %r3; mov.u32 %r9, %r0; TAKE"""
     shared = ".shared .align 4 .b8 sm[128];"
@@ -163,7 +163,7 @@ OPERATIONS = [
 
 
 def drawn(seed):
-    """A program of random operations on %r1 to %r8, some under %p0, in a loop of two rounds; %u and %w go in."""
+    """A program of random operations on %r1 to %r8, some under %p0, in a loop of two iterations; %u and %w are inputs."""
     random = np.random.default_rng(seed)
 
     def register(sources=()):
@@ -187,22 +187,22 @@ def drawn(seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):
-    """No fault: the result is the same whatever undefined registers hold; both engines agree."""
-    body, told = drawn(seed), []
+    """No fault: the result does not depend on undefined registers; both engines agree."""
+    body, output = drawn(seed), []
     for engine in ("numpy", "llvm") if available() else ("numpy",):
         try:
-            told.append(words(body, engine).tolist())
+            output.append(words(body, engine).tolist())
         except UninitialisedFault as fault:
-            told.append(str(fault))
-    assert told[0] == told[-1]
-    if isinstance(told[0], str):
+            output.append(str(fault))
+    assert output[0] == output[-1]
+    if isinstance(output[0], str):
         return
     for value in (0, 1, 5, 0x80000000, 0xDEADBEEF):
         given = f"@!%p0 mov.u32 %u, {value}; mov.u32 %w, {value ^ 0x1234}; {body}"
-        assert words(given, "numpy").tolist() == told[0]
+        assert words(given, "numpy").tolist() == output[0]
 
 
-def test_random_programs_are_of_both_kinds():
+def test_random_programs_contain_faults_and_none():
     def faults(seed):
         try:
             words(drawn(seed), "numpy")

@@ -155,7 +155,7 @@ def test_forms(text):
         ("add.u32 %r1, %r2.b0, %r3;", ParseError),
     ],
 )
-def test_what_ptx_does_not_have(text, error):
+def test_invalid_text(text, error):
     with pytest.raises(error, match="line"):
         run(f"{text} ret;", uninitialised=False)
 

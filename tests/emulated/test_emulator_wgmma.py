@@ -1,4 +1,4 @@
-"""wgmma: layouts, types and rounding, groups, fences and the registers that belong to products; setmaxnreg."""
+"""wgmma: layouts, types and rounding, groups, fences and ownership of registers; setmaxnreg."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def descriptor(start: int, leading: int, stride: int, span: int) -> int:
 
 
 def place(x: np.ndarray, start: int, leading: int, stride: int, span: int, across: bool, image: np.ndarray) -> None:
-    """Writes a matrix [row, k] where a descriptor says; an element at a time, by the canonical layouts of the ISA."""
+    """Writes a matrix [row, k] through a descriptor, an element at a time, by the canonical layouts of the ISA."""
     size = x.itemsize
     unit = 16 // size  # elements of 128 bits
     raw = np.ascontiguousarray(x).view("u1").reshape(*x.shape, size)
@@ -99,7 +99,7 @@ def draw(rng: np.random.Generator, kind: str, *shape: int) -> np.ndarray:
 
 
 def exact(x: np.ndarray, kind: str) -> np.ndarray:
-    """Values as float64, as the instruction takes them."""
+    """Values as float64, as the instruction reads them."""
     if kind == "tf32":
         x = (x.view("u4") & 0xFFFFE000).view("f4")
     return x.astype("f8")
@@ -115,7 +115,7 @@ def layout(rows: int, size: int, span: int, across: bool) -> tuple[int, int, int
 
 
 def scattered(d: np.ndarray) -> np.ndarray:
-    """The matrix [64, n] from what 128 threads hold, [thread, register] (f16: two elements a register)."""
+    """The matrix [64, n] from the registers of 128 threads, [thread, register] (f16: two elements a register)."""
     d = d.reshape(128, -1, 2)
     n = d.shape[1] * 4
     out = np.zeros((64, n), d.dtype)
@@ -402,7 +402,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("seed", "completion"), MODES)
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_and_twin(name, seed, completion):
+def test_fault_and_fixed_kernel(name, seed, completion):
     kind, words, wrong, right = FAULTS[name]
     image = np.zeros(65536, "u1")
     options = {"seed": seed, "completion": completion}
@@ -412,7 +412,7 @@ def test_fault_and_twin(name, seed, completion):
     assert caught.value.line > 10
 
 
-def test_a_block_without_a_warpgroup():
+def test_block_without_a_warpgroup():
     image = np.zeros(32768, "u1")
     for threads in (96, 100, 127):
         with pytest.raises(DivergenceFault, match="a warpgroup"):
@@ -420,7 +420,7 @@ def test_a_block_without_a_warpgroup():
 
 
 def test_two_warpgroups_and_a_chain():
-    """Warpgroups run apart; accumulators stay in use from group to group, and change hands in between."""
+    """Warpgroups run independently; accumulators are used in consecutive groups, and are read in between."""
     rng = np.random.default_rng(0)
     image, out = np.zeros(65536, "u1"), np.zeros((256, 4), "f4")
     a, b = draw(rng, "f16", 128, 16), draw(rng, "f16", 8, 16)
@@ -454,7 +454,7 @@ def test_two_warpgroups_and_a_chain():
         "setmaxnreg.inc.sync.aligned.u32 28;",
     ],
 )
-def test_what_is_not_known(text):
+def test_invalid_text(text):
     with pytest.raises((ParseError, UnsupportedError)):
         launch(kernel(text), "k", 1, 128, [np.zeros(65536, "u1")] * 3)
 
@@ -466,8 +466,8 @@ UP: setmaxnreg.inc.sync.aligned.u32 MORE; END:"""
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_registers_change_hands(seed):
-    """256 threads begin with 240 each (256 do not fit): what one warpgroup gives up the other may take."""
+def test_setmaxnreg_moves_registers(seed):
+    """256 threads begin with 240 each (256 do not fit): one warpgroup takes the registers that the other releases."""
     image = np.zeros(1024, "u1")
     text = kernel(SPLIT.replace("DOWN", "224").replace("MORE", "256"), 1024)
     launch(text, "k", 1, 256, [image, image, image], seed=seed)

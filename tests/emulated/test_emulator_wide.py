@@ -50,7 +50,7 @@ def test_alignment(offset):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_exchange(seed, space):
-    """Every value comes out exactly once, halves together."""
+    """Every value is returned exactly once, halves together."""
     y = np.zeros((65, 2), "u8")
     at = "[%q0+1024]" if space == "global" else "[sm]"
     start = (
@@ -145,6 +145,6 @@ def test_through_a_function():
         ("ld.global.b128 %d0, [%q0];", ParseError),
     ],
 )
-def test_what_does_not_exist(body, error):
+def test_invalid_text(body, error):
     with pytest.raises(error, match="line"):
         run("mov.b128 %q, {%d1, %d1}; mov.b128 %s, %q;" + body, np.zeros(8, "u4"), registers=WIDE)

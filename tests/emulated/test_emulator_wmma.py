@@ -182,7 +182,7 @@ def test_shared_memory(case):
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
-def test_rounding_is_the_tensor_cores(kind, shape):
+def test_rounding_is_that_of_mma(kind, shape):
     """Sums round as those of mma.sync do."""
     m, n, k = shape
     generator = np.random.default_rng(1)
@@ -241,7 +241,7 @@ def test_faults(fault, space, setup, at, stride):
         "wmma.load.a.sync.aligned.row.m16n16k8.global.bf16 {%r0, %r1}, [%q0];",
     ],
 )
-def test_what_ptx_does_not_have(text):
+def test_invalid_text(text):
     with pytest.raises(UnsupportedError):
         run(f"{text} ret;", np.zeros(512, np.float16))
 

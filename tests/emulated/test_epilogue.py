@@ -18,7 +18,7 @@ from tests.emulated.gemm_runs import random_epilogues, right
 
 D = DEVICES["h200"]
 STAGES = [stage for row in EPILOGUE_OPS for stage in row]
-#: how C leaves: from registers, through shared memory, by a second pass
+#: epilogue paths: from registers, through shared memory, split-K with a reduction kernel
 WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 

@@ -16,11 +16,11 @@ from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
 WAYS = {
     "fragments": "ml=64 nl=32 u=64 stages=2 vec_c=2",
-    "fragments, a block walks": "ml=64 nl=32 u=64 stages=2 persistent=1",
+    "fragments, persistent": "ml=64 nl=32 u=64 stages=2 persistent=1",
     "a boxful": "ml=64 nl=32 u=64 stages=2 epilogue_smem=1",
     "parts": "ml=128 math_warpgroups=2 nl=64 u=64 stages=2 epilogue_smem=1 epilogue_subtiles=4 epilogue_buffers=2",
     "parts along M": "transposed_mma=1 ml=64 nl=128 math_warpgroups=2 u=64 stages=3 epilogue_smem=1 epilogue_subtiles=2 epilogue_aliases_ab=1",
-    "a block walks": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "persistent": "ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
     "in turn": "ml=64 math_warpgroups=2 pingpong=1 persistent=1 nl=32 u=64 stages=3 epilogue_smem=1",
     "cluster's sum": "ml=64 nl=64 u=64 stages=2 cluster_k=2 epilogue_smem=1",
     "last slice": "ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta epilogue_smem=1",
@@ -39,7 +39,7 @@ def test_all_operations_combined(way: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_operation(stage: str) -> None:
-    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["a block walks"])
+    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["persistent"])
 
 
 def test_wrong_residual_is_found() -> None:

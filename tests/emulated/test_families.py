@@ -71,9 +71,9 @@ def test_corrupted_results_are_found(p, where, nth, said):
 
 
 def test_failure_names_only_the_first_cases():
-    with pytest.raises(pytest.fail.Exception) as told:
+    with pytest.raises(pytest.fail.Exception) as output:
         fail([f"pair {n}" for n in range(9)], 20)
-    assert str(told.value).splitlines() == ["9 of 20: pair 0", "pair 1", "pair 2", "pair 3"]
+    assert str(output.value).splitlines() == ["9 of 20: pair 0", "pair 1", "pair 2", "pair 3"]
     fail([], 20)
 
 
@@ -84,6 +84,6 @@ def test_faulting_kernel_is_named_first():
     source = render(plan)
     bad = replace(source, text=source.text.replace("ld.global", "st.global.b32 [1], %t0;\n    ld.global", 1))
     kernels = [driver.load(x) for x in (source, bad, source)]
-    (told,) = find_errors(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
-    assert told.startswith(f"{p.key()} | {ANY} | integers, alpha=1, beta=0: ")
-    assert "\n" not in told
+    (output,) = find_errors(driver, [(p, ANY, plan, kernel) for kernel in kernels], "integers", 1.0, 0.0)
+    assert output.startswith(f"{p.key()} | {ANY} | integers, alpha=1, beta=0: ")
+    assert "\n" not in output

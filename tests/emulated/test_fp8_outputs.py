@@ -58,7 +58,7 @@ def test_both_types_with_every_epilogue_path(way: str) -> None:
 @pytest.mark.parametrize("out", TINY)
 def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, shares", "mma, gathered", "simt", "skinny"):
+    for way in ("wgmma", "wgmma, distributed", "mma, epilogue_smem", "simt", "skinny"):
         on, _, text = KERNELS[way]
         made = assemble(render(plan_for(problem(way, out, EPILOGUES[0]), parse_config(text), device(on))))
         assert made.cubin

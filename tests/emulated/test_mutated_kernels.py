@@ -24,6 +24,7 @@ from ptxgen.errors import (
     UninitialisedFault,
 )
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import runner
@@ -127,7 +128,7 @@ def test_barrier_skipped_by_some_threads(mutated):
 def test_stage_written_while_it_is_read(mutated):
     """A ring that never advances to its second stage."""
     with pytest.raises(RaceFault):
-        mutated(PLAIN, swap(r"selp\.b32 %fill, %smem, %fill, %wrap;", "mov.b32 %fill, %smem;"))
+        mutated(PLAIN, swap(r"selp\.b32 %write_stage, %smem, %write_stage, %wrap;", "mov.b32 %write_stage, %smem;"))
 
 
 # ---- copies
@@ -160,7 +161,7 @@ def test_store_to_c_one_element_off(mutated):
     """The rightmost column is stored between rows, or past the end."""
     for which in range(4):
         try:
-            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%at\+(\d+)\]", r"st.global.f32 [%at+4+\1]", which), slack=1)
+            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%addr", r"st.global.f32 [%addr+4", which), slack=1)
         except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
         assert not any(r.ok for r in found[:3])
@@ -168,7 +169,7 @@ def test_store_to_c_one_element_off(mutated):
 
 @pytest.mark.parametrize("which", range(4))
 def test_store_to_shared_memory_one_element_off(mutated, which):
-    change = swap(r"st\.shared\.b32 \[%to_([ab])\+(\d+)\]", r"st.shared.b32 [%to_\1+4+\2]", which)
+    change = swap(r"st\.shared\.b32 \[%dst_([ab])", r"st.shared.b32 [%dst_\1+4", which)
     try:
         found = mutated(PLAIN, change)
     except (RaceFault, UninitialisedFault):
@@ -177,7 +178,7 @@ def test_store_to_shared_memory_one_element_off(mutated, which):
 
 
 def test_fragment_of_the_next_row(mutated):
-    found = mutated(PLAIN, swap(r"\[%read_a0\+64\]", "[%read_a0+128]"))
+    found = mutated(PLAIN, swap(r"\[%frag_ptr_a0\+64\]", "[%frag_ptr_a0+128]"))
     assert not any(r.ok for r in found)
 
 
@@ -185,10 +186,12 @@ def test_misaligned_access(mutated):
     p = Gemm(32, 32, 32, "TN")
     c = parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=4 vec_b=4 vec_c=4")
     with pytest.raises(MisalignedFault) as caught:
-        mutated(c, swap(r"st\.global\.v4\.f32 \[%at\+0\]", "st.global.v4.f32 [%at+4]"), p)
+        mutated(c, swap(r"st\.global\.v4\.f32 \[%addr\]", "st.global.v4.f32 [%addr+4]"), p)
     assert "st.global.v4" in caught.value.instruction
     with pytest.raises(MisalignedFault):
-        mutated(c, swap(r"ld\.shared\.v4\.f32 (\{[^}]*\}), \[%read_a0\+0\]", r"ld.shared.v4.f32 \1, [%read_a0+8]"), p)
+        mutated(
+            c, swap(r"ld\.shared\.v4\.f32 (\{[^}]*\}), \[%frag_ptr_a0\]", r"ld.shared.v4.f32 \1, [%frag_ptr_a0+8]"), p
+        )
 
 
 # ---- bounds
@@ -198,7 +201,7 @@ def test_misaligned_access(mutated):
 def test_store_without_its_guard(mutated, which):
     """Rows of the last tile are past the end of C; columns are stored in the next row."""
     with pytest.raises(OutOfBoundsFault) as caught:
-        mutated(PLAIN, swap(r"@%in st\.global", "st.global", which))
+        mutated(PLAIN, swap(r"@%in_bounds st\.global", "st.global", which))
     assert "st.global" in caught.value.instruction
     assert caught.value.block[0] == 1
 
@@ -207,7 +210,7 @@ def test_one_row_or_column_too_many(mutated):
     with pytest.raises(OutOfBoundsFault):
         mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %t0, %M;", "setp.le.u32 %in_m, %t0, %M;"))
     found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), slack=1)
-    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only what lies between rows
+    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only memory between rows
 
 
 def test_load_that_is_not_clamped(mutated):
@@ -222,7 +225,7 @@ def test_load_that_is_not_clamped(mutated):
 
 def test_load_that_is_not_predicated(mutated):
     with pytest.raises(OutOfBoundsFault):
-        mutated(replace(PLAIN, bounds=2), every(r"mov\.pred %skip, %out_b0;", "setp.ne.u32 %skip, 0, 0;"))
+        mutated(replace(PLAIN, bounds=2), every(r"mov\.pred %skip, %oob_b0;", "setp.ne.u32 %skip, 0, 0;"))
 
 
 @pytest.mark.parametrize("layout", ["NT", "TN"])
@@ -231,7 +234,7 @@ def test_k_remainder_one_too_long(mutated, layout):
     p = Gemm(20, 19, 37, layout)
     try:
         found = mutated(
-            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %first;", "setp.gt.u32 %skip, %t0, %first;"), p, slack=1
+            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %k_rem;", "setp.gt.u32 %skip, %t0, %k_rem;"), p, slack=1
         )
     except OutOfBoundsFault:
         return
@@ -279,9 +282,11 @@ def test_uninitialised_accumulator(mutated):
 
 
 def test_slice_added_twice_or_before_c_is_scaled(mutated):
-    found = mutated(replace(PLAIN, kg=2), every(r"(@%in red\.global[^;]*;)", r"\1 \1"))
+    found = mutated(replace(PLAIN, kg=2), every(r"(@%in_bounds red\.global[^;]*;)", r"\1 \1"))
     assert not any(r.ok for r in found[:3])
-    found = mutated(replace(PLAIN, kg=3, splitk=2), swap(r"setp\.lt\.u32 %p, %s, %slices;", "setp.le.u32 %p, %s, 1;"))
+    found = mutated(
+        replace(PLAIN, kg=3, splitk=2), swap(r"setp\.lt\.u32 %p, %slice, %slices;", "setp.le.u32 %p, %slice, 1;")
+    )
     assert not any(r.ok for r in found)
 
 
@@ -320,7 +325,7 @@ def test_invalid_ptx(mutated):
     [
         (swap(r"(fma\.rn\.f32 %acc\d+, %a)1", r"\g<1>0"), "wrong_result"),
         (drop(r"bar\.sync 0;", 1), "launch_error"),
-        (swap(r"@%in st\.global", "st.global"), "launch_error"),
+        (swap(r"@%in_bounds st\.global", "st.global"), "launch_error"),
         (swap(r"\n    ret;", "\n    ret"), "ptxas_error"),
     ],
 )
@@ -340,12 +345,12 @@ def test_flags_of_a_failed_kernel_do_not_reach_the_next(monkeypatch):
     """It stops with flags set; the workspace is not used again."""
     c = replace(PLAIN, kg=3, splitk=1)
     work = Bench(EmulatedDriver(device("emulated")))
-    stopped = swap(r"@%in red\.global\.add\.f32 \[%at\+0\]", "red.global.add.f32 [%at+1000000]")
+    stopped = swap(r"@%in_bounds red\.global\.add\.f32 \[%addr\]", "red.global.add.f32 [%addr+1000000]")
     monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=stopped(render(plan).text)))
     assert work.measure(P, c).outcome == "launch_error"
     monkeypatch.undo()
     assert work.measure(P, c).outcome == "ok"
-    launch = plan_for(P, c, device("emulated")).launch(P)
+    launch = plan_for(P, c, device("emulated")).launch(lower(P))
     flags = np.ones(launch.workspace, np.uint8)
     work.driver.download(work.workspace.address(launch), flags)
     assert not flags.any()

@@ -25,7 +25,7 @@ KERNELS = {
         "family=mma ms=16 ns=16 ml=32 nl=32 u=32 operand_path_a=pack operand_path_b=pack vec_a=8 vec_b=8",
     ),
     "wgmma": (Gemm(70, 40, 200, "NT", "f16"), "family=wgmma ml=64 nl=32 u=64 kg=2 splitk=workspace"),
-    "a block walks": (
+    "persistent": (
         Gemm(150, 72, 136, "NT", "f16", epilogue="residual"),
         "family=wgmma ml=64 nl=32 u=64 epilogue_smem=1 persistent=1",
     ),
@@ -38,12 +38,15 @@ KERNELS = {
         Gemm(3, 130, 259, "NT", "f16"),
         "family=skinny ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_long=8 long_n=1 mma_m16=1",
     ),
-    "as they lie": (
+    "direct operands": (
         Gemm(65, 37, 67, "NN", "f16"),
         "family=wgmma ml=64 nl=64 u=32 stages=3 operand_path_a=realign operand_path_b=realign epilogue_smem=1",
     ),
     "blocks share": (Gemm(150, 72, 136, "NT", "f16"), "family=wgmma ml=64 nl=32 u=32 stages=2 cluster_x=2 cluster_y=2"),
-    "meeting": (Gemm(64, 64, 256, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1"),
+    "split-K fix-up": (
+        Gemm(64, 64, 256, "NT", "f16"),
+        "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1",
+    ),
 }
 #: what touches memory that another kernel may have written, or may read still
 TOUCHES = re.compile(

@@ -18,17 +18,17 @@ from tests.emulated.test_epilogue import D, right
 
 WAYS = {
     "wgmma": "family=wgmma ml=64 nl=32 u=128 stages=2 vec_c=2",
-    "wgmma, whole groups": "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
-    "wgmma, whole groups of slices": "family=wgmma ml=64 nl=64 u=64 stages=2 kg=2 splitk=distributed vec_c=8",
-    "wgmma, other side": "family=wgmma transposed_mma=1 ml=64 nl=64 u=32 stages=2",
-    "wgmma, boxes": "family=wgmma ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
+    "wgmma, packed stores": "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
+    "wgmma, packed stores, split-K": "family=wgmma ml=64 nl=64 u=64 stages=2 kg=2 splitk=distributed vec_c=8",
+    "wgmma, transposed": "family=wgmma transposed_mma=1 ml=64 nl=64 u=32 stages=2",
+    "wgmma, TMA store": "family=wgmma ml=64 nl=64 u=64 stages=2 epilogue_smem=1 persistent=1 epilogue_subtiles=2",
     "wgmma, cluster": "family=wgmma ml=64 nl=64 u=64 stages=2 cluster_k=2",
-    "wgmma, shares": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed",
-    "wgmma, last slice": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta",
-    "wgmma, second pass": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=workspace",
+    "wgmma, distributed": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=distributed",
+    "wgmma, last_cta": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=last_cta",
+    "wgmma, workspace": "family=wgmma ml=64 nl=64 u=32 stages=2 kg=2 splitk=workspace",
     "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 vec_c=2",
-    "mma, gathered": "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
-    "mma, second pass": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=workspace vec_c=4",
+    "mma, epilogue_smem": "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4 epilogue_smem=1",
+    "mma, workspace": "family=mma ms=16 ns=16 ml=32 nl=32 u=64 vec_a=16 vec_b=16 kg=2 splitk=workspace vec_c=4",
 }
 EPILOGUES = ("scale_rows,bias_column,residual,gelu", "scale,bias_row,relu")
 
@@ -38,15 +38,15 @@ def problem(out: str, epilogue: str = "") -> Gemm:
 
 
 def supported(way: str, out: str) -> bool:
-    if "whole groups" in way:
+    if "packed stores" in way:
         return out in ("s8", "e4m3", "e5m2")
-    return way != "wgmma, boxes" or out in ("f16", "bf16")
+    return way != "wgmma, TMA store" or out in ("f16", "bf16")
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 200), (64, 96)])
 @pytest.mark.parametrize("dtype", ["s8", "e4m3"])
 def test_packed_8_bit_stores_at_edges(dtype: str, m: int, n: int) -> None:
-    for way in ("wgmma, whole groups", "wgmma, whole groups of slices"):
+    for way in ("wgmma, packed stores", "wgmma, packed stores, split-K"):
         p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(WAYS[way])
         plan = plan_for(p, c, D)
         assert ".v2.b32" in render(plan).text.partition("// ---- epilogue")[2]
@@ -70,7 +70,7 @@ def test_without_an_epilogue(out: str) -> None:
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, shares", "wgmma, boxes", "mma, gathered"):
+    for way in ("wgmma", "wgmma, distributed", "wgmma, TMA store", "mma, epilogue_smem"):
         if supported(way, out):
             p = problem(out, EPILOGUES[0] if out != "s32" else "")
             made = assemble(render(plan_for(p, parse_config(WAYS[way]), D)))

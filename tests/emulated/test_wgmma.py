@@ -54,7 +54,7 @@ WAYS = (
 )
 
 
-#: each type and layout in some ways, each way with some of both
+#: each type and layout with some schedules, each schedule with some of both
 SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(WAYS) if (i + i // 4 + j) % 4 == 0]
 
 
@@ -78,7 +78,7 @@ def test_types_layouts_and_schedules(dtype, compute, layout, way):
         verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
 
 
-#: how clusters lie whose blocks share X, or both operands; each in two layouts
+#: clusters whose blocks share X, or both operands; each in two layouts
 SHARED = (
     "cluster_x=2 cluster_y=2",
     "cluster_x=4 cluster_y=2 raster_group=4",

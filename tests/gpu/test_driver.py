@@ -549,7 +549,7 @@ def test_cublaslt_is_right(driver: CudaDriver, layout: str, dtype: str, compute:
     wide_a, wide_b = a[:, : problem.columns_a].astype(float), b[:, : problem.columns_b].astype(float)
     wide_a, wide_b = wide_a if layout[0] == "N" else wide_a.T, wide_b if layout[1] == "N" else wide_b.T
     bound = 8 * np.sqrt(k) * problem.accumulator.roundoff * (np.abs(wide_a) @ np.abs(wide_b))
-    bound += 2 * problem.element.roundoff * (np.abs(wide_a) @ np.abs(wide_b))  # slices may meet in the type of C
+    bound += 2 * problem.element.roundoff * (np.abs(wide_a) @ np.abs(wide_b))  # slices may be added in the type of C
     addresses = [up(driver, x) for x in (a, b, c)]
     ran = 0
     with CublasLt(driver, problem) as lt:

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.errors import AssembleError, PtxgenError
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
+from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.conv_check import guarded
@@ -19,7 +19,6 @@ from tests.cases import SOURCES
 
 pytestmark = pytest.mark.gpu
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
-KINDS = ("integers", "normal", "scaled")
 SHOWN = 4  #: pairs that a failure names: few enough for the end of a log
 
 #: case source -> largest extent, how many cases
@@ -121,11 +120,11 @@ def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
 @pytest.fixture(scope="module")
 def loaded(driver, made):
     """The loaded kernels of the cases that the assembler accepted, with spills or without."""
-    return [(p, c, plan, driver.load(source)) for p, c, plan, source, told in made if isinstance(told, dict)]
+    return [(p, c, plan, driver.load(source)) for p, c, plan, source, output in made if isinstance(output, dict)]
 
 
 def test_kernels_assemble_without_spills(made):
-    fail([f"{p.key()} | {c}: {told}" for p, c, _, _, told in made if told], len(made))
+    fail([f"{p.key()} | {c}: {output}" for p, c, _, _, output in made if output], len(made))
 
 
 @pytest.mark.parametrize("scales", SCALES)

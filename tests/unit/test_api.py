@@ -78,19 +78,19 @@ def wide(x: np.ndarray) -> np.ndarray:
     return out[1:-2, 2 : 2 + x.shape[1]]
 
 
-def apart(x: np.ndarray) -> np.ndarray:
+def strided(x: np.ndarray) -> np.ndarray:
     out = np.full((2 * x.shape[0], 3 * x.shape[1]), 77, x.dtype)
     out[::2, ::3] = x
     return out[::2, ::3]
 
 
-#: the same matrix, stored in every way
+#: the same matrix with all kinds of strides
 STRIDES = {
     "rows": np.ascontiguousarray,
     "columns": np.asfortranarray,
     "part": wide,
     "transposed part": lambda x: wide(np.ascontiguousarray(x.T)).T,
-    "every other": apart,
+    "every other": strided,
     "upside down": lambda x: np.ascontiguousarray(x[::-1])[::-1],
     "mirrored": lambda x: np.ascontiguousarray(x[:, ::-1])[:, ::-1],
     "turned": lambda x: np.ascontiguousarray(x[::-1, ::-1].T)[::-1, ::-1].T,
@@ -323,13 +323,13 @@ def test_elements_of_out_must_not_share_memory(host):
             ShapeError, match=r"out has shape \(6, 6\) and strides .*its elements must not share memory"
         ):
             ptxgen.gemm(x, x, out=out)
-    apart = np.lib.stride_tricks.as_strided(memory, (6, 6), (4 * 4, 6 * 4))
+    strided = np.lib.stride_tricks.as_strided(memory, (6, 6), (4 * 4, 6 * 4))
     assert len({4 * i + 6 * j for i in range(6) for j in range(6)}) < 36
     with pytest.raises(ShapeError, match="its elements must not share memory"):
-        ptxgen.gemm(x, x, out=apart)
-    apart = np.lib.stride_tricks.as_strided(memory, (6, 6), (5 * 4, 6 * 4))
+        ptxgen.gemm(x, x, out=strided)
+    strided = np.lib.stride_tricks.as_strided(memory, (6, 6), (5 * 4, 6 * 4))
     assert len({5 * i + 6 * j for i in range(6) for j in range(6)}) == 36
-    assert np.array_equal(ptxgen.gemm(x, x, out=apart), x @ x)
+    assert np.array_equal(ptxgen.gemm(x, x, out=strided), x @ x)
 
 
 @pytest.mark.parametrize(
@@ -686,7 +686,7 @@ def test_cached_calls_refuse_gradients_and_negative_views(gpu, torch, named):
         call()
     torch.recording = False
     call()
-    assert len(gpu.asked) == 1  # the short way, where nothing is recorded
+    assert len(gpu.asked) == 1  # the call is cached if nothing is recorded
     torch.recording = True
     with pytest.raises(InputError, match="requires a gradient"):
         call()
@@ -789,10 +789,10 @@ def test_batch_with_a_shared_matrix_becomes_one_gemm(gpu, torch):
     ptxgen.gemm(left, x.like((3, 12, 8), (96, 1, 12)), out=out.like((3, 4, 8), (32, 1, 4)))
     assert np.array_equal(out.value, a @ b)
     assert (gpu.asked[-1].m, gpu.asked[-1].batch) == (24, 1)
-    # not where rows lie elsewhere, or rows of an item have names
-    apart = torch.Tensor(np.zeros((3, 9, 4), "f4")).like((3, 8, 4), (36, 4, 1))
-    ptxgen.gemm(x, y, out=apart)
-    assert np.array_equal(apart.value, a @ b)
+    # not if rows are elsewhere, or rows of an item have names
+    strided = torch.Tensor(np.zeros((3, 9, 4), "f4")).like((3, 8, 4), (36, 4, 1))
+    ptxgen.gemm(x, y, out=strided)
+    assert np.array_equal(strided.value, a @ b)
     assert (gpu.asked[-1].m, gpu.asked[-1].batch, gpu.asked[-1].stride_b) == (8, 3, 0)
     rows = torch.Tensor(integers((8, 1), seed=3))
     rows.reshape = lambda *shape: rows.like((1, 8), (8, 1))

@@ -189,7 +189,7 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "told"),
+    ("call", "error", "message"),
     [
         (lambda: ptxgen.conv2d(X[0], F), ShapeError, r"images has shape \(3, 5, 5\); it must have 4 axes, NCHW"),
         (
@@ -222,8 +222,8 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d_weight_grad(X, X, (3, 3, 3, 3)), ShapeError, r"grads .* have \(2, 3, 3, 3\), NKPQ"),
     ],
 )
-def test_errors_name_the_argument(call: Any, error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_errors_name_the_argument(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         call()
 
 
@@ -254,7 +254,7 @@ def test_device_arrays_are_not_copied(gpu: EmulatedDriver, order_x: Any, order_f
     x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
     y = ptxgen.conv2d(Tensor(gpu, x, order_x), Tensor(gpu, f, order_f), padding=1)
     assert np.array_equal(y.numpy(), slow(x, f, (1, 1), ((1, 1), (1, 1)), (1, 1)))
-    assert (y.stride()[1] == 1) == (order_x == LAST)  # results lie as images do
+    assert (y.stride()[1] == 1) == (order_x == LAST)  # results have the layout of the images
 
 
 def test_second_call_uses_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:

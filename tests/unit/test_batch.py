@@ -134,8 +134,8 @@ def test_a_million_items():
     firsts = [next(v for k, v in s.arguments[4:] if k == "u32") for s in steps]
     assert firsts == [65535 * i for i in range(16)]
     p = replace(p, layout="NT", dtype="bf16", out="bf16")
-    [walk] = plan_for(p, parse_config(TEXTS["wgmma"]), H200).launch(lower(p)).steps
-    assert walk.grid == (132, 1, 1)
+    [step] = plan_for(p, parse_config(TEXTS["wgmma"]), H200).launch(lower(p)).steps
+    assert step.grid == (132, 1, 1)
 
 
 def test_slices_of_all_items_fit_the_grid():

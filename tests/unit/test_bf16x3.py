@@ -1,4 +1,4 @@
-"""f32 as three planes of bf16: where planes lie, what is multiplied, and what no kernel does."""
+"""``compute=f32_bf16x6``: the layout of bf16 planes, the products, and unsupported uses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ H200 = device("h200")
 COMPUTE = "f32_bf16x6"
 
 
-def brought(x, matrices: np.ndarray, rank: int) -> np.ndarray:
-    """Of a stage, after TMA brought ``matrices`` (planes × MN × K of the tile): the bytes; unwritten ones stay 0xEE."""
+def loaded_stage(x, matrices: np.ndarray, rank: int) -> np.ndarray:
+    """A stage after TMA loaded ``matrices`` (planes × MN × K of the tile), as bytes; unwritten ones stay 0xEE."""
     memory = np.full(1 << 18, 0xEE, np.uint8)
     for box in x.boxes:
         source = matrices[int(box.trailing.strip(", "))][rank * x.slice_extent :]
@@ -54,8 +54,8 @@ def test_products_read_their_planes():
             values[x.role] = rng.integers(0, 1 << 16, (PLANES, extent, c.u), np.uint16)
             memory[x.role] = np.full(1 << 18, 0xEE, np.uint8)
             for rank in range(c.cluster_x if x.role == "y" else c.cluster_y):
-                lies = brought(x, values[x.role], rank)
-                memory[x.role] = np.where(memory[x.role] == 0xEE, lies, memory[x.role])
+                loaded = loaded_stage(x, values[x.role], rank)
+                memory[x.role] = np.where(memory[x.role] == 0xEE, loaded, memory[x.role])
         for n, s in enumerate(made.mainloop.products):
             (i, j), k = PAIRS[n // made.mainloop.mi // steps], n // made.mainloop.mi % steps
             part = np.s_[:, 16 * k : 16 * k + 16]
@@ -68,7 +68,7 @@ def test_products_read_their_planes():
                 np.testing.assert_array_equal(got[:valid], want[:valid], err_msg=f"{p.key()} | {c}")
 
 
-def test_planes_share_the_workspace_with_nothing():
+def test_planes_do_not_overlap_in_the_workspace():
     for p, c in SOURCES["bf16x3"].cases(52, 80, H200, 600):
         made = plan_for(p, c, H200).launch(p)
         if not made.steps or not p.k:
@@ -95,7 +95,7 @@ def test_planes_share_the_workspace_with_nothing():
         assert not made.zeroed
 
 
-def test_a_map_begins_at_its_offset():
+def test_tensor_map_begins_at_its_offset():
     m = TensorMap("W", "bf16", (8, 8), (16,), (8, 8), 16, offset=256)
     seen = []
     step = Step("e", (1, 1, 1), arguments=(("u64", "W"), ("map", m)))
@@ -113,14 +113,14 @@ def test_a_map_begins_at_its_offset():
         ("ml=128 nl=208 u=32 math_warpgroups=2 stages=2", "wgmma_register_file"),
     ],
 )
-def test_what_planes_are_not_for(config, rule):
+def test_unsupported_types_and_options(config, rule):
     p, c = KernelGemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
     assert first_violation(p, c, H200).name == rule
     plain = first_violation(KernelGemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
-def test_planes_go_to_a_limit():
+def test_size_of_planes_is_limited():
     c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
     p = KernelGemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert first_violation(p, c, H200) is None
@@ -128,7 +128,7 @@ def test_planes_go_to_a_limit():
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 
 
-def test_only_what_has_wgmma_computes_so():
+def test_only_wgmma_devices_compute_bf16x6():
     p = KernelGemm(256, 256, 256, "NN", "f32", COMPUTE)
     assert planes(p) == 3
     assert planes(replace(p, compute="f32")) == 1
@@ -153,13 +153,13 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
-def test_the_clock_is_near_what_was_measured(us, extent, layout, config):
+def test_model_is_near_measured_times(us, extent, layout, config):
     p = KernelGemm(extent, extent, extent, layout, "f32", COMPUTE)
     assert clock.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
 
 
-def test_the_clock_counts_six_products_and_the_pass():
-    """Against one product of bf16: six times as long where multiplying decides; the pass shows where it does not."""
+def test_model_counts_six_products_and_the_packing_kernel():
+    """Relative to one bf16 product: six times as long if math dominates; otherwise the packing kernel shows."""
     c = parse_config("family=wgmma ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
     big, one = KernelGemm(8192, 8192, 8192, "NT", "f32", COMPUTE), KernelGemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7

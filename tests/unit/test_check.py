@@ -22,9 +22,9 @@ P = Gemm(20, 18, 40, "NT")
 class Driver(EmulatedDriver):
     """The emulated device, which can be made to write other bytes into C."""
 
-    def __init__(self, spoil=None) -> None:
+    def __init__(self, corrupt=None) -> None:
         super().__init__()
-        self.spoil, self.held = spoil, set()
+        self.corrupt, self.held = corrupt, set()
 
     def allocate(self, size):
         address = super().allocate(size)
@@ -37,8 +37,8 @@ class Driver(EmulatedDriver):
 
     def download(self, address, array):
         super().download(address, array)
-        if self.spoil is not None:
-            self.spoil(array)
+        if self.corrupt is not None:
+            self.corrupt(array)
 
 
 def test_right_kernel_passes_every_case():
@@ -55,19 +55,19 @@ def test_right_kernel_passes_every_case():
 
 @pytest.mark.parametrize("where", [(0, 0), (19, 17), (7, 3)])
 def test_position_of_a_wrong_element_is_reported(where):
-    def spoil(c):
+    def corrupt(c):
         c[where] += 1.0
 
-    found = check(Driver(spoil), P, SMALL)
+    found = check(Driver(corrupt), P, SMALL)
     assert not any(r.ok for r in found[:2])
     assert all(r.deviation.where == where for r in found[:2])
 
 
 def test_small_error_fails_where_sums_are_exact():
-    def spoil(c):
+    def corrupt(c):
         c[2, 2] = np.nextafter(c[2, 2], np.inf)
 
-    found = check(Driver(spoil), P, SMALL)
+    found = check(Driver(corrupt), P, SMALL)
     assert [r.ok for r in found] == [False, True, True, True]
 
 
@@ -75,20 +75,20 @@ def test_small_error_fails_where_sums_are_exact():
 def test_write_between_rows_is_found(slack):
     """With padding that the problem has, or that the check adds."""
 
-    def spoil(c):
+    def corrupt(c):
         c[4, 18] = 0.0
 
     p = P if slack else replace(P, ldc=20)
-    found = check(Driver(spoil), p, SMALL, slack=slack)
+    found = check(Driver(corrupt), p, SMALL, slack=slack)
     assert not any(r.ok for r in found)
     assert found[0].deviation.where == (-1, -1)
 
 
 def test_nan_left_in_c_is_found():
-    def spoil(c):
+    def corrupt(c):
         c[3, 3] = np.nan
 
-    assert not any(r.ok for r in check(Driver(spoil), P, SMALL))
+    assert not any(r.ok for r in check(Driver(corrupt), P, SMALL))
 
 
 def test_illegal_configuration_is_refused():

@@ -58,8 +58,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
     def call(*arguments: object) -> Done:
         code = command.run([str(a) for a in arguments])
-        told = capsys.readouterr()
-        return Done(code, told.out, told.err)
+        output = capsys.readouterr()
+        return Done(code, output.out, output.err)
 
     return call
 
@@ -75,7 +75,7 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
@@ -88,12 +88,12 @@ def options_of(name: str) -> dict[str, Any]:
         (("emulate",), "file"),
     ],
 )
-def test_parser_errors_have_the_common_form(run: Run, arguments: tuple[str, ...], told: str) -> None:
+def test_parser_errors_have_the_common_form(run: Run, arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1
-    assert told in done.err
+    assert message in done.err
     done = run(*arguments, "--json")
     assert done.code == 2
     assert done.document["error"]["kind"] == "InputError"
@@ -223,11 +223,15 @@ def test_shapes_come_from_standard_input_too(run: Run, monkeypatch: pytest.Monke
 
 
 def test_version_and_help() -> None:
-    for words, told in (["--version"], f"ptxgen {ptxgen.__version__}"), (["--help"], "Exit codes"), (["db"], "export"):
+    for words, output in (
+        (["--version"], f"ptxgen {ptxgen.__version__}"),
+        (["--help"], "Exit codes"),
+        (["db"], "export"),
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False, timeout=300
         )
-        assert told in done.stdout + done.stderr
+        assert output in done.stdout + done.stderr
 
 
 # ---- select
@@ -477,23 +481,23 @@ def test_imported_winner_of_a_changed_kernel_is_stale(run: Run, tmp_path: Path) 
         database.set_winner(old)
     run("db", "export", folder, "--no-raw", "--database", path)
     assert run("db", "import", folder, "--database", other, "--json").document["stale"] == 1
-    told = run("db", "info", "--database", other)
-    assert "0123456789abcdef" in told.out
+    output = run("db", "info", "--database", other)
+    assert "0123456789abcdef" in output.out
 
 
 # ---- errors
 
 
-def check_error(done: Done, code: int, *told: str) -> None:
+def check_error(done: Done, code: int, *message: str) -> None:
     assert done.code == code
     assert done.out == ""
     [line] = done.err.splitlines()
     assert line.startswith("error: ")
-    assert all(text in line for text in told), line
+    assert all(text in line for text in message), line
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["select", "--shape", "1,2"], ["shape is '1,2'", "M,N,K"]),
         (["select", "--shape", "1,2,-3"], ["shape"]),
@@ -521,12 +525,12 @@ def check_error(done: Done, code: int, *told: str) -> None:
         (["select", "conv", "--shape", f"N={'9' * 5000},C=1,H=5,W=5,K=1,R=1,S=1"], ["shape has 'N=999"]),
     ],
 )
-def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[str], told: list[str]) -> None:
-    check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *told)
+def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[str], message: list[str]) -> None:
+    check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *message)
 
 
 @pytest.mark.parametrize(
-    ("operation", "line", "told"),
+    ("operation", "line", "message"),
     [
         ("gemm", b"[" * 100_000, "is nested too deeply"),
         ("gemm", b'{"m": 1, "n": 2, "k": 3, "name": "\xff"}', "the line is not UTF-8: byte 0xff, column 35"),
@@ -547,13 +551,13 @@ def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[
     ],
 )
 def test_invalid_lines_of_a_shapes_file_are_named(
-    run: Run, tmp_path: Path, operation: str, line: bytes, told: str
+    run: Run, tmp_path: Path, operation: str, line: bytes, message: str
 ) -> None:
     if operation == "conv":
         line = b'{"n": 1, "c": 1, "h": 3, "w": 3, "k": 1, "r": 1, "s": 1, ' + line + b"}"
     file = tmp_path / "shapes.jsonl"
     file.write_bytes(b"\n" + line + b"\n")
-    check_error(run("select", operation, "--shapes-file", file, *H200), 2, f"{file}, line 2: ", told)
+    check_error(run("select", operation, "--shapes-file", file, *H200), 2, f"{file}, line 2: ", message)
 
 
 @pytest.mark.parametrize("name", ["PTXGEN_CACHE", "PTXGEN_DATABASE", "PTXGEN_PTXAS"])
@@ -577,23 +581,23 @@ def test_output_of_any_encoding(encoding: str, tmp_path: Path) -> None:
     import os
 
     words = [sys.executable, "-m", "ptxgen", "select", "--shape", "5,5,5", *H200]
-    told = subprocess.run(
+    output = subprocess.run(
         words, capture_output=True, check=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": encoding}
     )
-    assert ("µs" if encoding == "utf-8" else "\\xb5s") in told.stdout.decode()
+    assert ("µs" if encoding == "utf-8" else "\\xb5s") in output.stdout.decode()
     words = [sys.executable, "-m", "ptxgen", "emulate", b"\xff.ptx", "--json"]
-    told = subprocess.run(
+    output = subprocess.run(
         words, capture_output=True, check=False, timeout=300, env={**os.environ, "PYTHONIOENCODING": encoding}
     )
-    assert told.returncode == 2
-    assert json.loads(told.stdout)["error"]["message"] == "\udcff.ptx: No such file or directory"
+    assert output.returncode == 2
+    assert json.loads(output.stdout)["error"]["message"] == "\udcff.ptx: No such file or directory"
 
 
 # ---- Ctrl-C
 
 
-def interrupted(done: Done, *told: str) -> None:
-    check_error(done, 130, "error: interrupted", *told)
+def interrupted(done: Done, *message: str) -> None:
+    check_error(done, 130, "error: interrupted", *message)
 
 
 def test_interrupted_tune_reports_what_is_stored(
@@ -607,13 +611,13 @@ def test_interrupted_tune_reports_what_is_stored(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
-    told = f"2 measurements of this run are stored in {tmp_path}/tuning.sqlite; repeat the command to continue"
+    output = f"2 measurements of this run are stored in {tmp_path}/tuning.sqlite; repeat the command to continue"
     for _ in range(2):
         done = run("tune", "--shape", "5,5,5")
         assert (done.code, done.out) == (130, "")
-        assert done.err.splitlines()[-1] == f"error: interrupted; {told}"
+        assert done.err.splitlines()[-1] == f"error: interrupted; {output}"
     document = run("tune", "--shape", "5,5,5", "--json").document
-    assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {told}"}}
+    assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {output}"}}
 
 
 @pytest.mark.parametrize(

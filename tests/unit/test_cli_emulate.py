@@ -48,8 +48,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
         Path("k.ptx").write_text(text)
         with pytest.raises(SystemExit) as ended:
             app(["emulate", "k.ptx", *map(str, arguments)])
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
 
     return call
 
@@ -94,16 +94,16 @@ def test_fault_is_reported_with_exit_code_1(run):
     code, out, err = run(SAXPY, *saxpy(101))
     assert (code, err) == (1, "")
     line = SAXPY[: SAXPY.index("ld.global.f32 %f1")].count("\n") + 1
-    told = out.splitlines()
-    assert told[0] == "OutOfBoundsFault: 4 bytes at offset 400, 0 bytes past the end of x, f32[100]"
-    assert told[1:6] == [
+    output = out.splitlines()
+    assert output[0] == "OutOfBoundsFault: 4 bytes at offset 400, 0 bytes past the end of x, f32[100]"
+    assert output[1:6] == [
         "  kernel       saxpy",
         f"  line         k.ptx:{line}",
         "  instruction  ld.global.f32 %f1, [%d1];",
         "  block        (3, 0, 0)",
         "  thread       (4, 0, 0)",
     ]
-    assert told[6].startswith("  address      0x")
+    assert output[6].startswith("  address      0x")
     assert not Path("y.npy").exists()
     code, out, _ = run(SAXPY, *saxpy(101), "--json")
     fault = json.loads(out)["fault"]

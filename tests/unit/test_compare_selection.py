@@ -70,7 +70,7 @@ def written(path, *rows):
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "message"),
     [
         ({"ms": 8.0}, 0, "median ratio 2.00"),
         ({"us": 2.5000001}, 0, "0 differ"),
@@ -81,10 +81,10 @@ def written(path, *rows):
         ({"problem": "gemm 2,1,1 NN f32"}, 1, "only in one: 1 old, 1 new"),
     ],
 )
-def test_compare_reports_each_difference(tmp_path, capsys, changes, status, told):
+def test_compare_reports_each_difference(tmp_path, capsys, changes, status, message):
     old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", {**ROW, **changes})
     assert script.main(["compare", old, new]) == status
-    assert told in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_error_in_one_record_is_a_difference(tmp_path, capsys):

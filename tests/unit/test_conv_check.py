@@ -176,11 +176,11 @@ def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert guarded(runner, a, b, c, 1.0, 0.0, ())[1]
     bind = runner.bind
 
-    def beside(first: int, second: int, result: int, *rest: Any) -> Any:
+    def outside(first: int, second: int, result: int, *rest: Any) -> Any:
         go = bind(first, second, result, *rest)
         return lambda: (go(), driver.fill(result + c.nbytes, 4))
 
-    monkeypatch.setattr(runner, "bind", beside)
+    monkeypatch.setattr(runner, "bind", outside)
     assert not guarded(runner, a, b, c, 1.0, 0.0, ())[1]
     monkeypatch.setattr(runner, "bind", lambda x, y, *rest: lambda: (bind(x, y, *rest)(), driver.fill(y, 4, 1)))
     assert not guarded(runner, a, b, c, 1.0, 0.0, ())[1]

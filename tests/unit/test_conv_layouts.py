@@ -48,7 +48,7 @@ def test_other_padding_is_refused(padding: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"stride": (1, 2, 3)}, r"stride is \(1, 2, 3\); it must be an integer from 1, or 2"),
         ({"dilation": "2"}, "dilation is '2'"),
@@ -56,8 +56,8 @@ def test_other_padding_is_refused(padding: object) -> None:
         ({"filters": "KRS"}, "filter_layout is 'KRS'; it must be one of KCRS, KRSC, CRSK"),
     ],
 )
-def test_errors_name_the_argument(given: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_errors_name_the_argument(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         ConvArguments(2, **given).resolved()
 
 

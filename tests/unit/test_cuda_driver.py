@@ -905,17 +905,17 @@ def test_forked_process_gets_an_error_that_recommends_spawn(driver: CudaDriver, 
     ]
 
     def child() -> str:
-        told = []
+        output = []
         for attempt in attempts:
             with pytest.raises(LaunchError) as caught:
                 attempt()
-            told.append(str(caught.value))
+            output.append(str(caught.value))
         driver.close()
         unloads, memory = len(gpu.unloads), len(gpu.memory)
         kernel.__del__()
         assert (len(gpu.unloads), len(gpu.memory)) == (unloads, memory)
-        assert len(set(told)) == 1
-        return told[0]
+        assert len(set(output)) == 1
+        return output[0]
 
     with kernel.stream_handles["increment"]._lock:
         said = forked(child)
@@ -940,7 +940,7 @@ def test_times_are_gpu_times_per_call(driver: CudaDriver, gpu: Gpu, source: Sour
 
     times = driver.time([launch(i) for i in range(3)], Timing(samples=4, target_ms=1.0))
     assert times == pytest.approx([gpu.kernel_us] * 4)
-    # beside warm-up and estimate they are called once a node, in turn: 399 nodes, the multiple of 3 below 400
+    # besides warm-up and estimate they are called once a node, in turn: 399 nodes, the multiple of 3 below 400
     assert [n - e for n, e in zip(calls, (2, 1, 1), strict=True)] == [133] * 3
     # a millisecond of 2 us kernels is 500, so one replay of 399 is nearest; one more came first
     assert words(driver, c)[0] == 4 + 399 * (1 + 4)

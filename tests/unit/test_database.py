@@ -1,4 +1,4 @@
-"""The tuning database: what it keeps through kills, newer and foreign files, and changes of the generator."""
+"""The tuning database: its contents after kills, newer and foreign files, and changes of the generator."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
 # --- rows ----------------------------------------------------------------------------------------------------
 
 
-def test_every_field_survives_a_round_trip(db: Database, path: Path) -> None:
+def test_every_field_round_trips(db: Database, path: Path) -> None:
     odd = Gemm(3, 5, 7, "TN", "f16", "f16", lda=9, aligned_b=2, deterministic=True)
     stored = [
         measured(),
@@ -79,7 +79,7 @@ def test_every_field_survives_a_round_trip(db: Database, path: Path) -> None:
     assert read[1].us == 1 / 3
 
 
-def test_a_measurement_without_a_date_gets_one(db: Database) -> None:
+def test_measurement_without_a_date_gets_one(db: Database) -> None:
     db.add(measured(created=0.0))
     assert next(db.measurements()).created > 1.7e9
 
@@ -127,13 +127,13 @@ def test_filters_select_by_each_of_their_columns(db: Database) -> None:
         ({"created": float("nan")}, "created is nan"),
     ],
 )
-def test_bad_measurements_are_refused_and_leave_nothing(db: Database, changes: dict[str, Any], named: str) -> None:
+def test_invalid_measurements_are_refused_and_store_nothing(db: Database, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         db.add(measured(**changes))
     assert db.info()["measurements"] == 0
 
 
-def test_columns_can_be_queried_by_hand(db: Database, path: Path) -> None:
+def test_columns_can_be_queried_in_sql(db: Database, path: Path) -> None:
     db.add(measured(problem=Gemm(8, 4, 2, "TN", lda=16)))
     row = "m, n, k, layout, dtype, compute, us, device, driver, ptxas, policy, revision, digest"
     assert sql(path, f"SELECT {row} FROM result") == [
@@ -147,14 +147,14 @@ def test_columns_can_be_queried_by_hand(db: Database, path: Path) -> None:
 # --- unknown axes ------------------------------------------------------------------------------------------------
 
 
-def test_a_row_older_than_an_axis_means_its_default(db: Database, path: Path) -> None:
+def test_older_rows_have_the_default_of_a_new_axis(db: Database, path: Path) -> None:
     db.add(measured())
     sql(path, "UPDATE measurement SET config = replace(config, ' min_ctas_per_sm=1', '')")
     assert sql(path, "SELECT config FROM measurement WHERE config LIKE '%min_ctas_per_sm%'") == []
     assert list(db.measurements()) == [measured()]
 
 
-def test_a_row_with_an_unknown_axis_is_kept_counted_and_not_returned(db: Database, path: Path) -> None:
+def test_rows_with_an_unknown_axis_are_counted_but_not_returned(db: Database, path: Path) -> None:
     db.set_winner(measured())
     db.add(measured(config=Config(kg=8)))
     sql(path, "UPDATE measurement SET config = config || ' warp_magic=3' WHERE id = 1")
@@ -166,7 +166,7 @@ def test_a_row_with_an_unknown_axis_is_kept_counted_and_not_returned(db: Databas
     assert "unknown" in reason
 
 
-def test_adding_while_reading_is_fine(db: Database) -> None:
+def test_rows_can_be_added_while_reading(db: Database) -> None:
     for us in range(1, 50):
         db.add(measured(us + 1.0))
     for read, _ in enumerate(db.measurements()):
@@ -178,7 +178,7 @@ def test_adding_while_reading_is_fine(db: Database) -> None:
 # --- claims ----------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_keeps_others_away_until_the_measurement_is_stored(db: Database, path: Path) -> None:
+def test_claim_excludes_others_until_the_measurement_is_stored(db: Database, path: Path) -> None:
     at = (PROBLEM, Config(kg=4), "h200", "hardware")
     with Database(path) as other:
         assert db.claim(*at, "one", 60.0)
@@ -196,7 +196,7 @@ def test_a_claim_keeps_others_away_until_the_measurement_is_stored(db: Database,
     assert db._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_claim_expires(db: Database) -> None:
+def test_claims_expire(db: Database) -> None:
     at = (PROBLEM, Config(kg=4), "h200", "hardware")
     assert db.claim(*at, "one", -1.0)
     assert db.claim(*at, "two", 60.0)
@@ -215,7 +215,7 @@ def test_rows_after_a_number(db: Database) -> None:
 # --- winners -------------------------------------------------------------------------------------------------
 
 
-def test_the_winner_is_the_one_that_was_set(db: Database) -> None:
+def test_winner_is_the_one_that_was_set(db: Database) -> None:
     fast, slow = measured(5.0), measured(50.0)
     assert db.best(PROBLEM, "h200") is None
     db.add(fast)
@@ -229,14 +229,14 @@ def test_the_winner_is_the_one_that_was_set(db: Database) -> None:
     assert db.best(PROBLEM, "h100") is None
 
 
-def test_a_measurement_added_without_a_date_is_recognised(db: Database) -> None:
+def test_measurement_added_without_a_date_is_recognised(db: Database) -> None:
     m = measured(created=0.0)
     db.add(m)
     db.set_winner(m)
     assert db.info()["measurements"] == 1
 
 
-def test_a_modelled_time_never_wins_for_hardware(db: Database) -> None:
+def test_modelled_time_never_wins_for_hardware(db: Database) -> None:
     modelled = measured(0.001, samples=(0.001,), environment=Environment("h200", "model"))
     db.set_winner(modelled)
     assert db.best(PROBLEM, "h200") is None
@@ -255,7 +255,7 @@ def test_a_modelled_time_never_wins_for_hardware(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == real
 
 
-def test_a_failure_cannot_win(db: Database) -> None:
+def test_failure_cannot_win(db: Database) -> None:
     failure = measured(outcome="wrong_result", samples=())
     with pytest.raises(InputError, match="must be ok"):
         db.set_winner(failure)
@@ -292,12 +292,12 @@ def test_demote_marks_the_winners_whose_kernel_changed(db: Database) -> None:
     assert db.best(changed, "h200") is not None  # the kernel is back, and so is its winner
 
 
-def test_a_winner_without_a_digest_is_stale(db: Database) -> None:
+def test_winner_without_a_digest_is_stale(db: Database) -> None:
     db.set_winner(measured(digest=""))
     assert len(db.demote("h200", lambda problem, config: OLD)) == 1
 
 
-def test_a_new_winner_takes_the_place_of_a_stale_one(db: Database) -> None:
+def test_new_winner_replaces_a_stale_one(db: Database) -> None:
     db.set_winner(measured())
     db.demote("h200", lambda problem, config: NEW)
     fresh = measured(20.0, digest=NEW)
@@ -328,7 +328,7 @@ def test_merging_twice_adds_nothing(db: Database) -> None:
     assert db.merge([measured(created=2000.0)], [])["measurements"] == 1  # the same numbers on another day
 
 
-def test_the_faster_winner_stays(db: Database) -> None:
+def test_faster_winner_stays(db: Database) -> None:
     db.set_winner(measured(10.0))
     better, worse = measured(8.0, config=Config(kg=8)), measured(12.0, config=Config(kg=16))
     assert db.merge([], [worse])["not_replaced"] == 1
@@ -339,7 +339,7 @@ def test_the_faster_winner_stays(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == better
 
 
-def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
+def test_merged_winner_of_another_kernel_is_stale(db: Database) -> None:
     asked = []
 
     def current(device: str, problem: Problem, config: Config) -> str:
@@ -357,7 +357,7 @@ def test_a_winner_whose_kernel_is_not_ours_comes_in_stale(db: Database) -> None:
     assert db.best(PROBLEM, "h200") == slow
 
 
-def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database) -> None:
+def test_merged_winner_with_values_out_of_range_is_stale(db: Database) -> None:
     def current(device: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, ptxgen.problem.device.device(device))).digest
 
@@ -367,7 +367,7 @@ def test_a_winner_whose_axes_are_out_of_every_range_comes_in_stale(db: Database)
     assert db.merge([], [m], current)["stale"] == 1
 
 
-def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> None:
+def test_stale_winner_becomes_current_only_if_verified(db: Database) -> None:
     db.set_winner(measured())
     db.demote("h200", lambda problem, config: NEW)
     assert db.merge([], [measured()])["not_replaced"] == 1
@@ -376,7 +376,7 @@ def test_a_stale_winner_comes_back_only_when_it_was_verified(db: Database) -> No
     assert db.best(PROBLEM, "h200") == measured()
 
 
-def test_a_merge_that_fails_half_way_leaves_nothing(db: Database) -> None:
+def test_failed_merge_stores_nothing(db: Database) -> None:
     db.set_winner(measured())
 
     def rows() -> Any:
@@ -393,32 +393,30 @@ def test_a_merge_that_fails_half_way_leaves_nothing(db: Database) -> None:
 
 
 @pytest.fixture
-def beside(path: Path) -> Any:
+def insert_row(path: Path) -> Any:
     """Adds a row from another connection, at once or not at all."""
     with Database(path, timeout=0.0) as other:
         yield lambda n: other.add(measured(problem=Gemm(9, 9, n)))
 
 
-def test_others_can_write_while_a_merge_reads(db: Database, beside: Any) -> None:
+def test_others_can_write_while_a_merge_reads(db: Database, insert_row: Any) -> None:
     def rows() -> Any:
         for n in range(1, 6):
-            beside(n)
+            insert_row(n)
             yield measured(problem=Gemm(5, 5, n))
 
     assert db.merge(rows(), [])["measurements"] == 5
     assert db.info()["measurements"] == 10
 
 
-def test_a_merge_stores_in_short_transactions_between_which_others_can_write(
-    db: Database, beside: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merge_uses_short_transactions(db: Database, insert_row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "BATCH", 10)
     begun: list[int] = []
 
     def traced(statement: str) -> None:
         if statement == "BEGIN IMMEDIATE":
             begun.append(len(begun) + 1)
-            beside(begun[-1])  # a lock that is held would make this fail
+            insert_row(begun[-1])  # a lock that is held would make this fail
 
     db._db.set_trace_callback(traced)
     counts = db.merge(
@@ -431,7 +429,7 @@ def test_a_merge_stores_in_short_transactions_between_which_others_can_write(
     assert [m.problem.k for m in db.measurements() if m.problem.m == 5] == list(range(1, 36))
 
 
-def test_what_waits_to_be_merged_is_dropped_again(db: Database) -> None:
+def test_temporary_rows_of_a_merge_are_dropped(db: Database) -> None:
     def rows() -> Any:
         yield measured()
         raise CorruptError("line 2")
@@ -443,7 +441,7 @@ def test_what_waits_to_be_merged_is_dropped_again(db: Database) -> None:
     assert db._db.execute("SELECT count(*) FROM temp.sqlite_master").fetchone() == (0,)
 
 
-def test_a_median_of_six_digits_finds_the_row_that_it_came_from(db: Database) -> None:
+def test_median_of_six_digits_identifies_its_row(db: Database) -> None:
     db.add(measured(100 / 3))
     shortened = measured(samples=(33.3333,), created=0.0, purpose="")
     db.merge([], [shortened])
@@ -456,13 +454,13 @@ def test_a_median_of_six_digits_finds_the_row_that_it_came_from(db: Database) ->
 # --- the file ------------------------------------------------------------------------------------------------
 
 
-def test_every_schema_version_has_its_line_of_history() -> None:
+def test_every_schema_version_is_documented() -> None:
     history = SCHEMA[: SCHEMA.index("CREATE")].splitlines()
     lines = [line.split()[1] for line in history if line.startswith("--   ")]
     assert lines == [str(v) for v in range(1, SCHEMA_VERSION + 1)]
 
 
-def test_the_journal_is_a_log_and_the_file_is_marked(db: Database, path: Path) -> None:
+def test_journal_mode_is_wal_and_the_file_is_marked(db: Database, path: Path) -> None:
     assert sql(path, "PRAGMA journal_mode") == [("wal",)]
     assert sql(path, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
     assert sql(path, "PRAGMA application_id") == [(APPLICATION,)]
@@ -474,7 +472,7 @@ def untouched(path: Path, before: bytes) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_a_newer_schema_is_refused_and_untouched(path: Path, readonly: bool) -> None:
+def test_newer_schema_is_refused_and_unchanged(path: Path, readonly: bool) -> None:
     with Database(path) as db:
         db.add(measured())
     sql(path, f"PRAGMA user_version = {SCHEMA_VERSION + 3}")
@@ -485,7 +483,7 @@ def test_a_newer_schema_is_refused_and_untouched(path: Path, readonly: bool) -> 
     untouched(path, before)
 
 
-def test_a_newer_schema_that_is_still_in_the_log_is_refused(path: Path) -> None:
+def test_newer_schema_in_the_log_is_refused(path: Path) -> None:
     with Database(path) as older:
         older.add(measured())
         newer = sqlite3.connect(path)
@@ -498,7 +496,7 @@ def test_a_newer_schema_that_is_still_in_the_log_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 @pytest.mark.parametrize("content", [b"M,N,K,us\n1,2,3,4\n" * 40, b"SQLite format 3\0", b"x"])
-def test_what_is_no_database_is_refused_and_untouched(tmp_path: Path, content: bytes, readonly: bool) -> None:
+def test_other_files_are_refused_and_unchanged(tmp_path: Path, content: bytes, readonly: bool) -> None:
     path = tmp_path / "notes.csv"
     path.write_bytes(content)
     with pytest.raises(CorruptError, match=r"notes\.csv"):
@@ -506,7 +504,7 @@ def test_what_is_no_database_is_refused_and_untouched(tmp_path: Path, content: b
     untouched(path, content)
 
 
-def test_another_programs_database_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_database_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     sql(path, "CREATE TABLE urls (url TEXT)")
     before = path.read_bytes()
@@ -515,7 +513,7 @@ def test_another_programs_database_is_refused_and_untouched(tmp_path: Path) -> N
     untouched(path, before)
 
 
-def test_a_truncated_database_is_reported_as_corrupt(path: Path) -> None:
+def test_truncated_database_is_reported_as_corrupt(path: Path) -> None:
     with Database(path) as db:
         for us in range(1, 200):
             db.add(measured(us + 1.0, problem=Gemm(us, 1, 1)))
@@ -525,7 +523,7 @@ def test_a_truncated_database_is_reported_as_corrupt(path: Path) -> None:
         list(db.measurements())
 
 
-def test_a_damaged_page_is_reported_as_corrupt(path: Path) -> None:
+def test_damaged_page_is_reported_as_corrupt(path: Path) -> None:
     with Database(path) as db:
         for us in range(1, 200):
             db.add(measured(us + 1.0, problem=Gemm(us, 1, 1)))
@@ -537,7 +535,7 @@ def test_a_damaged_page_is_reported_as_corrupt(path: Path) -> None:
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
-    """A database with a damaged header, some damaged bytes, a damaged page header, two swapped pages, or no end."""
+    """A database with a damaged header, damaged bytes, a damaged page header, two swapped pages, or a missing end."""
     b, pages = bytearray(content), len(content) // 4096
     kind = chance.choice(("header", "bytes", "bytes", "bytes", "page", "swap", "cut"))
     if kind == "header":
@@ -571,7 +569,7 @@ def used_in_every_way(path: Path, readonly: bool) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_whatever_is_damaged_the_error_says_corrupt(tmp_path: Path, readonly: bool) -> None:
+def test_any_damage_is_reported_as_corrupt(tmp_path: Path, readonly: bool) -> None:
     with Database(tmp_path / "whole.sqlite") as db:
         for n in range(1, 25):
             db.add(measured(n + 1.0, problem=Gemm(n, 1, 1)))
@@ -601,7 +599,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("readonly", [False, True])
 @pytest.mark.parametrize("kind", STRANGE)
-def test_what_ptxgen_did_not_make_is_refused(path: Path, kind: str, readonly: bool) -> None:
+def test_foreign_schemas_are_refused(path: Path, kind: str, readonly: bool) -> None:
     with Database(path) as db:
         db.add(measured())
     sql(path, STRANGE[kind])
@@ -614,14 +612,14 @@ def test_what_ptxgen_did_not_make_is_refused(path: Path, kind: str, readonly: bo
 @pytest.mark.parametrize(
     "statement", ["DROP VIEW result", "ALTER TABLE winner ADD COLUMN x", "DROP INDEX measurement_of_problem"]
 )
-def test_a_schema_that_is_not_its_versions_is_refused(path: Path, statement: str) -> None:
+def test_schema_that_does_not_match_its_version_is_refused(path: Path, statement: str) -> None:
     Database(path).close()
     sql(path, statement)
     with pytest.raises(CorruptError, match=f"is not that of schema version {SCHEMA_VERSION}"):
         Database(path)
 
 
-def test_a_view_of_ours_that_was_replaced_is_refused(path: Path) -> None:
+def test_replaced_view_is_refused(path: Path) -> None:
     Database(path).close()
     sql(path, "DROP VIEW result")
     sql(path, "CREATE VIEW result AS SELECT load_extension('x') AS id")
@@ -629,7 +627,7 @@ def test_a_view_of_ours_that_was_replaced_is_refused(path: Path) -> None:
         Database(path, readonly=True)
 
 
-def test_statistics_of_the_planner_are_fine(path: Path) -> None:
+def test_planner_statistics_are_accepted(path: Path) -> None:
     with Database(path) as db:
         db.add(measured())
     sql(path, "ANALYZE")
@@ -639,7 +637,7 @@ def test_statistics_of_the_planner_are_fine(path: Path) -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 @pytest.mark.parametrize("column", ["config", "samples", "digest", "spills", "created"])
-def test_a_value_of_another_type_is_damage(path: Path, column: str, readonly: bool) -> None:
+def test_value_of_a_wrong_type_is_reported_as_corrupt(path: Path, column: str, readonly: bool) -> None:
     with Database(path) as db:
         db.add(measured())
     sql(path, f"UPDATE measurement SET {column} = x'00ff'")
@@ -647,7 +645,7 @@ def test_a_value_of_another_type_is_damage(path: Path, column: str, readonly: bo
         Database(path, readonly=readonly)
 
 
-def test_the_schema_of_a_stranger_is_not_trusted(db: Database) -> None:
+def test_schema_of_a_foreign_file_is_not_trusted(db: Database) -> None:
     assert db._db.execute("PRAGMA trusted_schema").fetchone() == (0,)
     if sys.version_info >= (3, 12):
         assert db._db.getconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
@@ -655,7 +653,7 @@ def test_the_schema_of_a_stranger_is_not_trusted(db: Database) -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 @pytest.mark.parametrize("suffix", ["", "-journal", "-wal"])
-def test_a_fifo_is_refused_at_once(path: Path, suffix: str, readonly: bool) -> None:
+def test_fifo_is_refused_at_once(path: Path, suffix: str, readonly: bool) -> None:
     Database(path).close()
     Path(f"{path}{suffix}").unlink(missing_ok=True)
     os.mkfifo(f"{path}{suffix}")
@@ -664,7 +662,7 @@ def test_a_fifo_is_refused_at_once(path: Path, suffix: str, readonly: bool) -> N
 
 
 def first_version(path: Path) -> None:
-    """What ptxgen made before there were migrations, with a date that an import let in."""
+    """A database without migrations, with a date that an import accepted."""
     path.parent.mkdir(parents=True)
     connection = sqlite3.connect(path)
     connection.executescript(SCHEMA)
@@ -672,7 +670,7 @@ def first_version(path: Path) -> None:
     connection.close()
 
 
-def test_an_older_schema_is_migrated_when_it_is_written(path: Path) -> None:
+def test_older_schema_is_migrated_at_the_first_write(path: Path) -> None:
     first_version(path)
     with Database(path, readonly=True) as db:
         assert (list(db.measurements()), db.info()["schema"]) == ([], 1)
@@ -684,7 +682,7 @@ def test_an_older_schema_is_migrated_when_it_is_written(path: Path) -> None:
         assert db._db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY 2").fetchall() == objects
 
 
-def test_the_second_version_has_dates_that_json_can_hold(path: Path) -> None:
+def test_version_2_has_dates_that_json_can_represent(path: Path) -> None:
     with Database(path) as db:
         db.add(measured())
         db.add(measured(5.0))
@@ -702,7 +700,7 @@ def test_samples_that_are_no_list_are_reported_as_corrupt(db: Database, path: Pa
         list(db.measurements())
 
 
-def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
+def test_empty_file_becomes_a_database(tmp_path: Path) -> None:
     path = tmp_path / "new.sqlite"
     path.touch()
     with pytest.raises(DatabaseError, match="is empty"):
@@ -713,13 +711,13 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
         assert db.info()["measurements"] == 1
 
 
-def test_making_the_tables_twice_does_no_harm(db: Database) -> None:
+def test_tables_may_be_created_twice(db: Database) -> None:
     db.add(measured())
     db._create()  # as by a process that found the file empty, and then had to wait for another
     assert list(db.measurements()) == [measured()]
 
 
-def test_an_interrupted_first_write_is_rolled_back(tmp_path: Path) -> None:
+def test_interrupted_first_write_is_rolled_back(tmp_path: Path) -> None:
     path = tmp_path / "half.sqlite"
     script = """
 import os, sqlite3, sys
@@ -739,7 +737,7 @@ os._exit(0)
     assert sql(path, "SELECT count(*) FROM problem") == [(1,)]
 
 
-def test_a_folder_or_an_impossible_place_is_an_error(tmp_path: Path) -> None:
+def test_folder_or_invalid_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot be read"):
         Database(tmp_path)
     (tmp_path / "file").write_text("")
@@ -747,7 +745,7 @@ def test_a_folder_or_an_impossible_place_is_an_error(tmp_path: Path) -> None:
         Database(tmp_path / "file" / "tuning.sqlite")
 
 
-def test_reading_only_makes_and_changes_nothing(path: Path) -> None:
+def test_reading_creates_and_changes_nothing(path: Path) -> None:
     with pytest.raises(DatabaseError, match="does not exist"):
         Database(path, readonly=True)
     assert not path.parent.exists()
@@ -770,7 +768,7 @@ def test_any_thread_may_read_but_only_one_may_write(db: Database, path: Path) ->
             other.submit(db.add, measured(11.0)).result()
 
 
-def test_a_database_in_a_folder_that_cannot_be_written_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_in_a_read_only_folder_can_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Database(path) as db:
         db.add(measured())
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -779,7 +777,7 @@ def test_a_database_in_a_folder_that_cannot_be_written_can_be_read(path: Path, m
         assert [p.name for p in path.parent.iterdir()] == [path.name]  # not even SQLite's index of the log
 
 
-def test_several_readers_see_what_a_writer_adds(db: Database, path: Path) -> None:
+def test_readers_see_new_rows(db: Database, path: Path) -> None:
     with Database(path, readonly=True) as one, Database(path, readonly=True) as two:
         db.add(measured())
         assert list(one.measurements()) == list(two.measurements()) == [measured()]
@@ -789,7 +787,7 @@ def test_several_readers_see_what_a_writer_adds(db: Database, path: Path) -> Non
         assert len(list(two.measurements())) == 2
 
 
-def test_waiting_for_another_writer_ends_in_an_error(db: Database, path: Path) -> None:
+def test_wait_for_another_writer_times_out(db: Database, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with Database(path, timeout=0.05) as waiting, pytest.raises(DatabaseError, match="locked") as caught:
@@ -799,7 +797,7 @@ def test_waiting_for_another_writer_ends_in_an_error(db: Database, path: Path) -
     other.close()
 
 
-def test_a_closed_database_is_an_error(path: Path) -> None:
+def test_closed_database_is_an_error(path: Path) -> None:
     db = Database(path)
     db.close()
     with pytest.raises(DatabaseError, match="closed"):
@@ -834,7 +832,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "file_system", lambda folder: "nfs4")
 
 
-def test_a_database_on_a_network_file_system_has_no_log(path: Path, network: None) -> None:
+def test_database_on_a_network_file_system_has_no_wal(path: Path, network: None) -> None:
     with Database(path) as one, Database(path) as two:
         one.add(measured())
         two.add(measured(11.0))
@@ -844,7 +842,7 @@ def test_a_database_on_a_network_file_system_has_no_log(path: Path, network: Non
     assert path.read_bytes()[18:20] == b"\1\1"
 
 
-def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_with_wal_leaves_it_on_a_network_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = child(path, 0, 1000)  # killed, so that its rows are in the log
     assert process.stdout is not None
     process.stdout.readline()
@@ -869,7 +867,7 @@ def test_a_database_with_a_log_loses_it_on_a_network_file_system(path: Path, mon
         assert files(path) == ["", "-shm", "-wal"]
 
 
-def test_where_the_index_of_a_log_cannot_be_made_there_is_no_log(path: Path) -> None:
+def test_no_wal_if_its_index_cannot_be_created(path: Path) -> None:
     Path(f"{path}-shm").mkdir(parents=True)
     for us in (5.0, 6.0):
         with Database(path) as db:
@@ -878,7 +876,7 @@ def test_where_the_index_of_a_log_cannot_be_made_there_is_no_log(path: Path) -> 
     assert sql(path, "SELECT count(*) FROM measurement") == [(2,)]
 
 
-def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
+def test_file_system_type_is_detected(tmp_path: Path) -> None:
     assert sqlite_file.file_system(Path("/proc")) == "proc"
     assert sqlite_file.file_system(tmp_path / "absent") == ""
 
@@ -900,9 +898,7 @@ def test_the_type_of_a_file_system_is_found(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_which_file_systems_have_no_log(
-    path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool
-) -> None:
+def test_file_systems_without_wal(path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, networked: bool) -> None:
     monkeypatch.setattr(sqlite_file, "file_system", lambda folder: kind)
     Database(path).close()
     assert sql(path, "PRAGMA journal_mode") == [("delete" if networked else "wal",)]
@@ -954,7 +950,7 @@ def test_every_acknowledged_row_survives_kill_9(path: Path) -> None:
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_several_processes_make_and_fill_one_database(path: Path) -> None:
+def test_several_processes_create_and_fill_one_database(path: Path) -> None:
     path.parent.mkdir(parents=True)
     processes = [child(path, 100 * i, 20) for i in range(3)]
     assert [p.wait(120) for p in processes] == [0, 0, 0]
@@ -965,7 +961,7 @@ def test_several_processes_make_and_fill_one_database(path: Path) -> None:
         assert sorted(m.problem.m for m in db.measurements()) == [100 * i + j for i in range(3) for j in range(20)]
 
 
-def test_a_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
+def test_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
     process = child(path, 0, 1000)
     while not path.exists() and process.poll() is None:
         pass
@@ -981,7 +977,7 @@ def test_a_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
 # --- the package ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_in_the_package_imports_a_pickle() -> None:
+def test_package_does_not_import_pickle() -> None:
     banned = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
     files = list(Path(ptxgen.tuning.database.__file__).parent.rglob("*.py"))
     assert len(files) > 10
@@ -994,7 +990,7 @@ def test_nothing_in_the_package_imports_a_pickle() -> None:
         assert "allow_pickle=True" not in text, file
 
 
-def test_a_convolution_is_stored_and_found_by_the_product_that_it_is(tmp_path: Path) -> None:
+def test_convolutions_are_stored_and_looked_up_by_problem(tmp_path: Path) -> None:
     v = Conv(2, 8, 6, 6, 16, 3, 3, stride=(2, 1), padding=(1, 0, 2, 2), layout="NHWC", epilogue="bias")
     m = Measurement(v, Config(), "ok", Environment("h200"), (3.0,), "0" * 16)
     with Database(tmp_path / "conv.sqlite") as database:
@@ -1008,8 +1004,8 @@ def test_a_convolution_is_stored_and_found_by_the_product_that_it_is(tmp_path: P
     assert [w.problem for w in read_winners(path)[1]] == [v]
 
 
-def test_of_winners_set_at_once_the_fastest_stays(path: Path) -> None:
-    """Each compares with what is stored and replaces it in one transaction."""
+def test_fastest_of_concurrently_set_winners_stays(path: Path) -> None:
+    """Each process compares with the stored winner and replaces it in one transaction."""
     Database(path).close()
 
     def compete(seed: int) -> None:
@@ -1027,7 +1023,7 @@ def test_of_winners_set_at_once_the_fastest_stays(path: Path) -> None:
         assert best.us == fastest
 
 
-def test_a_winner_that_is_not_to_be_replaced_stays_and_a_stale_one_never_does(db: Database) -> None:
+def test_protected_winner_stays_unless_stale(db: Database) -> None:
     assert db.set_winner(measured(5.0), over=lambda held: False)  # there was none
     assert not db.set_winner(measured(3.0), over=lambda held: False)
     assert [m.us for m in db.winners()] == [5.0]

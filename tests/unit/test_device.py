@@ -1,4 +1,4 @@
-"""Devices as plain data: found by name, described from what a driver says, filled with blocks."""
+"""Devices as plain data: looked up by name, described by a driver, occupancy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ptxgen.errors import DeviceError
 from ptxgen.problem.device import DEVICES, describe, device
 
 
-def test_devices_are_found_by_name_and_by_target():
+def test_devices_are_looked_up_by_name_and_target():
     assert device("h200") is DEVICES["h200"]
     assert device(" H200 ") is DEVICES["h200"]
     for target in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"):
@@ -36,12 +36,12 @@ def test_devices_are_found_by_name_and_by_target():
         ("emulated", 90, "emulated"),
     ],
 )
-def test_a_device_is_known_by_its_whole_name(name, sm, found):
+def test_device_lookup_needs_the_whole_name(name, sm, found):
     assert describe(name, sm).name == found
     assert describe(name, sm).sm == sm
 
 
-def test_what_a_driver_reports_wins_over_the_table():
+def test_driver_attributes_override_the_table():
     d = describe("NVIDIA H200", 90, sms=100, clock=1500, shared_block=1234)
     assert (d.sms, d.clock, d.shared_block, d.fma64) == (100, 1500, 1234, 64)
     assert describe("NVIDIA RTX A1000", 86).fma64 == 2  # of its architecture, not of the A100
@@ -49,7 +49,7 @@ def test_what_a_driver_reports_wins_over_the_table():
         describe("Tesla V100", 70)
 
 
-def test_newer_architectures_get_a_ptx_version_that_knows_them():
+def test_newer_architectures_get_a_ptx_version_that_supports_them():
     versions = {sm: describe("new", sm).ptx_version for sm in (75, 86, 87, 90, 100, 103, 110, 120, 121)}
     assert versions == {
         75: "8.1",
@@ -64,8 +64,8 @@ def test_newer_architectures_get_a_ptx_version_that_knows_them():
     }
 
 
-def test_blocks_that_fit_a_multiprocessor():
-    """Against the occupancy that CUDA's calculator gives."""
+def test_resident_blocks():
+    """Against the occupancy of CUDA's calculator."""
     h, t = device("h200"), device("t4")
     assert h.blocks_per_sm(256, 64, 0) == 4  # 65536 / (64·256)
     assert h.blocks_per_sm(256, 41, 0) == 5  # registers come in eights
@@ -79,7 +79,7 @@ def test_blocks_that_fit_a_multiprocessor():
     assert t.blocks_per_sm(64, 32, 16 << 10) == 4
 
 
-def test_blocks_are_the_same_on_columns():
+def test_resident_blocks_of_columns():
     rng = np.random.default_rng(3)
     for d in DEVICES.values():
         threads, registers = rng.integers(1, 1025, 300), rng.integers(1, 256, 300)

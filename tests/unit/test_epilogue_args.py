@@ -1,4 +1,4 @@
-"""gemm with what follows the product, on NumPy arrays and the emulated device."""
+"""gemm with fused epilogues, on NumPy arrays and the emulated device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def out(order: str) -> np.ndarray:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_bias_residual_and_activation(order):
-    """Whichever way C is stored: a C by columns is computed as its transpose, and rows become columns."""
+    """In either layout of C: a column-major C is computed as its transpose, and rows become columns."""
     wanted = A @ B + COLUMN + RESIDUAL
     got = ptxgen.gemm(A, B, out=out(order), bias=COLUMN, residual=RESIDUAL, activation="relu")
     np.testing.assert_allclose(got, np.maximum(wanted, 0), atol=1e-5)
@@ -51,7 +51,7 @@ def test_scales(order):
     )
 
 
-def test_gelu_is_the_form_with_tanh():
+def test_gelu_is_the_tanh_form():
     x = A @ B
     wanted = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     np.testing.assert_allclose(ptxgen.gemm(A, B, activation="gelu"), wanted, atol=1e-5)
@@ -71,6 +71,6 @@ def test_gelu_is_the_form_with_tanh():
         ({"scale_a": COLUMN[:3], "scale_b": COLUMN[:3]}, ShapeError, "scale_a and scale_b have 3 and 3"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, match):
+def test_errors_name_the_argument(arguments, error, match):
     with pytest.raises(error, match=match):
         ptxgen.gemm(A, B, **arguments)

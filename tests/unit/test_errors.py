@@ -1,4 +1,4 @@
-"""The tree of errors: as drawn, and what each carries."""
+"""The tree of errors, and the attributes of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES = {n: c for n, c in vars(errors).items() if inspect.isclass(c) and issub
 
 
 def drawn() -> dict[str, str]:
-    """Class -> parent, as the tree at the top of the module draws them."""
+    """Class -> parent, as drawn at the top of the module."""
     stack: list[tuple[int, str]] = []
     out = {}
     for line in errors.__doc__.splitlines():
@@ -27,7 +27,7 @@ def drawn() -> dict[str, str]:
     return out
 
 
-def test_the_tree_is_as_it_is_drawn():
+def test_tree_matches_the_drawing():
     tree = drawn()
     assert set(tree) == set(CLASSES)
     for name, parent in tree.items():
@@ -37,12 +37,12 @@ def test_the_tree_is_as_it_is_drawn():
     assert issubclass(InputError, ValueError)  # what breaks a rule is a bad value to anybody
 
 
-def test_a_config_error_carries_its_rule():
+def test_config_error_has_its_rule():
     assert ConfigError("x", "threads").rule == "threads"
     assert ConfigError("x").rule == ""
 
 
-def test_a_fault_says_where():
+def test_fault_has_its_location():
     at = {"block": (1, 2, 3), "thread": (4, 5, 6), "address": 0xABC}
     fault = Fault("one byte too far", entry="k", line=7, instruction="  st.global.u8 [%d0], %r1; ", **at)
     text = str(fault)

@@ -1,4 +1,4 @@
-"""One arithmetic, two carriers: integers and columns of it must agree, on every family."""
+"""Geometry of integers and of columns agrees, for every family."""
 
 from __future__ import annotations
 
@@ -30,8 +30,13 @@ PROBLEMS = [
 ROWS = 700
 
 
+<<<<<<< HEAD
 def random_rows(family: str, seed: int, n: int) -> Columns:
     """Rows of one family that break no rule without which there is no geometry, legal or not."""
+=======
+def random_rows(family: int, seed: int, n: int) -> Columns:
+    """Rows of one family, legal or not, that satisfy the rules without which there is no geometry."""
+>>>>>>> w/all
     rng = np.random.default_rng(seed)
     c = random_columns(family, rng, 4 * n).replace(kg=rng.integers(1, 70, 4 * n))
     if "prefetch_k" in c.columns:
@@ -62,8 +67,8 @@ def test_integers_and_columns_agree(family):
                     assert value == expected, f"{name} of {rows.row(i)} on {p.key()}"
 
 
-def test_the_numbers_of_one_kernel():
-    """By hand: a tile of 64x64 by 8x8, eight deep, three stages, of a K-major A."""
+def test_geometry_of_one_kernel():
+    """By hand: a tile of 64x64 by 8x8, U = 8, three stages, a K-major A."""
     c = Config(vec_a=1, vec_b=4, vec_c=4)
     g = geometry(KernelGemm(100, 130, 500, "NN"), c)
     assert (g.group, g.threads) == (64, 64)

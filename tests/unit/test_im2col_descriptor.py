@@ -1,4 +1,4 @@
-"""Images as TMA walks over them."""
+"""TMA im2col descriptors of convolutions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def window(shape: str, **fields: object) -> Im2colDescriptor:
 
 
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
-def test_corners_are_the_first_and_the_last_place(direction):
+def test_corners_bound_the_pixel_box(direction):
     x = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1,stride=2x3,dilation=2x1", direction=direction)
     p = Conv(2, 64, 9, 11, 8, 3, 4, stride=(2, 3), padding=(1, 0, 2, 1), dilation=(2, 1), layout="NHWC", dtype="f16")
     assert x.extents == (11, 9)
@@ -38,12 +38,12 @@ def test_corners_are_the_first_and_the_last_place(direction):
     assert x.pixels == 2 * p.p * p.q
 
 
-def test_a_gradient_of_images_walks_over_gradients_of_results_backwards():
+def test_input_grad_reads_result_gradients_in_reverse():
     x = window("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", direction="input_grad")
     assert (x.channels, x.extents, x.places, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
 
 
-def test_a_row_of_taps_is_one_where_channels_are_few_and_no_place_is_outside():
+def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
     x = window("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
     assert (x.channels, x.taps, x.extents, x.steps) == (64, (1, 3), (4, 9), (1, 1))
     assert x.pitches == (32, 176, 1584)
@@ -54,11 +54,11 @@ def test_a_row_of_taps_is_one_where_channels_are_few_and_no_place_is_outside():
     "shape",
     [
         "N=2,C=16,H=9,W=11,K=24,R=3,S=4,pad=0x1",  # outside
-        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,dilation=2",  # apart
+        "N=2,C=16,H=9,W=11,K=24,R=3,S=4,dilation=2",  # separate
         "N=2,C=64,H=9,W=11,K=24,R=3,S=4",  # full boxes already
     ],
 )
-def test_else_taps_stay_apart(shape):
+def test_taps_do_not_merge_otherwise(shape):
     assert window(shape).taps == (4, 3)
 
 
@@ -72,7 +72,7 @@ def test_else_taps_stay_apart(shape):
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes
     ],
 )
-def test_what_tma_cannot_walk_over_has_no_window(fields):
+def test_convolutions_beyond_tma_have_no_descriptor(fields):
     plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
     assert lower(Conv(**{**plain, **fields})).im2col is None
 
@@ -80,18 +80,18 @@ def test_what_tma_cannot_walk_over_has_no_window(fields):
 COPIES = {
     "images alone": ({"layout": "NCHW", "filters": "KRSC"}, True, False),
     "filters alone": ({"filters": "KCRS"}, False, True),
-    "of one tap, filters lie as they should": ({"layout": "NCHW", "r": 1, "s": 1}, True, False),
+    "one tap, filters need no packing": ({"layout": "NCHW", "r": 1, "s": 1}, True, False),
     "filters, across": ({"layout": "CHWN"}, True, False),
     "f32 filters, across": ({"layout": "CHWN", "dtype": "f32", "compute": "tf32"}, True, True),
     "odd channels": ({"c": 12}, True, True),
     "an odd start": ({"aligned_input": 8}, True, False),
-    "gradients that lie along pixels": ({"layout": "CHWN", "direction": "weight_grad"}, True, False),
+    "gradients contiguous along pixels": ({"layout": "CHWN", "direction": "weight_grad"}, True, False),
     "both": ({"layout": "NCHW", "direction": "weight_grad"}, True, True),
 }
 
 
 @pytest.mark.parametrize("case", COPIES)
-def test_what_lies_otherwise_is_copied(case):
+def test_other_layouts_are_packed(case):
     fields, images, other = COPIES[case]
     plain = {"n": 8, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
     x = lower(Conv(**{**plain, **fields})).im2col
@@ -101,8 +101,9 @@ def test_what_lies_otherwise_is_copied(case):
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 @pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
 @pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
-def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direction):
-    """Copies, as the pass makes them of arrays, and the walks over them: images and the other operand of the product."""
+def test_packed_operands_have_each_element_in_place(layout, filters, direction):
+    """Packed images, as the packing kernel writes them, and the loops over them: images and the other operand of the
+    GEMM."""
     p = Conv(3, 5, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
     x = lower(p).im2col
     first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
@@ -122,7 +123,7 @@ def test_a_copy_has_each_element_at_its_pixel_and_channel(layout, filters, direc
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
-def test_of_one_tap_a_copy_has_the_pixels_that_it_sees(layout):
+def test_packed_images_of_one_tap_have_only_its_pixels(layout):
     p = Conv(3, 5, 9, 8, 8, 1, 1, stride=(2, 3), layout=layout, dtype="f16")
     x, images = lower(p).im2col, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
     order = "hwnc" if layout == "CHWN" else "nhwc"
@@ -141,7 +142,7 @@ def copied(copy, array):
     return out
 
 
-def test_a_stand_in_keeps_channels_and_taps_only():
+def test_representative_keeps_channels_and_taps_only():
     like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").like(32, 1 << 15)
     assert (like.channels, like.tapped, like.pixels) == (32, 1 << 15, 1)
     assert max(like.reach) == 0
@@ -165,8 +166,8 @@ def test_a_stand_in_keeps_channels_and_taps_only():
         ("N=16,C=24,H=9,W=9,K=40,R=3,S=3", {"layout": "CHWN", "dtype": "f32", "compute": "tf32"}),
     ],
 )
-def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
-    """Bases are kept by class: of problems whose channels fill boxes alike, whatever their pixels."""
+def test_space_of_im2col_has_legal_rows_only(shape, fields):
+    """Bases are cached by class: problems whose channels fill boxes alike, with any number of pixels."""
     p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     found = space.candidates(p, H200)
     ours = found.take(np.flatnonzero(found.family == FAMILIES.index("wgmma")))
@@ -179,7 +180,7 @@ def test_the_space_of_a_window_has_legal_rows_only(shape, fields):
 @pytest.mark.parametrize(
     "shape", ["N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1", "N=32,C=256,H=14,W=14,K=256,R=3,S=3,pad=1"]
 )
-def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
+def test_model_prefers_packing_and_wgmma_to_offset_tables(shape):
     p = lower(Conv(**Conv.read_shape(shape), dtype="f16"))
     found = space.candidates(p, H200)
     us, family = clock.predict(p, found, H200), found.columns["family"]
@@ -188,7 +189,7 @@ def test_the_clock_puts_a_copy_and_wgmma_before_gathers(shape):
 
 @pytest.mark.parametrize("direction", ["forward", "input_grad"])
 @pytest.mark.parametrize("filters", ["KCRS", "CRSK"])
-def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(direction, filters):
+def test_pointwise_nchw_is_a_batch_if_rows_are_16_byte_multiples(direction, filters):
     fields = {"dtype": "f16", "direction": direction, "filters": filters}
     p = lower(Conv(4, 24, 4, 6, 40, 1, 1, **fields))
     assert (p.batch, p.n, p.strides[0], p.im2col) == (4, 24, 0, None)
@@ -199,7 +200,7 @@ def test_images_under_one_tap_are_a_batch_where_rows_are_whole_16_bytes(directio
         assert lower(Conv(**few)).batch == 1
 
 
-def test_multiplication_divides_numbers_below_two_to_the_31():
+def test_division_by_multiplication_below_2_to_the_31():
     rng = np.random.default_rng(0)
     for n in (
         1,

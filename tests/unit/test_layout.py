@@ -1,7 +1,5 @@
-"""Where the elements of a SIMT kernel lie: what threads load, where it goes in shared memory, what fragments find.
-
-A thread's own share of an address is what templates/addr/strided.mako and fragments.mako compute, repeated here.
-"""
+"""Layouts of SIMT kernels: which elements threads load, where they are in shared memory, what fragments contain. The
+address parts of a thread repeat templates/addr/strided.mako and simt_fragment_addr.mako."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ PLANS = plans(1, 25)
 
 
 def start(x, thread: int) -> tuple[int, int, int]:
-    """(row along M or N, k) of a thread's first load, and the element of the stage that it goes to."""
+    """(row along M or N, k) of a thread's first load, and its element of the stage."""
     if x.kmajor_smem:
         mn, k = thread >> x.log2_across, (thread & x.across - 1) * x.vec
         chunk = (mn >> x.swizzle_shift ^ k >> x.log2_chunk) & x.swizzle_q - 1
@@ -53,7 +51,7 @@ def start(x, thread: int) -> tuple[int, int, int]:
 
 
 def stores(x, load) -> list[int]:
-    """Bytes from the thread's place to each element of a load."""
+    """Bytes from the thread's first address to each element of a load."""
     if x.asynchronous:
         return [load.offset + j * x.bytes for j in range(x.vec)]
     puts = x.shared_stores[load.index]
@@ -62,7 +60,7 @@ def stores(x, load) -> list[int]:
 
 
 def stage(x, threads: int) -> dict[int, tuple[int, int]]:
-    """Byte of the operand's part of a stage -> the (row, k) that lies there."""
+    """Byte of the operand's part of a stage -> its (row, k)."""
     out: dict[int, tuple[int, int]] = {}
     for t in range(min(threads, x.vectors)):
         mn, k, place = start(x, t)
@@ -93,7 +91,7 @@ def first(plan: SimtPlan, x, thread: int) -> tuple[int, int]:
 
 
 def readers(plan: SimtPlan, x, thread: int) -> list[int]:
-    """The addresses that a thread reads from, in bytes of the operand's part of a stage."""
+    """The addresses that a thread reads, in bytes of the operand's part of a stage."""
     group, row = first(plan, x, thread)
     if not x.kmajor_smem:
         return [(group * plan.steps * x.row + row) * x.bytes]
@@ -106,7 +104,7 @@ def names(registers: str) -> list[str]:
 
 
 def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]]:
-    """(which address, offset, registers) of the fragment loads of a step."""
+    """(address index, offset, registers) of the fragment loads of a step."""
     out = []
     for read in x.fragment_loads(k, x.buffer(k)):
         reader, offset = re.fullmatch(rf"%frag_ptr_{x.name}(\d+)\+(\d+)", read.address).groups()
@@ -115,11 +113,11 @@ def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]
 
 
 @pytest.mark.parametrize("n", range(len(PLANS)))
-def test_pieces_cover_the_stage_and_fragments_find_it(n):
+def test_loads_cover_the_stage_and_fragments_match(n):
     plan = PLANS[n]
     for x in plan.operands:
-        lies = stage(x, plan.threads)
-        assert sorted(lies.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
+        contents = stage(x, plan.threads)
+        assert sorted(contents.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
         per = 2 if plan.packed else 1  # elements of a register
         for t in range(0, plan.threads, 7 if plan.threads > 64 else 1):
             group, row = first(plan, x, t)
@@ -128,7 +126,7 @@ def test_pieces_cover_the_stage_and_fragments_find_it(n):
             for k in range(plan.steps):
                 for reader, offset, registers in fragment_loads(plan, x, k):
                     for e, name in enumerate(registers):
-                        held[name] = lies[at[reader] + offset + e * per * x.bytes]
+                        held[name] = contents[at[reader] + offset + e * per * x.bytes]
                 for i in range(0, x.thread, per):
                     name = x.fragment[x.buffer(k), i // 2] if plan.packed else x.element(i, k)
                     assert held[name] == (row + x.offset(i), group * plan.steps + k)
@@ -137,7 +135,7 @@ def test_pieces_cover_the_stage_and_fragments_find_it(n):
 
 
 @pytest.mark.parametrize("n", range(len(PLANS)))
-def test_the_threads_of_a_group_share_the_tile_of_c(n):
+def test_threads_of_a_group_partition_the_tile_of_c(n):
     plan = PLANS[n]
     for group in range(plan.kl):
         seen: Counter[tuple[int, int]] = Counter()
@@ -149,8 +147,8 @@ def test_the_threads_of_a_group_share_the_tile_of_c(n):
         assert seen == Counter({(r, c): 1 for r in range(plan.config.ml) for c in range(plan.config.nl)})
 
 
-def test_fragments_of_the_next_step_do_not_overwrite_the_current_ones():
-    """FragmentLoad ahead, a step's fragments go to the other buffer, also across the edge of the loop."""
+def test_prefetched_fragments_do_not_overwrite_current_ones():
+    """With fragment_prefetch, a step's fragments go to the other buffer, also from one iteration to the next."""
     checked = 0
     for plan in PLANS:
         for x in plan.operands:
@@ -168,7 +166,7 @@ def test_fragments_of_the_next_step_do_not_overwrite_the_current_ones():
 
 
 def wavefronts(addresses: list[int], size: int) -> int:
-    """Passes over the 32 banks that a warp's access takes: a half or a quarter of it at a time where it is wide."""
+    """Shared-memory wavefronts of a warp's access; wide accesses proceed in halves or quarters of a warp."""
     lanes = 32 * 4 // max(size, 4)
     out = 0
     for n in range(0, 32, lanes):
@@ -183,8 +181,8 @@ def wavefronts(addresses: list[int], size: int) -> int:
     "tile", ["ms=8 ns=4 ml=64 nl=64 lanes_m=4", "ms=4 ns=8 ml=128 nl=64 lanes_m=8", "ms=4 ns=4 ml=64 nl=64 lanes_m=4"]
 )
 @pytest.mark.parametrize("lanes", [0, 1])
-def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
-    """Every way into shared memory: no part of a warp's access takes more than its one pass."""
+def test_fragment_loads_have_no_bank_conflicts(dtype, layout, tile, lanes):
+    """For every layout: each part of a warp's access takes one wavefront."""
     p, made = KernelGemm(256, 256, 256, layout, dtype), 0
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
         keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
@@ -205,7 +203,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, layout, tile, lanes):
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("vec", [1, 2, 4])
-def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
+def test_transposing_stores_have_no_bank_conflicts(dtype, vec):
     p = KernelGemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
@@ -221,8 +219,8 @@ def test_a_transposing_store_meets_no_bank_twice(dtype, vec):
                         assert wavefronts([a + at for a in places], x.bytes) == x.bytes // 4
 
 
-def test_a_swizzle_that_is_none_would_be_seen():
-    """The counter of conflicts above counts: rows of 128 bytes, one under the other."""
+def test_missing_swizzle_shows_bank_conflicts():
+    """The counter above works: rows of 128 bytes without swizzle conflict."""
     assert wavefronts([128 * n for n in range(32)], 4) == 32
     assert wavefronts([128 * n for n in range(32)], 16) == 32
     assert wavefronts([4 * n for n in range(32)], 4) == 1
@@ -231,7 +229,7 @@ def test_a_swizzle_that_is_none_would_be_seen():
     assert wavefronts([8 * n for n in range(32)], 8) == 2
 
 
-def test_products_are_every_pair_once_and_neighbours_share():
+def test_every_product_occurs_once_and_neighbours_share_operands():
     for ms, ns in ((1, 1), (1, 8), (8, 1), (4, 8), (16, 2)):
         every = {(i, j) for i in range(ms) for j in range(ns)}
         for order in (0, 1, 2):
@@ -245,8 +243,8 @@ def test_products_are_every_pair_once_and_neighbours_share():
     assert products(2, 3, 1) == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
 
 
-def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
-    """With many loads a thread keeps one pointer and 32-bit offsets: not past four gigabytes."""
+def test_32_bit_offsets_are_used_only_if_sufficient():
+    """With many loads a thread keeps one pointer and 32-bit offsets, unless they span four gigabytes."""
     text = "ml=256 nl=64 u=16 stages=2 cp_async_b=0"
     rows, deep, most = (1 << 32) // 4 // 255, (1 << 32) // 4 // 15, (1 << 31) - 1
     for layout in ("NT", "TN"):
@@ -273,8 +271,8 @@ def test_32_bit_offsets_are_only_used_where_they_hold_every_load():
             assert fits or not x.shared_pointer
 
 
-def test_offsets_of_a_thread_are_those_of_numpy():
-    """offset(i): contiguous runs, dealt out to the threads of a warp in turn."""
+def test_thread_offsets_match_numpy():
+    """offset(i): contiguous runs, interleaved over the threads of a warp."""
     for plan in PLANS:
         for x in plan.operands:
             run = x.contiguous

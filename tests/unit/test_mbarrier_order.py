@@ -33,7 +33,7 @@ def uses(ins: Instruction) -> bool:
 
 
 def unordered(function: Function) -> list[Instruction]:
-    """Uses of an mbarrier that a path from the entry reaches before the path initialises it or waits at a barrier."""
+    """Uses of an mbarrier that a path from the entry reaches before it initialises the mbarrier or waits at a barrier."""
     found, seen, work = [], set(), [(0, BEFORE)]
     while work:
         place = at, state = work.pop()
@@ -62,7 +62,7 @@ def kernels(text: str) -> list[Function]:
 
 
 def checked(text: str) -> int:
-    """Asserts the order in every kernel of ``text`` that has mbarriers; how many there are."""
+    """Asserts the order in every kernel of ``text`` that has mbarriers; returns their number."""
     found = kernels(text)
     for function in found:
         late = unordered(function)

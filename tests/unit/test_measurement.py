@@ -12,7 +12,7 @@ from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_d
 HERE = Environment("h200", "hardware", "CUDA 13.0", "ptxas 13.0.88", "graph", "abc")
 
 
-def test_round_trip_through_json():
+def test_json_round_trip():
     for n, outcome in enumerate(OUTCOMES):
         m = Measurement(
             Gemm(n, 4, 5, "TN", "f16", "f16", lda=80),

@@ -1,4 +1,4 @@
-"""The mma.sync family's arithmetic of places: what every lane loads, multiplies and holds, and which banks it meets."""
+"""Layouts of mma.sync kernels: what every lane loads, multiplies and holds, and bank conflicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200
 
 
 def stage(x, values):
-    """An operand's part of a stage in shared memory: what stands at each byte that an element starts at."""
+    """An operand's part of a stage in shared memory: the element at each byte at which one starts."""
     memory = {}
     for (mn, k), value in np.ndenumerate(values):
         at = x.at(mn, k)
@@ -48,7 +48,7 @@ def lane_start(x, lane: int) -> tuple[int, int]:
 
 
 def address(x, read, lane: int) -> int:
-    """Where a lane reads: its own address with bits turned over, and an offset."""
+    """The address that a lane reads: its base with flipped bits, and an offset."""
     return (x.at(*lane_start(x, lane)) ^ read.swizzle) + read.offset
 
 
@@ -57,7 +57,7 @@ def names(registers: str) -> list[str]:
 
 
 def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
-    """The registers of all lanes after the fragment loads of a step: of each the elements it holds."""
+    """The elements in all lanes' registers after the fragment loads of a step."""
     held: dict[str, list[list[float]]] = {}
     run = max(4 // x.bytes, 1)
     for read in x.fragment_loads(step, buffer):
@@ -89,9 +89,9 @@ def load(x, memory, step: int, buffer: int) -> dict[str, list[list[float]]]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "target"), [*((*t, "h200") for t in TYPES), ("f64", "f64", "sm_80")])
 @pytest.mark.parametrize("tile", ["ms=32 ns=32 ml=32 nl=64", "ms=16 ns=16 ml=64 nl=32"])
-def test_a_warp_multiplies_what_lanes_hold(dtype, compute, layout, tile, target):
-    """Fragments of both operands, loaded as planned and multiplied as the instruction's tables say, are the product,
-    at the rows and columns that a lane is said to hold."""
+def test_fragments_give_the_product(dtype, compute, layout, tile, target):
+    """Fragments of both operands, loaded as planned and multiplied by the instruction's tables, are the product, at
+    each lane's rows and columns."""
     p = plan(dtype, compute, layout, tile, target)
     rng, ins = np.random.default_rng(1), p.instruction
     a = rng.integers(-8, 8, (p.a.tile, p.config.u)).astype(float)
@@ -134,7 +134,7 @@ def test_a_warp_multiplies_what_lanes_hold(dtype, compute, layout, tile, target)
 
 
 def conflicts(starts: list[int], width: int) -> int:
-    """Passes of shared memory beyond the fewest: accesses of ``width`` bytes by the lanes of a warp, in order."""
+    """Wavefronts beyond the minimum: accesses of ``width`` bytes by the lanes of a warp, in order."""
     per = 128 // width
     extra = 0
     for first in range(0, len(starts), per):
@@ -155,7 +155,7 @@ SHAPES = [
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape):
+def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
         for step in range(2):
@@ -169,7 +169,7 @@ def test_fragments_are_read_without_bank_conflicts(dtype, compute, layout, shape
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape):
+def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
     for x in p.operands:
         for load in x.loads[:2]:
@@ -182,8 +182,8 @@ def test_stages_are_filled_without_bank_conflicts(dtype, compute, layout, shape)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
-def test_pieces_lie_where_fragments_look_for_them(target):
-    """Over random legal configurations: what threads copy of a stage is the tile, each element once, in place."""
+def test_loads_cover_the_stage(target):
+    """Over random legal configurations: the threads' copies of a stage are the tile, each element once, in place."""
     for p, c in SOURCES["mma"].cases(3, 60, device(target)):
         made = plan_for(p, c, device(target))
         for x in made.operands:
@@ -201,7 +201,7 @@ def test_pieces_lie_where_fragments_look_for_them(target):
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
+def test_staged_c_has_few_bank_conflicts(dtype, compute, layout):
     for shape in SHAPES:
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
         width = p.sts_vec * p.epilogue_bytes
@@ -212,14 +212,14 @@ def test_the_tile_of_c_leaves_by_few_banks(dtype, compute, layout):
         assert p.c_row_pitch * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
 
 
-def test_lanes_hold_neighbours_where_vectors_bring_them():
+def test_lanes_hold_neighbours_if_vectors_load_them():
     assert plan("f32", "tf32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 8
     assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").contiguous == 2
     assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 4
     assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.way for x in ("NT", "NN")] == [SINGLE, VECTOR]
 
 
-def test_double_precision_follows_the_target():
+def test_f64_needs_a_target_with_f64_mma():
     p = KernelGemm(64, 64, 64, "NT", "f64")
     assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
 
@@ -247,7 +247,7 @@ def test_double_precision_follows_the_target():
         (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
     ],
 )
-def test_rules_name_what_is_wrong(problem, config, target, rule):
+def test_illegal_configurations_break_the_expected_rule(problem, config, target, rule):
     text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     values = dict(word.split("=") for word in text.split())
     c = parse_config(" ".join(f"{name}={value}" for name, value in values.items()))

@@ -1,5 +1,5 @@
-"""The regressor and the search, on a device whose times are made up: the clock with other constants, and what it
-does not know. Shapes are held out."""
+"""The regressor and the search, on a made-up device: the performance model with other constants and unknown effects.
+Shapes are held out."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plain(c: Columns) -> Columns:
 
 
 def chaos(c: Columns) -> np.ndarray:
-    """What a compiler does to a kernel for no reason that one can see: ±3 %, the same each time."""
+    """Deterministic noise of ±3 % per kernel, as from a compiler."""
     h = np.zeros(len(c), np.uint64)
     for i, a in enumerate(AXIS.values()):
         if a.name != "kg":
@@ -68,7 +68,7 @@ def chaos(c: Columns) -> np.ndarray:
 
 
 def truth(p: Gemm, c: Columns) -> np.ndarray:
-    """Microseconds on the made-up machine, without noise."""
+    """Microseconds on the made-up device, without noise."""
     c = plain(c)
     known = {n: getattr(perf_costs, n) for n in OTHER}
     try:
@@ -134,7 +134,7 @@ def fitted(rows) -> Model:
 
 
 def lost(m: Model, p: Gemm, k: int) -> float:
-    """How much slower the truly fastest of the model's k best is than the truly fastest of all."""
+    """Slowdown of the truly fastest of the model's k best, relative to the truly fastest of all."""
     ranked = m.rank(p, H200, k)
     assert len(ranked) == k
     best = truth(p, space.candidates(lower(p), H200)).min()
@@ -142,31 +142,31 @@ def lost(m: Model, p: Gemm, k: int) -> float:
 
 
 @pytest.mark.parametrize("p", HELD_OUT, ids=lambda p: p.key())
-def test_the_hundred_best_hold_one_near_the_optimum(fitted, p):
+def test_best_hundred_contain_a_near_optimal_kernel(fitted, p):
     assert lost(fitted, p, 100) < 1.04
 
 
-def test_learning_beats_the_formula(fitted):
+def test_trained_model_beats_the_formula(fitted):
     analytic = Model.analytic(H200)
     learnt, formula = ([np.log(lost(m, p, 5)) for p in HELD_OUT] for m in (fitted, analytic))
     assert np.mean(learnt) < 0.8 * np.mean(formula)
 
 
-def test_a_model_of_nonsense_is_useless(rows):
-    """The bound of the tests above is one that a model can miss."""
+def test_model_of_random_times_is_useless(rows):
+    """A model can miss the bound of the tests above."""
     us = np.random.default_rng(0).permutation([m.us for m in rows])
     wrong = Model.fit([replace(m, samples=(float(u),)) for m, u in zip(rows, us, strict=True)], H200, target="time")
     assert max(lost(wrong, p, 100) for p in HELD_OUT) > 1.1
 
 
-def test_predictions_are_close_on_shapes_left_out(fitted):
+def test_predictions_are_close_on_held_out_shapes(fitted):
     for p in HELD_OUT:
         c = plain(space.candidates(lower(p), H200).take(np.arange(0, 4000, 40)))
         error = np.log2(fitted.predict(p, c) / truth(p, c))
         assert np.sqrt(np.mean(error**2)) < 0.3, p.key()
 
 
-def test_cross_validation_picks_a_yardstick(fitted, rows, monkeypatch):
+def test_cross_validation_selects_the_target(fitted, rows, monkeypatch):
     monkeypatch.setattr(training, "TREES", 20)
     facts = fitted.facts
     assert set(facts.errors) == set(model.TARGETS)
@@ -179,7 +179,7 @@ def test_cross_validation_picks_a_yardstick(fitted, rows, monkeypatch):
         Model.fit(rows, H200, target="speed")
 
 
-def test_only_good_rows_of_the_device_train(rows, monkeypatch):
+def test_only_ok_rows_of_the_device_train(rows, monkeypatch):
     monkeypatch.setattr(training, "TREES", 20)
     few = rows[:300]
     bad = [
@@ -209,7 +209,7 @@ def test_few_rows_of_one_problem_are_enough_to_train(rows):
     assert len(m.rank(HELD_OUT[0], H200, 3)) == 3
 
 
-def test_training_repeats_bit_by_bit_whatever_the_order(rows, tmp_path, monkeypatch):
+def test_training_is_reproducible_in_any_order(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "TREES", 30)
     for name, some in (("a", rows[:800]), ("b", rows[:800][::-1])):
         Model.fit(some, H200).save(tmp_path / name)
@@ -229,7 +229,7 @@ def test_ranks_are_sorted_distinct_and_repeatable(fitted):
         assert m.predict(HELD_OUT[1], c) == pytest.approx(times, rel=1e-4)
 
 
-def test_the_search_finds_what_scoring_everything_finds(fitted, monkeypatch):
+def test_search_agrees_with_scoring_every_candidate(fitted, monkeypatch):
     for p in HELD_OUT[:3]:
         fast, whole = fitted.search(p, H200), fitted.search(p, H200, exhaustive=True)
         assert fast.total == whole.total == whole.scored == len(space.candidates(lower(p), H200))
@@ -250,7 +250,7 @@ def test_problems_without_elements_can_be_ranked(fitted):
             assert len(m.rank(p, H200, 5)) == 5
 
 
-def test_a_model_ranks_for_its_own_device_only(fitted):
+def test_model_ranks_for_its_own_device_only(fitted):
     with pytest.raises(DeviceError, match="device is h100; the model was trained for h200"):
         fitted.rank(HELD_OUT[0], H100)
     slow = replace(H200, clock=1000)
@@ -263,7 +263,7 @@ def saved(fitted, tmp_path):
     return tmp_path / "h200"
 
 
-def test_a_saved_model_is_the_same_model(fitted, saved):
+def test_saved_model_is_the_same_model(fitted, saved):
     again = Model.load(saved)
     assert again.facts == fitted.facts
     assert again.device == H200
@@ -274,14 +274,14 @@ def test_a_saved_model_is_the_same_model(fitted, saved):
     assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
 
 
-def test_an_analytic_model_has_nothing_to_save(tmp_path):
+def test_analytic_model_cannot_be_saved(tmp_path):
     with pytest.raises(InputError, match="analytic"):
         Model.analytic(H200).save(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def edit(folder, **changes):
-    """Changes entries of the file, or removes those that become None; its digest is made right."""
+    """Changes entries of the file, or removes those that become None; updates its digest."""
     path = folder / "model.json"
     content = {k: v for k, v in {**json.loads(path.read_text()), **changes}.items() if v is not None}
     path.write_text(json.dumps({**content, "digest": model_files._digest(content)}))
@@ -306,7 +306,7 @@ HALVES = [
 
 @pytest.fixture(scope="module")
 def both(rows) -> Model:
-    """Learnt from f32 by SIMT, and f16 by all families."""
+    """Trained on f32 by SIMT, and f16 by all families."""
     rng = np.random.default_rng(3)
     more = []
     for p in HALVES:
@@ -318,7 +318,7 @@ def both(rows) -> Model:
     return Model.fit([*rows[:2000], *more], H200)
 
 
-def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
+def test_unmeasured_families_are_ranked_by_the_performance_model(fitted):
     assert set(fitted.facts.families) == {"simt"}
     p = Gemm(512, 512, 4096, "NT", "f16")
     ranked = fitted.rank(p, H200, 50)
@@ -327,7 +327,7 @@ def test_families_that_were_not_measured_are_ranked_by_the_clock(fitted):
     assert [us for c, us in ranked if c.family != "simt"] == pytest.approx(clock.predict(lower(p), c, H200).tolist())
 
 
-def test_one_model_learns_of_every_family(both):
+def test_one_model_is_trained_on_every_family(both):
     assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 600}
     for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
         c = space.candidates(lower(p), H200)
@@ -344,7 +344,7 @@ def test_one_model_learns_of_every_family(both):
         assert lost(both, p, 100) < 1.1
 
 
-def test_the_shortened_search_leaves_no_family_out():
+def test_shortened_search_includes_every_family():
     p = Gemm(896, 896, 32, "TN", "f16")
     c = space.candidates(lower(p), H200)
     us = clock.predict(lower(p), c, H200)
@@ -364,7 +364,7 @@ def test_the_shortened_search_leaves_no_family_out():
     assert len(every) < len(near)
 
 
-def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):
+def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(tuning_files, "model_path", lambda device: saved / "model.json")
     selection._load.cache_clear()
     selection._warn.cache_clear()
@@ -378,7 +378,7 @@ def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path
     assert "trained on 1 features" in record.getMessage()
     assert capsys.readouterr().err == ""
     assert selection.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
-    # what does not know the features leaves the way to what does
+    # a local model with unknown features is ignored
     folder = selection.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
     selection._load.cache_clear()
     folder.mkdir(parents=True)
@@ -388,19 +388,19 @@ def test_a_model_of_other_features_is_passed_over_with_a_warning(saved, tmp_path
     selection._load.cache_clear()
 
 
-def test_the_model_that_ships_is_of_these_features():
+def test_shipped_model_has_the_current_features():
     m = Model.load(tuning_files.model_path("h200").parent)
     assert m.facts.families["simt"] > 9000
     assert m.facts.error < 0.25
 
 
-def test_a_model_does_not_mind_families_that_it_never_saw(saved, monkeypatch):
+def test_model_accepts_families_that_it_was_not_trained_on(saved, monkeypatch):
     monkeypatch.setattr(perf_costs, "WGMMA", 0.5)
     monkeypatch.setattr(cost, "GLOBAL", 99.0)
     assert Model.load(saved).facts.families.keys() == {"simt"}
 
 
-def test_measurements_that_rules_refuse_now_do_not_train(rows):
+def test_illegal_measurements_do_not_train(rows):
     p = rows[0].problem
     bad = replace(rows[0], config=replace(rows[0].config, ms=3))
     assert rules.first_violation(lower(p), bad.config, H200) is not None
@@ -408,7 +408,7 @@ def test_measurements_that_rules_refuse_now_do_not_train(rows):
     assert (m.facts.rows, m.facts.skipped) == (300, 1)
 
 
-def test_a_newer_format_is_refused(saved):
+def test_newer_format_is_refused(saved):
     edit(saved, format=3)
     with pytest.raises(SchemaError, match="has format 3; this ptxgen reads up to 2"):
         Model.load(saved)
@@ -424,7 +424,7 @@ def test_other_features_are_refused_and_named(saved):
         Model.load(saved)
 
 
-def test_features_by_their_former_names_are_the_same_features(fitted, saved):
+def test_former_names_of_features_are_accepted(fitted, saved):
     names = json.loads((saved / "model.json").read_text())["features"]
     former = {new: old for old, new in RENAMED.items()}
     assert {"tma_rows", "operand_path", "splitk"} <= former.keys() & set(names)
@@ -433,8 +433,8 @@ def test_features_by_their_former_names_are_the_same_features(fitted, saved):
     assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
 
 
-def test_a_model_does_not_mind_features_that_it_never_saw(fitted, saved, tmp_path, monkeypatch):
-    """A later version computes one feature more, between the others, or knows one family more."""
+def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_path, monkeypatch):
+    """A later version computes one more feature between the others, or has one more family."""
     before = fitted.rank(HELD_OUT[3], H200, 20)
     more = (*NAMES[:5], "moonlight", *NAMES[5:])
 
@@ -450,20 +450,20 @@ def test_a_model_does_not_mind_features_that_it_never_saw(fitted, saved, tmp_pat
     assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(NAMES)
 
 
-def test_features_that_changed_their_meaning_are_refused(saved, monkeypatch):
+def test_features_with_changed_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
     monkeypatch.setattr(perf_costs, "PIPE", 0.5)
     with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
         Model.load(saved)
 
 
-def test_a_device_of_other_facts_is_refused(saved):
+def test_model_of_a_different_device_is_refused(saved):
     edit(saved, device={"name": "h200", "tensor": 4})
     with pytest.raises(SchemaError, match="tensor"):
         Model.load(saved)
 
 
-def test_damage_is_reported_as_such(saved, tmp_path):
+def test_damaged_model_is_reported_as_corrupt(saved, tmp_path):
     with pytest.raises(CorruptError, match="cannot be read"):
         Model.load(tmp_path / "nowhere")
     path = saved / "model.json"
@@ -489,7 +489,7 @@ def test_damage_is_reported_as_such(saved, tmp_path):
 
 
 def old_files(m, folder):
-    """Format 1: XGBoost's own JSON, and the facts beside it."""
+    """Format 1: XGBoost's own JSON, and a second file of facts."""
     text = bytes(m._booster.save_raw(raw_format="json"))
     meta = {
         "format": 1,
@@ -504,7 +504,7 @@ def old_files(m, folder):
     (folder / "model.meta.json").write_text(json.dumps(meta))
 
 
-def test_a_model_of_the_first_format_is_the_same_model(fitted, tmp_path):
+def test_model_of_format_1_is_the_same_model(fitted, tmp_path):
     old = tmp_path / "old"
     old_files(fitted, old)
     m = Model.load(old)
@@ -519,7 +519,7 @@ def test_a_model_of_the_first_format_is_the_same_model(fitted, tmp_path):
         Model.load(tmp_path / "torn")
 
 
-def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypatch):
+def test_killed_save_leaves_the_previous_model(fitted, saved, monkeypatch):
     before = (saved / "model.json").read_bytes()
 
     def killed(self, target):
@@ -533,7 +533,7 @@ def test_a_saver_that_is_killed_leaves_the_model_before(fitted, saved, monkeypat
     assert Model.load(saved).facts == fitted.facts
 
 
-def test_savers_at_once_leave_the_model_of_one(fitted, saved):
+def test_concurrent_saves_leave_one_model(fitted, saved):
     fitted.save(saved)
     each = [Model.load(saved) for _ in range(4)]
 
@@ -567,7 +567,7 @@ def test_savers_at_once_leave_the_model_of_one(fitted, saved):
         (lambda t: t.pop("left"), "left"),
     ],
 )
-def test_trees_that_break_a_rule_are_refused(saved, change, named):
+def test_invalid_trees_are_refused(saved, change, named):
     forest = json.loads((saved / "model.json").read_text())["forest"]
     change(forest["trees"][3])
     edit(saved, forest=forest)
@@ -630,7 +630,7 @@ def mutate(content, rng):
             return
 
 
-def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
+def test_mutated_files_are_refused_or_predict_finite_times(saved, tmp_path):
     """Each file is refused with the documented class, or predicts finite times."""
     content = json.loads((saved / "model.json").read_text())
     content["forest"]["trees"] = content["forest"]["trees"][:2]
@@ -660,8 +660,8 @@ def test_no_change_of_a_file_crashes_or_raises_anything_else(saved, tmp_path):
     assert min(counts[kind] for kind in (CorruptError, SchemaError, Model)) > FUZZED // 100, counts
 
 
-def test_the_formula_ranks_as_the_hardware_did():
-    """The search space and the clock, against what won on an H200."""
+def test_formula_ranks_as_hardware():
+    """The search space and the performance model against winners of an H200."""
     m = Model.analytic(H200)
 
     def best(*shape: int, layout: str) -> list[Config]:
@@ -683,7 +683,7 @@ def test_the_formula_ranks_as_the_hardware_did():
     assert any(1 < c.kg <= 8 for c in odd)
 
 
-def test_importing_the_model_does_not_import_xgboost():
+def test_model_module_does_not_import_xgboost():
     code = "import sys, ptxgen.tuning.model; print('xgboost' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout

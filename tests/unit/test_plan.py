@@ -1,4 +1,4 @@
-"""Plans: which launches a problem needs, with which numbers, and what a plan tells its reader."""
+"""Plans: the launches of a problem, their arguments, and the header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAIRS = [*SOURCES["simt"].cases(21, 30, H200), *SOURCES["simt_wide"].cases(22, 3
 
 
 def arguments(step) -> dict[str, object]:
-    """The parameters of a launch by the names that the kernel gives them."""
+    """The parameters of a launch by their names in the kernel."""
     names = ("A", "B", "C", "W", "M", "N", "K", "lda", "ldb", "ldc", "chunk", "alpha", "beta")
     return dict(zip(names, [v for _, v in step.arguments], strict=True))
 
@@ -39,8 +39,8 @@ def test_families_have_plans():
 
 
 @pytest.mark.parametrize("n", range(len(PAIRS)))
-def test_launches_fit_the_kernels_that_they_start(n):
-    """Entries exist, blocks are what the kernel declares, parameters are as many bytes as it reads."""
+def test_launches_match_their_kernels(n):
+    """Entries exist, blocks are as the kernel declares, parameters have the size that it reads."""
     p, c = PAIRS[n]
     plan = plan_for(p, c, H200)
     source = render(plan)
@@ -61,7 +61,7 @@ def test_launches_fit_the_kernels_that_they_start(n):
 
 
 @pytest.mark.parametrize("n", range(len(PAIRS)))
-def test_the_grid_is_every_tile_and_slice_once(n):
+def test_grid_covers_every_tile_and_slice_once(n):
     p, c = PAIRS[n]
     plan = plan_for(p, c, H200)
     launch = plan.launch(p)
@@ -90,8 +90,8 @@ def test_the_grid_is_every_tile_and_slice_once(n):
         assert launch.workspace == 0
 
 
-def test_passes_over_c_meet_each_vector_once():
-    """The grid of the scale and reduce passes, walked as templates/epilogue/splitk_kernels.mako does."""
+def test_auxiliary_kernels_cover_each_vector_of_c_once():
+    """The grid of the scale and reduction kernels, as templates/epilogue/splitk_kernels.mako computes it."""
     for m, n, c in (
         (1, 1, "vec_c=1"),
         (5, 300, "vec_c=4"),
@@ -114,14 +114,14 @@ def test_passes_over_c_meet_each_vector_once():
         assert seen == Counter({(r, q): 1 for r in range(m) for q in range(0, n, plan.vec_c)})
 
 
-def test_tall_passes_stay_within_the_grid():
+def test_auxiliary_kernels_of_tall_matrices_stay_within_the_grid():
     p = KernelGemm(1 << 30, 1, 64, "TN")
     for split in (SPLIT_MEMSET, SPLIT_WORKSPACE):
         steps = plan_for(p, Config(kg=4, splitk=split), H200).launch(p).steps
         assert all(s.grid[1] <= 65535 for s in steps if s.entry.endswith(("scale", "reduce")))
 
 
-def test_nothing_is_launched_for_nothing():
+def test_empty_problems_launch_nothing():
     for m, n in ((0, 64), (64, 0), (0, 0)):
         p = KernelGemm(m, n, 64)
         assert plan_for(p, Config(), H200).launch(p).steps == ()
@@ -141,7 +141,7 @@ def test_k_near_its_limit():
         assert slices * chunk < 1 << 32
 
 
-def test_a_kernel_serves_every_shape_of_its_class():
+def test_kernel_serves_every_shape_of_its_class():
     """The text depends on the class of a problem, not on its extents."""
     c = parse_config("vec_a=4 vec_b=4 vec_c=4 kg=2")
     texts = {
@@ -152,7 +152,7 @@ def test_a_kernel_serves_every_shape_of_its_class():
     assert render(plan_for(KernelGemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
 
 
-def test_neutral_stands_for_every_number_of_slices():
+def test_neutral_configuration_serves_every_number_of_slices():
     p = KernelGemm(64, 64, 4096, "TN")
     for text in ("", "kg=2", "kg=64 splitk=flag_red", "kg=3 splitk=workspace"):
         c = parse_config(text)
@@ -162,8 +162,8 @@ def test_neutral_stands_for_every_number_of_slices():
 
 
 @pytest.mark.parametrize("n", range(0, len(PAIRS), 3))
-def test_the_command_in_the_header_emits_the_same_text(n):
-    """Up to leading dimensions and alignment, which a command line does not have: they only choose vectors."""
+def test_command_in_the_header_emits_the_same_text(n):
+    """Except for leading dimensions and alignment, which the command line lacks: they only limit vectors."""
     p, c = PAIRS[n]
     plan = plan_for(p, c, H200)
     words = shlex.split(plan.command)

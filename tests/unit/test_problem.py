@@ -1,4 +1,4 @@
-"""Problems: what may be asked, in which words it is refused, and the one line that names it."""
+"""Problems: validation, error messages, and the text form."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_key_parse_and_dict_round_trip():
     assert len(set(seen)) == len(set(seen.values()))
 
 
-def test_the_key_is_short_and_leaves_defaults_out():
+def test_key_omits_defaults():
     assert Gemm(3, 4, 5).key() == "gemm 3,4,5 NN f32"
     assert Gemm(3, 4, 5, lda=5, ldb=4, ldc=4, compute="f32", out="f32").key() == "gemm 3,4,5 NN f32"
     p = Gemm(3, 4, 5, "TN", "f16", "f16", lda=8, aligned_b=4, deterministic=True)
@@ -82,7 +82,7 @@ def test_the_key_is_short_and_leaves_defaults_out():
         ("gemm 1,2,99999999999 NN f32", ShapeError, "k is 99999999999"),
     ],
 )
-def test_text_that_is_no_problem(text, error, words):
+def test_invalid_text_is_refused(text, error, words):
     with pytest.raises(error, match=words):
         parse(text)
 
@@ -104,7 +104,7 @@ def test_text_that_is_no_problem(text, error, words):
         ({"m": 1, "n": 2, "k": 3, "deterministic": "yes"}, "deterministic"),
     ],
 )
-def test_dicts_that_are_no_problem(values, words):
+def test_invalid_dicts_are_refused(values, words):
     with pytest.raises(InputError, match=words):
         from_dict(values)
 
@@ -133,14 +133,14 @@ def test_messages_name_the_argument_and_the_rule(values, words):
         Gemm(**{"m": 3, "n": 4, "k": 5, **values})
 
 
-def test_numpy_integers_are_taken_and_not_kept():
+def test_numpy_integers_become_int():
     p = Gemm(np.int64(3), np.int32(4), np.uint8(5), lda=np.int64(8))
     assert p == Gemm(3, 4, 5, lda=8)
     assert {type(v) for v in (p.m, p.n, p.k, p.lda, p.aligned_a)} == {int}
     assert json.dumps(p.as_dict())
 
 
-def test_leading_dimensions_default_to_rows_that_are_packed():
+def test_leading_dimensions_default_to_packed_rows():
     for layout, m, n, k in itertools.product(LAYOUTS, (0, 3), (0, 4), (0, 5)):
         p = Gemm(m, n, k, layout)
         assert p.lda == max(k if layout[0] == "N" else m, 1)
@@ -149,7 +149,7 @@ def test_leading_dimensions_default_to_rows_that_are_packed():
 
 
 def widest(start: int, rows: int, columns: int, ld: int, size: int) -> int:
-    """The widest access, in elements, whose multiples tile every row from an address that is a multiple of it."""
+    """The widest access, in elements, that divides every row and the start's alignment."""
     best = 1
     for vec in (2, 4, 8, 16):
         bytes_ = vec * size
@@ -161,7 +161,7 @@ def widest(start: int, rows: int, columns: int, ld: int, size: int) -> int:
     return best
 
 
-def test_the_alignment_class_is_what_every_row_allows():
+def test_alignment_class_is_what_every_row_allows():
     for p in random_problems(5, 2000):
         if p.columns_a > 5000 or p.columns_b > 5000 or p.n > 5000:
             continue

@@ -1,4 +1,4 @@
-"""Stored winners of kernels that changed: kept where the machine code is the same, else timed again."""
+"""Stored winners of changed kernels: kept if the machine code is the same, else timed again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def winners_of(folder: Path, name: str = "winners.txt") -> dict[Any, Measurement
 
 
 @needs_ptxas
-def test_the_digest_of_machine_code_covers_what_runs_and_nothing_else():
+def test_sass_digest_covers_only_executed_code():
     source = render(plan_for(P, MINE, H200))
     same = replace(
         source, text="// another comment\n" + source.text.replace("%k_", "%q_").replace("mov.u32", "mov.b32")
@@ -64,14 +64,14 @@ def test_the_digest_of_machine_code_covers_what_runs_and_nothing_else():
 
 
 @needs_ptxas
-def test_a_damaged_cubin_is_reported_as_such():
+def test_damaged_cubin_is_reported_as_such():
     cubin = assemble(render(plan_for(P, MINE, H200))).cubin
     for damaged in (b"", b"\x7fELF", cubin[:80], cubin[: len(cubin) // 2], b"x" * 999):
         with pytest.raises(CorruptError, match="cubin"):
             sass.digest(damaged)
 
 
-def test_a_winners_file_carries_machine_code(tmp_path):
+def test_winners_file_contains_sass_digests(tmp_path):
     code = "13.0.88 sm_90a 0123456789abcdef"
     folder = folder_of(tmp_path, stored(P, sass=code), stored(Q))
     assert {p: m.sass for p, m in winners_of(folder).items()} == {P: code, Q: ""}
@@ -87,7 +87,7 @@ def test_a_winners_file_carries_machine_code(tmp_path):
 
 
 @needs_ptxas
-def test_a_winner_whose_text_alone_changed_keeps_its_time(tmp_path):
+def test_winner_with_equal_sass_keeps_its_time(tmp_path):
     code = sass.machine_code(render(plan_for(P, MINE, EMULATED)))
     folder = FolderWinners(folder_of(tmp_path, stored(P, 7.0, OLD, sass=code), stored(Q, 8.0)), "def")
     rows = Recheck(EMULATED, 2).compare(folder.read("emulated"))
@@ -101,7 +101,7 @@ def test_a_winner_whose_text_alone_changed_keeps_its_time(tmp_path):
     assert (header.commit, header.command) == ("def", "ptxgen tune")
 
 
-def test_a_winner_whose_machine_code_changed_is_stale(tmp_path):
+def test_winner_with_changed_sass_is_stale(tmp_path):
     other = "13.0.88 sm_90 fedcba9876543210"
     bad = replace(stored(R), config=replace(MINE, ms=3))
     folder = FolderWinners(folder_of(tmp_path, stored(P, 7.0, OLD, sass=other), stored(Q, 8.0, OLD), bad), "def")
@@ -119,7 +119,7 @@ def test_a_winner_whose_machine_code_changed_is_stale(tmp_path):
 
 
 @pytest.mark.parametrize("survived", [0, 1, 2])
-def test_a_kill_between_the_two_files_loses_no_winner(tmp_path, monkeypatch, survived):
+def test_kill_between_two_files_loses_no_winner(tmp_path, monkeypatch, survived):
     store = FolderWinners(folder_of(tmp_path, stored(P), stored(Q)), "")
     current, stale = recheck.Rechecked(stored(P), "current", stored(P)), recheck.Rechecked(stored(Q))
     store.save(EMULATED, [current, stale])
@@ -181,7 +181,7 @@ CHOICE = selection.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
 
 
 @pytest.mark.parametrize(("mine", "state", "rounds"), [(4.9, "timed", 2), (5.1, "replaced", 2), (9.0, "replaced", 1)])
-def test_a_stale_winner_is_timed_in_turns_with_the_choice_of_the_model(fake, mine, state, rounds):
+def test_stale_winner_is_timed_alternately_with_the_models_choice(fake, mine, state, rounds):
     Fake.times[MINE] = mine
     [row], _ = retimed([stored(P, 1.0, OLD)])
     assert row.state == state
@@ -192,7 +192,7 @@ def test_a_stale_winner_is_timed_in_turns_with_the_choice_of_the_model(fake, min
     assert [config for _, config, _ in Fake.log[2:]] == [MINE, CHOICE] * rounds
 
 
-def test_a_kernel_that_is_wrong_does_not_win(fake):
+def test_wrong_kernel_does_not_win(fake):
     Fake.outcomes[MINE], Fake.times[MINE] = "wrong_result", 0.1
     [row], _ = retimed([stored(P, 1.0, OLD)])
     assert (row.state, row.new.config) == ("replaced", CHOICE)
@@ -203,20 +203,20 @@ def test_a_kernel_that_is_wrong_does_not_win(fake):
     assert "wrong_result" in row.reason
 
 
-def test_a_check_that_had_no_room_beside_others_is_repeated_alone(fake):
+def test_check_without_enough_memory_is_repeated_alone(fake):
     Fake.outcomes[CHOICE] = "launch_error"
     [row], _ = retimed([stored(P, 1.0, OLD)])
     assert (row.state, row.new.config) == ("timed", MINE)
     assert [w for _, c, w in Fake.log if c == CHOICE] == ["check", "check"]
 
 
-def test_current_winners_are_not_timed_and_time_runs_out(fake):
+def test_current_winners_are_not_timed_and_the_budget_ends(fake):
     rows, _ = retimed([stored(P), stored(Q, 1.0, OLD)], seconds=-1.0)
     assert [row.state for row in rows] == ["current", "stale"]
     assert Fake.log == []
 
 
-def test_what_was_timed_is_saved_as_it_goes(fake):
+def test_results_are_saved_one_by_one(fake):
     many = [stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, recheck.SAVE_INTERVAL + 2)]
     rows, saves = retimed(many)
     assert saves == 2
@@ -238,7 +238,7 @@ def run(monkeypatch, capsys, tmp_path):
     return call
 
 
-def test_the_command_times_a_folder_again_on_the_emulated_device(run, tmp_path):
+def test_command_times_a_folder_on_the_emulated_device(run, tmp_path):
     folder = folder_of(tmp_path / "out", stored(P, 1e6, OLD), stored(R, 2e6))
     code, out = run("db", "recheck", folder, "--no-time")
     assert code == 1
@@ -254,7 +254,7 @@ def test_the_command_times_a_folder_again_on_the_emulated_device(run, tmp_path):
     assert not (folder / "emulated" / "stale.txt").exists()
 
 
-def test_the_command_marks_and_times_the_winners_of_a_database(run, tmp_path, fake):
+def test_command_marks_and_times_the_winners_of_a_database(run, tmp_path, fake):
     with Database(tmp_path / "tuning.sqlite") as database:
         for m in (stored(P, 3.0, OLD), stored(Q, 2.0)):
             database.set_winner(m)
@@ -269,7 +269,7 @@ def test_the_command_marks_and_times_the_winners_of_a_database(run, tmp_path, fa
         assert database.best(Q, "emulated", "model").us == 2.0
 
 
-def test_a_winner_that_another_process_stored_meanwhile_stays(tmp_path):
+def test_winner_stored_by_another_process_stays(tmp_path):
     with Database(tmp_path / "tuning.sqlite") as database:
         database.set_winner(stored(P, 3.0))
         row = recheck.Rechecked(stored(P, 9.0), "timed", stored(P, 8.0))
@@ -277,20 +277,20 @@ def test_a_winner_that_another_process_stored_meanwhile_stays(tmp_path):
         assert database.best(P, "emulated", "model").us == 3.0
 
 
-def test_a_folder_without_winners_of_the_device_is_refused(run, tmp_path):
+def test_folder_without_winners_of_the_device_is_refused(run, tmp_path):
     assert run("db", "recheck", tmp_path)[0] == 2
     assert run("db", "recheck", folder_of(tmp_path, stored(P)), "--device", "h200")[0] == 2
 
 
-def test_the_command_line_prints_warnings(run, tmp_path, capsys):
+def test_command_line_prints_warnings(run, tmp_path, capsys):
     with Database(tmp_path / "tuning.sqlite") as database:
         database.set_winner(stored(P, 3.0, OLD))
     selection._warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
     command.run(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
-    told = capsys.readouterr()
-    assert told.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
-    assert "analytic" in told.out
+    output = capsys.readouterr()
+    assert output.err.startswith(f"warning: the winner of {P.key()} on emulated is stale")
+    assert "analytic" in output.out
     assert logging.getLogger("ptxgen").handlers == handlers
 
 
@@ -298,7 +298,7 @@ def test_the_command_line_prints_warnings(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", tuning_files.devices())
-def test_no_winner_that_ships_is_stale(name):
+def test_no_shipped_winner_is_stale(name):
     """If this fails: python -m ptxgen db recheck tuning_db, on the device."""
     rows = [
         f"{m.problem.key()}: {reason}"

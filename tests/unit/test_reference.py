@@ -1,4 +1,4 @@
-"""Float64 references, error bounds, and inputs that expose mistakes."""
+"""Float64 references, error bounds, and inputs that expose errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_operands_are_stored_as_the_layout_says(layout):
+def test_operands_are_stored_in_the_layout(layout):
     p = Gemm(3, 4, 5, layout)
     a, b, c = operands(p, 1)
     assert p.stored == (a.shape, b.shape, c.shape)
@@ -31,7 +31,7 @@ def test_operands_are_stored_as_the_layout_says(layout):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
-def test_operands_repeat_with_their_seed(kind, dtype, compute):
+def test_equal_seeds_give_equal_operands(kind, dtype, compute):
     p = Gemm(20, 30, 40, "TN", dtype, compute)
     one, two, other = operands(p, 1, kind), operands(p, 1, kind), operands(p, 2, kind)
     for x, y, z in zip(one, two, other, strict=True):
@@ -43,8 +43,8 @@ def test_operands_repeat_with_their_seed(kind, dtype, compute):
 
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("k", [1, 100, 5000])
-def test_sums_of_integers_are_exact_in_any_order(dtype, compute, k):
-    """Every partial sum, of whatever products, is an integer that accumulator and C hold."""
+def test_integer_sums_are_exact_in_any_order(dtype, compute, k):
+    """Every partial sum of any products is an integer that the accumulator and C represent."""
     p = Gemm(40, 40, k, "NN", dtype, compute)
     a, b, _ = operands(p, 3, "integers")
     largest = (np.abs(a.astype(float)) @ np.abs(b.astype(float))).max()
@@ -59,7 +59,7 @@ def test_scaled_operands_are_badly_scaled():
     assert columns.max() / columns.min() > 500
 
 
-def test_the_reference_is_the_product():
+def test_reference_is_the_product():
     p = Gemm(3, 4, 5, "TT")
     a, b, c = operands(p, 1)
     ref = reference(p, a, b, c, alpha=-0.5, beta=2.0)
@@ -71,7 +71,7 @@ def test_the_reference_is_the_product():
             assert ref.scale[i, j] == pytest.approx(float(scale / 2 + 2 * abs(Fraction(float(c[i, j])))))
 
 
-def test_c_is_not_looked_at_where_beta_is_zero():
+def test_beta_zero_does_not_read_c():
     p = Gemm(3, 4, 5)
     a, b, c = operands(p, 1)
     assert np.isfinite(reference(p, a, b, np.full_like(c, np.nan)).exact).all()
@@ -80,7 +80,7 @@ def test_c_is_not_looked_at_where_beta_is_zero():
 
 
 def naive(p: Gemm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One product after the other in the accumulator's type, then rounded to C's."""
+    """Products are added one by one in the accumulator's type, then rounded to C's."""
     kind = p.accumulator.numpy
     out = np.zeros((p.m, p.n), kind)
     for k in range(p.k):
@@ -91,7 +91,7 @@ def naive(p: Gemm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("dtype", "compute"), TYPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [1, 7, 300])
-def test_right_sums_pass_and_wrong_ones_do_not(dtype, compute, kind, k):
+def test_right_sums_pass_and_wrong_sums_fail(dtype, compute, kind, k):
     p = Gemm(33, 31, k, "NN", dtype, compute)
     a, b, _ = operands(p, 5, kind)
     ref, right = reference(p, a, b), naive(p, a, b)
@@ -114,8 +114,8 @@ def test_right_sums_pass_and_wrong_ones_do_not(dtype, compute, kind, k):
         assert found.where == (i, j)
 
 
-def test_the_worst_case_bounds_the_tolerance_of_short_sums():
-    """Of one or two products only their roundings are allowed, not the square root's share."""
+def test_worst_case_bounds_the_tolerance_of_short_sums():
+    """For one or two products the tolerance is their roundings, not the square-root estimate."""
     for k, factor in ((1, 4), (9, 12), (10000, 400)):
         p = Gemm(1, 1, k)
         ref = Reference(p, np.zeros((1, 1)), np.ones((1, 1)))
@@ -140,8 +140,8 @@ def test_infinities_and_nan_must_agree():
     assert found.where == (1, 1)
 
 
-def test_results_past_the_largest_number():
-    """Near 65504, the largest of f16, a result may be rounded to it or to infinity; further off only to infinity."""
+def test_overflow_tolerance():
+    """Near 65504, the largest f16, a result may be rounded to it or to infinity; further off only to infinity."""
     inf = np.inf
     for exact in (65504.0, 65510.0, 65519.0, 65521.0, 65536.0):
         assert made([65504.0], [exact], "f16") <= 1
@@ -154,7 +154,7 @@ def test_results_past_the_largest_number():
     assert made([inf], [1e39], "f32") == 0
 
 
-def test_deviations_in_words():
+def test_text_of_deviations():
     p = Gemm(2, 3, 4)
     exact = np.zeros((2, 3))
     exact[1, 2] = 1.0
@@ -172,8 +172,8 @@ def test_tiny_results_may_underflow():
     assert compare(np.zeros((1, 1), np.float16), reference(p, a, b)).ok
 
 
-def test_sums_in_f16_that_lose_digits_to_underflow_are_right():
-    """A chain of multiply-adds in f16 proper, on operands whose products are below its smallest normal number."""
+def test_f16_sums_may_lose_bits_to_underflow():
+    """A chain of f16 multiply-adds on operands whose products are below the smallest normal number."""
     p = Gemm(588, 256, 40, "NN", "f16", "f16")
     a, b, _ = operands(p, 2, "scaled")
     sums = np.zeros((p.m, p.n))

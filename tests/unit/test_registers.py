@@ -1,4 +1,4 @@
-"""Register handles: what a template may name, and nothing else."""
+"""Register handles: the names that a template may use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def test_a_tile_names_each_register_once_in_row_order():
 
 
 @pytest.mark.parametrize("index", [(2, 0), (0, 4), (-1, 0), (0, -1), (2, 4)])
-def test_an_index_outside_is_an_error(index):
+def test_index_out_of_range_is_an_error(index):
     with pytest.raises(IndexError, match=r"%e.*outside its shape \[2, 4\]"):
         Tile("e", "f32", (2, 4))[index]
 
 
 @pytest.mark.parametrize("index", [0, (0,), (0, 0, 0)])
-def test_an_index_of_another_rank_is_an_error(index):
+def test_index_of_wrong_rank_is_an_error(index):
     with pytest.raises(IndexError, match="has 2 dimensions"):
         Tile("e", "f32", (2, 4))[index]
 

@@ -1,4 +1,4 @@
-"""The emitted text: what a template may write, and what every kernel must look like."""
+"""The emitted text: what a template may write, and properties of every kernel."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_expressions_may_be_text_and_integers_only():
 
 
 @pytest.mark.parametrize("value", [None, True, 0.5, np.int64(4)])
-def test_a_value_that_is_none_is_caught_with_its_template_and_line(value):
+def test_none_is_an_error_with_template_and_line(value):
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
     plan.stage_bytes = value
     with pytest.raises(RenderError) as caught:
@@ -71,7 +71,7 @@ def test_a_value_that_is_none_is_caught_with_its_template_and_line(value):
     assert re.search(r'File ".*\.mako", line \d+', words), words
 
 
-def test_an_attribute_that_is_not_there_is_caught_with_its_template():
+def test_missing_attribute_is_an_error_with_template():
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
     del plan.zero
     with pytest.raises(RenderError, match=r"(?s)zero.*math/fma\.mako") as caught:
@@ -79,7 +79,7 @@ def test_an_attribute_that_is_not_there_is_caught_with_its_template():
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
-def test_a_register_out_of_range_is_caught_with_its_template():
+def test_register_out_of_range_is_an_error_with_template():
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
     plan.products.append((8, 0))
     with pytest.raises(RenderError, match=r"(?s)outside its shape.*fma\.mako"):
@@ -87,7 +87,7 @@ def test_a_register_out_of_range_is_caught_with_its_template():
 
 
 @every
-def test_no_python_value_leaks(n):
+def test_no_python_value_in_the_text(n):
     for line in code(n):
         if line.startswith(".version"):
             continue
@@ -99,7 +99,7 @@ def test_no_python_value_leaks(n):
 
 
 @every
-def test_no_time_host_or_path(n):
+def test_no_time_host_or_path_in_the_text(n):
     here = text(n)
     for word in (platform.node(), str(Path.home()), str(Path.cwd()), os.environ.get("USER", "\0"), "/tmp", "mako"):
         assert not word or word not in here
@@ -107,7 +107,7 @@ def test_no_time_host_or_path(n):
 
 
 def scopes(lines: list[str]) -> list[tuple[int, ...]]:
-    """The chain of open braces that each line is in; operands close theirs on the line."""
+    """The chain of open braces around each line; operand lists close theirs on the line."""
     out, open_, count = [], [], 0
     for line in lines:
         bare = re.sub(r"\{[^{}]*\}", "", line)
@@ -123,7 +123,7 @@ def scopes(lines: list[str]) -> list[tuple[int, ...]]:
 
 
 @every
-def test_labels_and_registers_are_declared_once_where_they_are_used(n):
+def test_labels_and_registers_are_declared_once_in_scope(n):
     lines = code(n)
     where = scopes(lines)
     labels: dict[tuple[tuple[int, ...], str], int] = {}
@@ -149,8 +149,8 @@ def test_labels_and_registers_are_declared_once_where_they_are_used(n):
 
 
 @every
-def test_no_branch_goes_around_a_single_access(n):
-    """Bounds are predicates: a branch that threads of a warp may take differently skips none or several."""
+def test_no_branch_around_a_single_access(n):
+    """Bounds checks are predicates: a divergent branch skips no access or several."""
     lines = code(n)
     target = {m[1]: at for at, line in enumerate(lines) if (m := re.fullmatch(r"([A-Z]\w*):", line))}
     for at, line in enumerate(lines):
@@ -173,7 +173,7 @@ def test_checked_kernels_guard_every_store_of_c(n):
 
 
 @every
-def test_the_module_says_what_it_is(n):
+def test_header_of_a_module(n):
     where, p, c = KERNELS[n]
     plan = plan_for(p, c, device(where))
     source = render(plan)
@@ -216,7 +216,7 @@ def test_the_module_says_what_it_is(n):
         ),
     ],
 )
-def test_a_convolution_says_what_its_matrices_are(v, words):
+def test_header_of_a_convolution(v, words):
     first, second = render(plan_for(v, Config(vec_c=1, cp_async_a=0), device("h200"))).text.splitlines()[:2]
     assert first.startswith(f"// conv {v.direction}: images {v.layout}, filters {v.filters}, f32")
     assert words in second
@@ -228,12 +228,12 @@ def test_rendering_is_repeatable():
         assert render(plan).text == render(plan).text == render(plan_for(p, c, device(where))).text
 
 
-def test_blank_lines_stand_before_phases_only():
+def test_blank_lines_precede_phases_only():
     plain = ".version 8.1\n\n\n  x  \n    // ---- phase\n// C = beta C\n.visible .entry k()\n"
     assert spaced(plain) == ".version 8.1\n  x\n\n    // ---- phase\n\n// C = beta C\n.visible .entry k()\n"
 
 
-def test_a_name_that_nobody_defined_is_an_error(tmp_path):
+def test_undefined_name_is_an_error(tmp_path):
     """Mako would print ``Undefined``, or nothing."""
     (tmp_path / "x.mako").write_text("mov.u32 %r0, ${nobody};\n% if nothing:\n% endif\n")
     with pytest.raises(NameError, match=r"nobody|nothing"):

@@ -1,4 +1,4 @@
-"""Reports: documents fit for JSON, tables made of them, summaries, progress."""
+"""Reports: JSON documents, tables, summaries, progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Inner:
     x: float
 
 
-def test_a_document_is_json_whatever_it_holds() -> None:
+def test_documents_are_valid_json() -> None:
     made = report.to_json(
         {
             "nan": math.nan,
@@ -51,20 +51,20 @@ def test_a_document_is_json_whatever_it_holds() -> None:
     }
 
 
-def test_a_table_lines_up_and_leaves_blank_columns_out() -> None:
-    told = report.table(("name", "blank", "n", "x"), [["a", "", 5, 1.25], ["long name", None, 1000, None]])
-    assert told.splitlines() == ["name          n     x", "a             5  1.25", "long name  1000"]
+def test_table_aligns_columns_and_omits_blank_ones() -> None:
+    output = report.table(("name", "blank", "n", "x"), [["a", "", 5, 1.25], ["long name", None, 1000, None]])
+    assert output.splitlines() == ["name          n     x", "a             5  1.25", "long name  1000"]
 
 
-def test_a_table_without_rows_has_its_titles() -> None:
+def test_table_without_rows_has_its_titles() -> None:
     assert report.table(("a", "b"), []) == "a  b"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(3.14159, "3.14"), (123.456, "123.5"), (12345.6, "12346"), (math.nan, "-"), (0.0, "0.00")]
+    ("value", "message"), [(3.14159, "3.14"), (123.456, "123.5"), (12345.6, "12346"), (math.nan, "-"), (0.0, "0.00")]
 )
-def test_numbers_have_four_digits_or_so(value: float, told: str) -> None:
-    assert report.number(value) == told
+def test_numbers_have_about_four_digits(value: float, message: str) -> None:
+    assert report.number(value) == message
 
 
 def row(name: str, us: float, vendor: float, ok: bool = True) -> dict[str, object]:
@@ -74,12 +74,12 @@ def row(name: str, us: float, vendor: float, ok: bool = True) -> dict[str, objec
     return report.bench_fields(Case(name, p), BenchRow(name, p, selection, us, vendor, vendor * 1.1, deviation))
 
 
-def test_the_summary_is_the_geometric_mean_and_the_worst_row() -> None:
+def test_summary_is_the_geometric_mean_and_the_worst_row() -> None:
     rows = [row("a", 10, 20), row("b", 10, 5), row("c", 10, math.nan)]
-    told = report.summary(rows)
-    assert told["rows"] == 2
-    assert told["geometric_mean"] == pytest.approx(1.0)
-    assert told["worst"] == {"name": "b", "ratio": pytest.approx(0.5)}
+    output = report.summary(rows)
+    assert output["rows"] == 2
+    assert output["geometric_mean"] == pytest.approx(1.0)
+    assert output["worst"] == {"name": "b", "ratio": pytest.approx(0.5)}
     assert report.summary(rows[2:]) == {"rows": 0, "geometric_mean": None, "worst": None}
 
 
@@ -87,26 +87,26 @@ def bench_document(rows: list[dict[str, object]], clock: str = "hardware") -> di
     return {"device": "h200", "clock": clock, "baseline": "cublas", "rows": rows, "summary": report.summary(rows)}
 
 
-def test_a_comparison_ends_with_mean_and_worst_row() -> None:
-    told = report.bench_text(bench_document([row("a", 10, 20), row("b", 10, 5)]))
-    assert "geometric mean of 2 ratios: 1.000" in told
-    assert "worst row: b, 0.500" in told
-    assert "M_S  N_S  M_L  N_L   U  K_S  K_L  K_G" in told.splitlines()[0] or all(
-        symbol in told.splitlines()[0].split() for symbol in ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
+def test_comparison_ends_with_mean_and_worst_row() -> None:
+    output = report.bench_text(bench_document([row("a", 10, 20), row("b", 10, 5)]))
+    assert "geometric mean of 2 ratios: 1.000" in output
+    assert "worst row: b, 0.500" in output
+    assert "M_S  N_S  M_L  N_L   U  K_S  K_L  K_G" in output.splitlines()[0] or all(
+        symbol in output.splitlines()[0].split() for symbol in ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
     )
-    assert report.MODEL_CLOCK not in told
+    assert report.MODEL_CLOCK not in output
     assert report.MODEL_CLOCK in report.bench_text(bench_document([row("a", 10, 20)], "model"))
 
 
-def test_the_paper_is_quoted_beside_what_is_computed() -> None:
+def test_table_shows_the_papers_values_and_ours() -> None:
     case = cases("isaac")[3]  # DeepBench-F 16
     selection = Selection(case.problem, Config(), "shipped", 10.0)
-    told = report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]})
-    assert "2560,16,2560 No/No" in told
-    assert "16,2560,2560  NN" in told
+    output = report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]})
+    assert "2560,16,2560 No/No" in output
+    assert "16,2560,2560  NN" in output
 
 
-def test_a_row_that_is_wrong_or_was_not_measured_is_not_ok() -> None:
+def test_wrong_or_unmeasured_row_is_not_ok() -> None:
     assert row("a", 10, 20)["ok"]
     assert not row("a", 10, 20, ok=False)["ok"]
     p = Gemm(64, 64, 64)
@@ -116,21 +116,21 @@ def test_a_row_that_is_wrong_or_was_not_measured_is_not_ok() -> None:
     assert "launch_error: lost" in report.bench_text(bench_document([fields]))
 
 
-def test_the_text_of_a_configuration_is_what_the_option_takes() -> None:
+def test_text_of_a_configuration_is_valid_option_input() -> None:
     from ptxgen.codegen.config import parse_config
 
     config = Config(ms=4, kg=7, splitk=2, stages=4)
     assert parse_config(report.config_fields(config)["config_text"]) == config
 
 
-def test_progress_off_a_terminal_is_messages_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_is_messages_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with report.progress() as progress:
         progress.phase("search", 10)
         progress.step("best 3")
         progress.message("[bold]kept as it is[/bold]")
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "[bold]kept as it is[/bold]\n"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "[bold]kept as it is[/bold]\n"
 
 
 class Terminal(io.StringIO):

@@ -1,4 +1,4 @@
-"""One configuration ready to launch: parameters, workspaces, and copies of host arrays."""
+"""One configuration ready to launch: parameters, workspaces, copies of host arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = Gemm(20, 18, 40, "NT")
 
 
 class Driver(EmulatedDriver):
-    """The emulated device, which notes what it is asked for."""
+    """The emulated device, which records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Driver(EmulatedDriver):
         super().launch(kernel, step, parameters, stream)
 
 
-def test_a_workspace_grows_and_is_shared():
+def test_workspace_grows_and_is_shared():
     driver = Driver()
     w = Workspace(driver)
     assert w.address(Launch(())) == 0
@@ -72,7 +72,7 @@ def test_a_workspace_grows_and_is_shared():
     assert w.address(Launch((), 8)) in driver.held
 
 
-def test_zeroed_parts_are_apart_and_zero_before_anyone_reads_them():
+def test_zeroed_regions_are_separate_and_zero_at_first():
     driver = Driver()
     w = Workspace(driver)
     sums = w.address(Launch((), 1000))
@@ -85,7 +85,7 @@ def test_zeroed_parts_are_apart_and_zero_before_anyone_reads_them():
     assert w.address(Launch((), 500, zeroed=True)) == flags
 
 
-def test_parameters_are_packed_but_for_the_addresses():
+def test_parameters_are_packed_in_advance_except_addresses():
     driver = EmulatedDriver()
     for text in ("", " kg=2", " kg=2 splitk=flag_red", " kg=2 splitk=workspace"):
         runner = Runner.of(driver, P, parse_config(SMALL + text))
@@ -115,7 +115,7 @@ def test_buffers_are_released_on_an_error():
     assert not driver.held
 
 
-def test_a_call_launches_on_the_same_addresses_again():
+def test_call_launches_again_on_the_same_addresses():
     driver = EmulatedDriver()
     a, b, c = operands(P, 1, "integers")
     runner = Runner.of(driver, P, parse_config(SMALL + " kg=4 splitk=flag_red"))
@@ -128,7 +128,7 @@ def test_a_call_launches_on_the_same_addresses_again():
             assert np.array_equal(out, reference(P, a, b, c, n, 1.0).exact)
 
 
-def test_padding_is_filled_and_elements_stay():
+def test_padding_is_filled_and_elements_do_not_change():
     p = replace(P, lda=43, ldb=40, ldc=19)
     a, b, c = operands(p, 1)
     wide = padded(p, (a, b, c))
@@ -139,12 +139,12 @@ def test_padding_is_filled_and_elements_stay():
     assert np.isnan(wide[2][:, 18:]).all()
 
 
-def test_a_configuration_that_breaks_a_rule_makes_no_kernel():
+def test_illegal_configuration_gives_no_kernel():
     with pytest.raises(ConfigError, match="tile_m"):
         generate(P, parse_config("lanes_m=32"), EmulatedDriver())
 
 
-def test_numbers_that_sums_do_not_hold():
+def test_alpha_and_beta_out_of_range_are_refused():
     driver = EmulatedDriver()
     single = Runner.of(driver, P, parse_config(SMALL))
     for arguments, words in (

@@ -1,4 +1,4 @@
-"""The generative sampler: legal, repeatable, and far better than uniform draws."""
+"""The generative sampler: legal, reproducible, and far better than uniform draws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def same(a: Columns, b: Columns) -> bool:
     return all((a.column(x.name) == b.column(x.name)).all() for x in AXIS.values())
 
 
-def test_samples_are_legal_and_as_many_as_asked(learnt):
+def test_samples_are_legal_and_as_many_as_requested(learnt):
     c = learnt.sample(500, np.random.default_rng(0))
     assert len(c) == 500
     assert rules.legal(P, c, H200).all()
@@ -42,7 +42,7 @@ def test_samples_are_legal_and_as_many_as_asked(learnt):
     assert len({c.row(i) for i in range(500)}) > 490
 
 
-def test_samples_repeat_with_their_seed(learnt):
+def test_equal_seeds_give_equal_samples(learnt):
     assert same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(5)))
     assert not same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(6)))
     again = Categorical.learn(P, H200, seed=1)
@@ -64,7 +64,7 @@ def test_probabilities_are_counts_over_a_prior(learnt):
     assert p[1] == pytest.approx(ALPHA / (2 * ALPHA + learnt.accepted))
 
 
-def test_the_family_is_an_axis_too(half):
+def test_family_is_a_sampled_axis(half):
     assert tuple(half.family) == (0, 1, 2)
     assert sum(half.family.values()) == pytest.approx(1)
     assert all(t.accepted >= 500 for t in half.learnt.values())
@@ -91,7 +91,7 @@ def test_variables_hold_every_axis_of_a_family_once(p):
             assert {len(v) for v in values} == {len(axes)}
 
 
-def test_problems_of_one_class_share_what_was_learnt(half):
+def test_problems_of_one_class_share_probabilities(half):
     other = KernelGemm(2048, 256, 1024, "NT", "f16")
     assert space.kind(other, H200) == space.kind(HALF, H200)
     c = half.of(other).sample(200, np.random.default_rng(1))
@@ -108,7 +108,7 @@ def test_acceptance_is_reported_by_family():
         assert learnt["acceptance"] > 10 * uniform["acceptance"]
 
 
-def test_the_uniform_phase_is_short_and_counted():
+def test_uniform_phase_is_short_and_counted():
     few = Categorical.learn(P, H200, wanted=10, limit=200_000)
     assert few.accepted >= 10
     assert few.draws <= 200_000
@@ -119,7 +119,7 @@ def test_the_uniform_phase_is_short_and_counted():
 @pytest.mark.parametrize(
     "p", [P, KernelGemm(777, 1000, 1333, "NT"), KernelGemm(512, 512, 512, "NN", "f16")], ids=lambda p: p.key()
 )
-def test_the_learnt_sampler_beats_uniform_draws(p):
+def test_categorical_sampler_beats_uniform_draws(p):
     rows = {r["sampler"]: r for r in table(p, H200, 60_000)}
     learnt, uniform = rows["categorical"], rows["uniform"]
     assert learnt["draws"] == uniform["draws"] == 60_000
@@ -130,7 +130,7 @@ def test_the_learnt_sampler_beats_uniform_draws(p):
     assert uniform["learnt_from_draws"] == 0
 
 
-def test_values_are_drawn_by_their_chances():
+def test_values_follow_their_probabilities():
     flat = sampler.Variable.flat([(2,), (4,), (8,), (16,)])
     uneven = replace(flat, chances=np.array([0.5, 0.0, 0.25, 0.25]))
     for variable in (flat, uneven):
@@ -151,7 +151,7 @@ def test_acceptance_is_the_share_of_legal_draws(learnt):
     assert learnt.acceptance(0, rng) == 0
 
 
-def test_a_vain_search_ends():
+def test_sampler_without_legal_draws_ends():
     with pytest.raises(ConfigError, match=r"40000 draws held \d+ legal configurations; 100000 are asked for"):
         Categorical.uniform(P, H200).sample(100_000, np.random.default_rng(0), limit=40_000)
 
@@ -174,7 +174,7 @@ def test_promising_follows_its_power():
     assert first == pytest.approx(4 / 5, abs=0.03)
 
 
-def test_samples_follow_the_promise_of_families():
+def test_samples_follow_the_predicted_speed_of_families():
     us = np.array([10.0, 50.0, 12.0, 30.0, 31.0], np.float32)
     family = np.array([0, 0, 1, 2, 2])
     shares = promise(us, family, 100)

@@ -1,4 +1,4 @@
-"""scripts/sanitize without a GPU: its list of kernels, and how it reads what compute-sanitizer prints."""
+"""scripts/sanitize without a GPU: its list of kernels, and its parser of compute-sanitizer's output."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supporte
         ("memcheck", CLEAN.replace("kernels: 6", ""), 0, (0, 1, 0)),  # no kernel ran
     ],
 )
-def test_output_is_understood(tool, output, status, found):
+def test_output_is_parsed(tool, output, status, found):
     got = script.understood("simt", tool, output, status)
     assert (got.kernels, got.errors, got.warnings) == found
     assert got.clean == (found[1:] == (0, 0))
 
 
-def test_lines_that_are_shown_are_those_of_the_finding():
+def test_only_lines_of_the_finding_are_shown():
     assert script.understood("wgmma", "racecheck", RACE, 0).lines == (
         "Warning: Race reported between Write access at gemm_f16_nn+0x1f0 in kernel.ptx",
         "and Read access at gemm_f16_nn+0x420 in kernel.ptx [24 hazards]",
@@ -86,7 +86,7 @@ def test_lines_that_are_shown_are_those_of_the_finding():
     assert script.understood("wgmma", "memcheck", CLEAN, 0).lines == ()
 
 
-def test_the_table_has_a_line_for_each_group_and_tool():
+def test_table_has_a_line_for_each_group_and_tool():
     rows = [script.understood("simt", "memcheck", CLEAN, 0, 3.4), script.understood("wgmma", "racecheck", RACE, 0, 12)]
     assert script.table(rows).splitlines() == [
         "group  tool       kernels  errors  warnings  seconds",
@@ -97,7 +97,7 @@ def test_the_table_has_a_line_for_each_group_and_tool():
 
 @pytest.fixture(scope="module")
 def listed():
-    """The plan and PTX of every kernel of the list, and the templates that they use."""
+    """The plan and PTX of every kernel of the list, and their templates."""
     used, real = set(), TemplateLookup.get_template
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TemplateLookup, "get_template", lambda self, uri: used.add(uri.lstrip("/")) or real(self, uri))
@@ -132,19 +132,19 @@ def test_every_template_is_used(listed):
         "barrier.cluster.wait",
     ],
 )
-def test_every_way_to_synchronise_and_copy_is_listed(listed, part):
+def test_every_synchronisation_and_copy_instruction_is_listed(listed, part):
     assert any(part in text for text in listed[1])
 
 
 @pytest.mark.parametrize("group", script.cases())
-def test_the_kernels_of_a_group_run(group, capsys):
+def test_kernels_of_a_group_run(group, capsys):
     """On the emulated device."""
     assert script.run(group, "emulated") == 0
     launches = int(capsys.readouterr().out.split("kernels: ")[1])
     assert launches >= len(script.SCALES) * len(script.cases()[group])
 
 
-def test_a_wrong_result_is_told(monkeypatch, capsys):
+def test_wrong_result_is_reported(monkeypatch, capsys):
     import ptxgen.runtime.runner
 
     real = ptxgen.runtime.runner.Runner.compute
@@ -161,7 +161,7 @@ def test_a_wrong_result_is_told(monkeypatch, capsys):
         (["--run", "gemm"], "must be one of simt"),
     ],
 )
-def test_words_that_are_not_known_are_refused(words, message, capsys):
+def test_unknown_words_are_refused(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         script.main(words)
     assert ended.value.code == 2
@@ -176,14 +176,14 @@ def test_list_prints_the_kernels(capsys):
 
 
 def fake(folder, text, status):
-    """A program in place of compute-sanitizer."""
+    """A program that replaces compute-sanitizer."""
     program = folder / "compute-sanitizer"
     program.write_text(f"#!{sys.executable}\nimport sys\nprint({text!r}, *sys.argv[1:])\nsys.exit({status})\n")
     return program
 
 
-def test_the_sanitizer_is_found_where_it_is_complete(tmp_path, monkeypatch):
-    """In a wheel, whose programs an installer may have left without their mode."""
+def test_complete_sanitizer_is_preferred(tmp_path, monkeypatch):
+    """In a wheel, whose programs an installer may have left without execute permission."""
     monkeypatch.delenv("COMPUTE_SANITIZER", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nvidia" / "cu13"))
@@ -199,7 +199,7 @@ def test_the_sanitizer_is_found_where_it_is_complete(tmp_path, monkeypatch):
     assert str(script.find_sanitizer()) == "/somewhere/compute-sanitizer"
 
 
-def test_a_group_runs_under_the_sanitizer(tmp_path):
+def test_group_runs_under_the_sanitizer(tmp_path):
     program = fake(tmp_path, RACE, 0)
     program.chmod(0o755)
     found = script.sanitized(program, "slide", "racecheck", 3, tmp_path)
@@ -209,7 +209,7 @@ def test_a_group_runs_under_the_sanitizer(tmp_path):
     assert command.endswith("--run slide")
 
 
-def test_a_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
+def test_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
     program = fake(tmp_path, "", 0)
     program.write_text(program.read_text().replace("sys.exit", "import time; time.sleep(60); sys.exit"))
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The configurations that ship as worth trying."""
+"""The seeds: shipped configurations to try first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_shipped_seed_is_legal():
                 assert rule is None, f"{key} | {config}: {rule and rule.name}"
 
 
-def test_a_seed_answers_before_the_model(tmp_path, monkeypatch):
+def test_seed_is_selected_before_the_model(tmp_path, monkeypatch):
     folder = tmp_path / "h200"
     folder.mkdir()
     (folder / "seeds.txt").write_text("# why\n\ngemm 48,64,32 TN f32 | ms=4 ns=4 ml=16 nl=32\n")
@@ -34,7 +34,7 @@ def test_a_seed_answers_before_the_model(tmp_path, monkeypatch):
     assert select(parse("gemm 48,64,32 TN f32"), device("h200"), use_model=True)[0].origin != "seed"
 
 
-def test_a_broken_line_is_named(tmp_path, monkeypatch):
+def test_invalid_line_is_named(tmp_path, monkeypatch):
     (tmp_path / "h200").mkdir()
     (tmp_path / "h200" / "seeds.txt").write_text("gemm 48,64,32 TN f32 | mss=4\n")
     monkeypatch.setattr(module, "shipped_dir", lambda: tmp_path)

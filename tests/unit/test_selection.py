@@ -1,4 +1,4 @@
-"""From a shape to a configuration: the user's winner, the shipped one, the regressor, the formula, in that order."""
+"""Selection for a shape: the user's winner, the shipped one, the regressor, the formula, in that order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THEIRS = parse_config("ms=4 ns=2 ml=64 nl=16 lanes_m=16 vec_a=4 vec_b=4 vec_c=2"
 def measured(
     config: Config, us: float, problem: Gemm = P, where: str = "h200", clock: str = "hardware", digest: str = ""
 ) -> Measurement:
-    """A winner, of the kernel of today unless ``digest`` is given."""
+    """A winner, with the digest of the current kernel unless ``digest`` is given."""
     if not digest and rules.first_violation(lower(problem), config, device(where)) is None:
         digest = selection.current_digest(problem, config, device(where))
     digest = digest or "0123456789abcdef"
@@ -40,7 +40,7 @@ def measured(
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """What ships: a winner for the H200, and no model."""
+    """Shipped files: a winner for the H200, and no model."""
     place = tmp_path / "shipped"
     write_winners(tuning_files.winners_path("h200", place), Header("h200", "hardware"), [measured(THEIRS, 7.0)])
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: place)
@@ -59,7 +59,7 @@ def trained():
     return shipped_dir() / "h200"
 
 
-def test_each_source_stands_in_for_the_one_before(folder, database, trained):
+def test_sources_are_tried_in_order(folder, database, trained):
     assert select(P, H200) == select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
     database.set_winner(measured(MINE, 9.0))  # slower, but measured here
     assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
@@ -76,7 +76,7 @@ def test_each_source_stands_in_for_the_one_before(folder, database, trained):
     assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
 
 
-def test_winners_are_of_exactly_this_problem_and_device(folder, database):
+def test_winners_apply_to_exactly_their_problem_and_device(folder, database):
     database.set_winner(measured(MINE, 9.0))
     for p in (
         Gemm(2561, 16, 2560, "TN"),
@@ -90,14 +90,14 @@ def test_winners_are_of_exactly_this_problem_and_device(folder, database):
     assert select(P, device("h100"), database)[0].origin == "analytic"
 
 
-def test_the_model_can_be_asked_alone(folder, database):
+def test_selection_by_the_model_alone(folder, database):
     database.set_winner(measured(MINE, 9.0))
     found = select(P, H200, database, use_model=True)
     assert found[0].origin == "analytic"
     assert found[0].config != MINE
 
 
-def test_several_choices_begin_with_the_winner_and_repeat_none(folder, database):
+def test_several_choices_begin_with_the_winner_without_repetition(folder, database):
     database.set_winner(measured(MINE, 9.0))
     found = select(P, H200, database, k=5)
     assert [s.origin for s in found] == ["winner", *["analytic"] * 4]
@@ -110,8 +110,8 @@ def test_several_choices_begin_with_the_winner_and_repeat_none(folder, database)
     assert [s.origin for s in again] == ["winner", "analytic", "analytic"]
 
 
-def test_a_winner_that_is_not_legal_is_passed_over(folder, database):
-    """A row of an older rule table, say."""
+def test_illegal_winner_is_ignored(folder, database):
+    """Such as a row of an older rule table."""
     database.set_winner(measured(replace(MINE, lanes_m=32), 0.5))
     assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
     database.set_winner(measured(replace(MINE, lanes_m=32), 0.5, OTHER))
@@ -120,7 +120,7 @@ def test_a_winner_that_is_not_legal_is_passed_over(folder, database):
     assert rules.first_violation(lower(OTHER), found.config, H200) is None
 
 
-def test_a_model_trained_here_comes_before_the_shipped_one(folder, database, trained):
+def test_local_model_precedes_the_shipped_one(folder, database, trained):
     assert not model_for(H200, database).trained
     mine = model_folder(database, "h200")
     shutil.copytree(trained, mine)
@@ -133,7 +133,7 @@ def test_a_model_trained_here_comes_before_the_shipped_one(folder, database, tra
     assert select(OTHER, H200, database)[0].origin == "model"
 
 
-def test_what_ships_answers_for_the_h200_without_a_gpu():
+def test_shipped_results_serve_the_h200_without_a_gpu():
     """On this repository's own results."""
     (found,) = select(Gemm(2560, 16, 2560, "TN"), H200)
     assert found.origin in ("shipped", "model")
@@ -142,21 +142,21 @@ def test_what_ships_answers_for_the_h200_without_a_gpu():
 
 
 @pytest.mark.parametrize("shape", [(0, 0, 0), (1, 1, 1), (0, 7, 7), (7, 7, 0), (1, 1, 1 << 20), (1 << 20, 1, 1)])
-def test_any_shape_gets_an_answer(shape):
+def test_any_shape_has_a_selection(shape):
     p = Gemm(*shape)
     for d in (H200, T4, device("emulated")):
         (found,) = select(p, d)
         assert rules.first_violation(lower(p), found.config, d) is None
 
 
-def test_a_model_s_clock_never_answers_for_hardware(folder, database):
+def test_modelled_times_are_never_selected_for_hardware(folder, database):
     database.set_winner(measured(MINE, 0.001, clock="model"))
     assert select(P, H200, database)[0].config == THEIRS
     assert selection.select(P, H200, database)[0].origin == "shipped"
 
 
-def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
-    """The same kernel leaves in another way; a configuration that cannot is passed over."""
+def test_winner_without_epilogue_serves_the_same_gemm_with_one(folder):
+    """The same kernel with another epilogue; a configuration that is illegal with it is ignored."""
     fused = replace(P, epilogue="bias_column,relu")
     (found,) = select(fused, H200)
     assert (found.config, found.origin, found.problem) == (THEIRS, "shipped", fused)
@@ -171,12 +171,12 @@ def test_what_is_known_of_a_product_serves_it_with_an_epilogue(folder):
         (Conv(1, 3, 8, 8, 4, 3, 3, compute="f32_bf16x6"), "h200", "with compute f32 or tf32 there are kernels"),
     ],
 )
-def test_what_is_missing_is_one_thing(p: Gemm | Conv, name: str, words: str) -> None:
+def test_errors_name_the_missing_result(p: Gemm | Conv, name: str, words: str) -> None:
     assert not select(p, device(name))
     assert words in selection.why_unsupported(p, device(name))
 
 
-def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, database, caplog):
+def test_stale_winner_is_ignored_with_one_warning(folder, database, caplog):
     """Its time is that of a kernel that this version does not generate."""
     database.set_winner(measured(MINE, 9.0, digest="0123456789abcdef"))
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_winner_of_another_kernel_is_passed_over_with_one_warning(folder, data
     assert select(P, H200, database)[0].origin == "analytic"
 
 
-def test_the_digest_of_a_winner_s_kernel_is_computed_once(folder, monkeypatch):
+def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     calls = []
     monkeypatch.setattr(selection, "render", lambda plan, real=selection.render: calls.append(plan) or real(plan))
     selection.current_digest.cache_clear()
@@ -200,7 +200,7 @@ def test_the_digest_of_a_winner_s_kernel_is_computed_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format": 2}', b"\xff", b"[" * 100_000])
-def test_a_damaged_model_is_passed_over_with_a_warning(folder, database, trained, caplog, damage):
+def test_damaged_model_is_ignored_with_a_warning(folder, database, trained, caplog, damage):
     mine = model_folder(database, "h200")
     mine.mkdir(parents=True)
     (mine / "model.json").write_bytes(damage)

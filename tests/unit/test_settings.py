@@ -1,4 +1,4 @@
-"""Settings: defaults, overrides, bad values, and where the package's files are found."""
+"""Settings: defaults, overrides, invalid values, and the package's folders."""
 
 from __future__ import annotations
 
@@ -52,8 +52,13 @@ def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch)
         settings()
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field not in ("driver", "plugins")])
 def test_the_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+=======
+@pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field != "driver"])
+def test_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+>>>>>>> w/all
     monkeypatch.setenv(name, "~nosuchuser/file")
     with pytest.raises(
         InputError, match=rf"{name} is '~nosuchuser/file'; it must be a path, and ~name the home of a known user"
@@ -61,20 +66,20 @@ def test_the_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.Mo
         settings()
 
 
-def test_docs_have_a_row_a_field_and_no_path_of_this_machine(tmp_path: Path) -> None:
+def test_docs_have_a_row_per_field_and_no_local_path(tmp_path: Path) -> None:
     rows = list(docs())
     assert len(rows) == len(Settings.__dataclass_fields__)
     assert all(name.startswith("PTXGEN_") and shown and meaning for name, shown, meaning in rows)
     assert not any("/" in shown for _, shown, _ in rows)
 
 
-def test_a_checkout_finds_its_folders() -> None:
+def test_checkout_uses_its_folders() -> None:
     root = Path(module.__file__).parents[1]
     assert module.templates_dir() == root / "templates"
     assert module.shipped_dir() == root / "tuning_db"
 
 
-def test_an_installed_package_prefers_its_own_folder(tmp_path: Path) -> None:
+def test_installed_package_prefers_its_own_folder(tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "ptxgen"
     (package / "_templates").mkdir(parents=True)
     (package.parent / "templates").mkdir()

@@ -1,4 +1,4 @@
-"""Arithmetic that does nothing is removed from emitted text; everything else stays."""
+"""Arithmetic without effect is removed from emitted text; everything else stays."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ from ptxgen.codegen.simplify import simplified
         ("    ld.shared.f32 %a, [%p+04];\n", None),
     ],
 )
-def test_simplified(before, after):
+def test_simplification(before, after):
     assert simplified(before) == (before if after is None else after)

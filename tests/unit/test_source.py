@@ -1,4 +1,4 @@
-"""Generated text and how it is launched: its digest, and parameters as PTX lays them out."""
+"""Generated text and its launch: the digest, and parameter offsets of PTX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = """
 """
 
 
-def test_the_digest_is_of_what_the_text_does():
+def test_digest_ignores_comments_only():
     same = """.version 8.1
     .target sm_90
 
@@ -43,7 +43,7 @@ def test_the_digest_is_of_what_the_text_does():
     assert Source(TEXT, ("k",), "sm_90").digest == plain
 
 
-def test_parameters_lie_where_ptx_puts_them():
+def test_parameter_offsets_follow_ptx():
     """Every sequence of types, against the offsets that the emulated device gives the same parameters."""
     rng = np.random.default_rng(0)
     kinds = {"u64": "<u8", "u32": "<u4", "s32": "<i4", "f32": "<f4", "f64": "<f8", "b16": "<u2"}
@@ -62,7 +62,7 @@ def test_parameters_lie_where_ptx_puts_them():
             assert np.frombuffer(packed, kinds[t], 1, p.offset)[0] == i + 1
 
 
-def test_what_a_caller_supplies_is_looked_up():
+def test_caller_arguments_are_looked_up():
     step = Step("k", (1, 1, 1), arguments=(("u64", "A"), ("u32", 7), ("f64", "alpha"), ("f32", "beta")))
     assert step.format == "@QIdf"
     assert step.pack({"A": 1 << 40, "alpha": 0.1, "beta": -2.0}) == struct.pack("@QIdf", 1 << 40, 7, 0.1, -2.0)
@@ -70,7 +70,7 @@ def test_what_a_caller_supplies_is_looked_up():
         step.pack({"A": 1})
 
 
-def test_tensor_maps_follow_at_their_alignment():
+def test_tensor_maps_follow_with_their_alignment():
     maps = [TensorMap(name, "f16", (64, 64), (128,), (64, 8), 128) for name in "AB"]
     step = Step("k", (1, 1, 1), arguments=(("u64", "C"), ("u32", 7), *(("map", m) for m in maps)))
     assert step.maps == tuple(maps)

@@ -1,4 +1,4 @@
-"""The legal space: nothing illegal in it, nothing legal left out, one row a kernel."""
+"""The legal space: every legal candidate once, and no illegal one."""
 
 from __future__ import annotations
 
@@ -76,8 +76,13 @@ SMALL_STREAM = {
 
 
 def plain(c: Columns) -> Columns:
+<<<<<<< HEAD
     """The same rows without what a space keeps beside them."""
     return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
+=======
+    """The same rows without the data that a space stores with them."""
+    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
+>>>>>>> w/all
 
 
 def configs(c: Columns) -> set[Config]:
@@ -103,8 +108,8 @@ def of(c: Columns, family: int) -> set[Config]:
     return {x for x in configs(c) if x.family == space.FAMILIES[family]}
 
 
-def ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
-    """What the axes of an operand may be: the widest loads that copying and keeping allow."""
+def copy_ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
+    """Values of an operand's axes: the widest loads that copying and K-major storage allow."""
     kmajor = p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
     widest = p.vectors["ab".index(name)]
     out = []
@@ -115,7 +120,7 @@ def ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
 
 
 def by_hand(p: KernelGemm, d) -> set[Config]:
-    """Every configuration of the stated axes that breaks no rule, one at a time."""
+    """Every legal configuration of the given axes, one at a time."""
     found = []
     for values in product(*SMALL.values()):
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
@@ -124,7 +129,7 @@ def by_hand(p: KernelGemm, d) -> set[Config]:
         c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
         small = c.ml * c.nl < 128 * 128 and 1 < c.lanes_m < 32
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
-        for a, b, kg in product(ways(p, "a"), ways(p, "b"), slices):
+        for a, b, kg in product(copy_ways(p, "a"), copy_ways(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
             if (
@@ -160,8 +165,8 @@ MMA_PROBLEMS = [
 
 
 def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
-    """Every operand in its widest accesses, by cp.async from 4 bytes, through registers below 16; operands off
-    alignment also from copies, with a K-major one the other as well."""
+    """Every operand with its widest accesses: by cp.async from 4 bytes, through registers below 16; unaligned operands
+    also packed, and with a K-major one the other too."""
     size, out = p.element.bytes, []
     off = [p.vectors[n] * size < 16 for n in (0, 1)]
     major = [p.layout[0] == "N", p.layout[1] == "T"]
@@ -231,18 +236,18 @@ WGMMA_PROBLEMS = [
 
 
 def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
-    """Operands of one or four bytes that K is not contiguous in: one of both, or one or none; and all that have rows of
-    no whole 16 bytes."""
-    apart = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
+    """Operands of one or four bytes that are not K-contiguous: one of both, or one or none; and all whose rows are no
+    multiple of 16 bytes."""
+    strided = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
     off = sum(n + 1 for n, ld in enumerate((p.lda, p.ldb)) if ld * p.element.bytes % 16)
-    if off and p.element.bytes == 2:  # or as they lie
+    if off and p.element.bytes == 2:  # or without packing
         return [(off & 1, off >> 1), (2 * (off & 1), 2 * (off >> 1))]
-    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (apart if len(apart) == 2 else [0, *apart])})
+    return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (strided if len(strided) == 2 else [0, *strided])})
 
 
 def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
-    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), walks, stages, leaving, copied in product(
+    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), persistent, stages, leaving, copied in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
@@ -256,7 +261,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             transposed_mma=swap,
             math_warpgroups=wg,
             pingpong=turns,
-            persistent=walks,
+            persistent=persistent,
             cluster_x=cluster,
             cluster_y=yc,
             cluster_k=kc,
@@ -272,18 +277,18 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
         held = p.element.bytes != 2 and p.layout[1] == "N" and copied != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
         c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
-        passes = ceil_div(p.k, u)
+        k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
-        ways = {(1, 0)}
+        reductions = {(1, 0)}
         for halves, splits in (
             (1, (SPLIT_POLL, SPLIT_SHARE)),
             (2, (SPLIT_POLL, SPLIT_SHARE)),
             (4, (0 if adds else 2,)),
         ):
-            most = min(room * halves // (blocks * kc), passes * min(halves, 2) // kc) // 2
-            ways |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
+            most = min(room * halves // (blocks * kc), k_iters * min(halves, 2) // kc) // 2
+            reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
-        for (kg, split), rows in product(ways, loaded):
+        for (kg, split), rows in product(reductions, loaded):
             full = replace(c, kg=kg, splitk=split, tma_rows=rows)
             fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
             two = split != SPLIT_SHARE or (
@@ -317,7 +322,7 @@ STREAM_PROBLEMS = [
 ]
 
 
-def stream_by_hand(p: KernelGemm, d) -> set[Config]:
+def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
     found, size = [], p.element.bytes
     along_k = {"a": p.layout[0] == "N" or p.m == p.lda == 1, "b": p.layout[1] == "T" or p.n == p.ldb == 1}
     vec = dict(zip("ab", p.vectors, strict=False))
@@ -398,10 +403,10 @@ def stream_by_hand(p: KernelGemm, d) -> set[Config]:
 
 
 @pytest.mark.parametrize("p", STREAM_PROBLEMS, ids=lambda p: p.key())
-def test_stream_candidates_are_the_legal_rows_of_the_product(small_axes, p):
+def test_skinny_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
     found = of(c, 3)
-    assert found == stream_by_hand(p, H200)
+    assert found == skinny_by_hand(p, H200)
     assert found
 
 
@@ -409,7 +414,7 @@ def clusters(*sizes: int) -> Columns:
     return Columns({"cluster_x": np.array(sizes)})
 
 
-def test_clusters_fill_what_they_can_be_resident_on():
+def test_clusters_fill_the_multiprocessors():
     assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
     assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(KernelGemm(64, 64, 60000, "NN", "f16"), H200)
@@ -473,7 +478,7 @@ def test_candidates_of_every_family_become_kernels(code):
 
 
 @pytest.mark.parametrize("p", ALL, ids=lambda p: p.key())
-def test_the_whole_space_is_legal_and_canonical(p):
+def test_whole_space_is_legal_and_canonical(p):
     c = space.candidates(p, H200)
     picked = plain(c.take(np.random.default_rng(0).integers(0, len(c), 20_000)))
     assert len(c) > 1000
@@ -538,7 +543,7 @@ def test_explain_accounts_for_every_row(small_axes):
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
 
-def test_explain_speaks_for_every_family():
+def test_explain_covers_every_family():
     counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
     assert {"mma_tile", "wgmma_accumulators", "wgmma_meeting", "wgmma_stage_c", "tile_n", "shared"} <= set(counts)
     assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_repack"]  # copies and slices that wait
@@ -553,7 +558,7 @@ def test_slices_fill_whole_waves():
     assert set(np.unique(c.kg[tile])) == {1, 6, 13, 19, 25, 36, 46}
 
 
-def test_many_tiles_are_not_sliced():
+def test_many_tiles_do_not_split_k():
     c = space.candidates(KernelGemm(4096, 4096, 4096, "TN"), H200)
     big = (c.ml == 128) & (c.nl == 128)
     assert big.any()
@@ -561,7 +566,7 @@ def test_many_tiles_are_not_sliced():
     assert (c.raster_group[big] == 8).all()
 
 
-def test_deterministic_sums_meet_in_a_workspace():
+def test_deterministic_split_k_uses_a_workspace():
     c = space.candidates(KernelGemm(96, 96, 4096, "NN", deterministic=True), H200)
     assert (c.kg > 1).any()
     assert (c.splitk[c.kg > 1] == 2).all()
@@ -643,15 +648,20 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     free = {n: b.column(n) for n in f.cell if n not in options}
     assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
     # and those read nothing but what a cell has
+<<<<<<< HEAD
     cell = {n: a.column(n) for n in (*f.tile, *f.cell, "bounds")}
     stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one pass, and not in the space
+=======
+    cell = {n: a.columns[n] for n in (*f.tile, *f.cell, "bounds")}
+    stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one K iteration, and not in the space
+>>>>>>> w/all
     names = [n for n in f.extent_rules if n != "range"]
     a = a.replace(stages=np.maximum(a.stages, 2))
     assert (outcomes(f, p, a, names) == outcomes(f, p, b.replace(**cell, **stages), names)).all()
 
 
-def test_what_depends_on_the_option_of_slices_is_asked_for_each():
-    """Legality by the base and the cell is legality."""
+def test_rules_of_split_k_are_evaluated_per_option():
+    """Legality of the base together with the cell is legality."""
     p = KernelGemm(512, 384, 4096, "NT", "f16")
     b = space.base(WGMMA, p, H200)
     options = WGMMA.options(b.problem)
@@ -691,30 +701,30 @@ def test_canonical_configurations_are_the_same_kernels(p):
         assert geometry(p, a).blocks == geometry(p, b).blocks
 
 
-def test_items_of_a_batch_do_not_come_as_they_lie():
-    """What a class of problems has in common may be tried for one product, and not for several."""
-    for batch, ways in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
+def test_batches_do_not_share_the_space_of_one_gemm():
+    """The bases of a problem class may be legal for one GEMM, and not for a batch."""
+    for batch, paths in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
         p = KernelGemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
-        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == ways
+        assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == paths
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
 
 
-def test_strips_are_not_of_single_bytes():
+def test_depthwise_has_no_8_bit_types():
     for direction in ("forward", "input_grad", "weight_grad"):
         p = Conv(2, 16, 7, 10, 16, 3, 3, groups=16, direction=direction, dtype="f16")
         assert SLIDE in space.families(lower(p), H200)
         assert SLIDE not in space.families(lower(replace(p, dtype="e4m3", out="bf16")), H200)
 
 
-def test_a_launch_of_one_kernel_has_nothing_to_overlap_with():
-    """Operands that come as they lie take no pass; one that does not is copied by one."""
-    p, ways = (
+def test_launch_of_one_kernel_does_not_overlap_within():
+    """Direct operands need no packing kernel; others do."""
+    p, paths = (
         KernelGemm(255, 257, 511, "NN", "f16"),
         (("pack", "pack"), ("realign", "pack"), ("pack", "realign"), ("realign", "realign")),
     )
     text = "family=wgmma ml=64 nl=64 u=64 stages=3 pdl=within_launch"
-    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in ways])
+    c = Columns.of([parse_config(f"{text} operand_path_a={a} operand_path_b={b}") for a, b in paths])
     assert rules.legal(p, c, H200).all()
     assert space.canonical(p, c).pdl.tolist() == [3, 3, 3, 0]
 
@@ -796,7 +806,7 @@ def test_refinements_of_mma_reach_every_axis():
         prefetch_k=1,
     )
     p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that copies lie in
+    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that packed operands are in
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
 
 
@@ -822,7 +832,7 @@ def test_refinements_of_wgmma_reach_every_axis():
     assert {(x.kg, x.splitk) for x in near} >= {(8, 3), (8, 4)}
 
 
-def test_refinements_of_stream_reach_every_axis():
+def test_refinements_of_skinny_reach_every_axis():
     p = KernelGemm(4, 512, 4096, "NN", out="f32")
     config = Config(
         family="skinny",
@@ -860,17 +870,17 @@ def test_refinements_of_an_illegal_neighbourhood_stay_legal():
     assert rules.legal(p, near, H200).all()
 
 
-def test_unique_keeps_the_first_of_equals():
+def test_unique_keeps_the_first_of_equal_rows():
     a, b = Config(), Config(ms=4)
     assert [space.unique(Columns.of([b, a, b, a])).row(i) for i in range(2)] == [b, a]
     assert len(space.unique(Columns.of([b, a, b, a]))) == 2
 
 
-def test_kin_differ_in_stages_and_sets_only():
+def test_equivalence_classes_differ_only_in_stages_and_sets():
     b = space.base(SIMT, KernelGemm(512, 512, 512, "NT"), H200)
-    kin = b.equivalence_class
-    assert (np.bincount(kin[b.is_representative]) == 1).all()
-    group = np.flatnonzero(kin == kin[len(kin) // 2])
+    classes = b.equivalence_class
+    assert (np.bincount(classes[b.is_representative]) == 1).all()
+    group = np.flatnonzero(classes == classes[len(classes) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
     for a in AXIS.values():

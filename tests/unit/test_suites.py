@@ -37,7 +37,7 @@ def test_isaac_is_table_4() -> None:
 
 @pytest.mark.parametrize("a_t", [False, True])
 @pytest.mark.parametrize("b_t", [False, True])
-def test_the_conversion_computes_the_same_product_on_the_same_memory(a_t: bool, b_t: bool) -> None:
+def test_row_major_conversion_computes_the_same_product(a_t: bool, b_t: bool) -> None:
     m, n, k = 5, 3, 7
     rng = np.random.default_rng(0)
     op_a, op_b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
@@ -55,7 +55,7 @@ def test_the_conversion_computes_the_same_product_on_the_same_memory(a_t: bool, 
     np.testing.assert_allclose((wide_a @ wide_b).ravel(), memory_c)
 
 
-def test_fields_hold_for_every_case() -> None:
+def test_fields_apply_to_every_case() -> None:
     for case in suites.cases("isaac", dtype="f16", compute="f16", deterministic=True):
         assert (case.problem.dtype, case.problem.compute, case.problem.deterministic) == ("f16", "f16", True)
     assert {c.problem.layout for c in suites.cases("square", layout="TT")} == {"TT"}
@@ -69,12 +69,12 @@ def test_squares_go_from_256_to_16384() -> None:
     assert all(c.problem.m == c.problem.n == c.problem.k for c in suites.cases("square"))
 
 
-def test_a_suite_that_sets_layouts_refuses_one() -> None:
+def test_suite_with_fixed_layouts_refuses_a_layout() -> None:
     with pytest.raises(InputError, match="layout is 'NN'; suite isaac"):
         suites.cases("isaac", layout="NN")
 
 
-def test_an_unknown_suite_is_refused_with_the_names() -> None:
+def test_unknown_suite_is_refused_with_the_names() -> None:
     with pytest.raises(InputError, match=r"suite is 'linpack'.*isaac.*square"):
         suites.cases("linpack")
 
@@ -86,11 +86,11 @@ def test_names_of_a_suite_differ() -> None:
         assert len(names) == len(set(names))
 
 
-def test_small_is_small() -> None:
+def test_small_suite_is_small() -> None:
     assert all(c.problem.flops < 1e6 for c in suites.cases("small"))
 
 
-def test_a_file_of_shapes() -> None:
+def test_file_of_shapes() -> None:
     lines = [
         json.dumps({"name": "first", "m": 1, "n": 2, "k": 3, "layout": "TN"}),
         "",
@@ -103,7 +103,7 @@ def test_a_file_of_shapes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ('{"m": 1, "n": 2}', "lacks k"),
         ('{"m": 1, "n": 2, "k": 3, "tile": 4}', "tile"),
@@ -114,14 +114,14 @@ def test_a_file_of_shapes() -> None:
         ('{"m": 1, "n": 2, "k": 3, "layout": ["NN"]}', "layout"),
     ],
 )
-def test_a_bad_line_is_named_with_its_rule(line: str, told: str) -> None:
-    with pytest.raises(InputError, match=f"f.jsonl, line 2: |{told}") as caught:
+def test_invalid_line_is_named_with_its_rule(line: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"f.jsonl, line 2: |{message}") as caught:
         list(suites.read(['{"m": 1, "n": 2, "k": 3}', line], "f.jsonl"))
     assert "f.jsonl, line 2: " in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_negative_extent_of_a_column_major_row_is_refused() -> None:
+def test_negative_extent_of_a_column_major_case_is_refused() -> None:
     with pytest.raises(ShapeError):
         ColumnMajor(-1, 2, 3, False, False).row_major()
 
@@ -158,7 +158,7 @@ def test_networks_have_each_distinct_layer_once(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "mega"), [("resnet50", 4087), ("mobilenet", 299.5)])
-def test_networks_multiply_as_often_as_their_papers_say(name: str, mega: float) -> None:
+def test_multiply_adds_of_networks_match_their_papers(name: str, mega: float) -> None:
     """Multiply-adds of an image, in millions, by all layers."""
     layers = operation_named("conv").suites[name].build.__wrapped__()  # type: ignore[attr-defined]
     assert sum(c.problem.flops for c in layers) / 2 / 32 / 1e6 == pytest.approx(mega, rel=0.002)
@@ -171,7 +171,7 @@ def test_layers_of_a_network_fit_together() -> None:
     assert {c.problem.direction for c in suites.cases("unet", "conv", direction="weight_grad")} == {"weight_grad"}
 
 
-def test_suites_of_conv_have_problems_of_different_names() -> None:
+def test_names_of_a_conv_suite_differ() -> None:
     for name in operation_named("conv").suites:
         names = [c.name for c in suites.cases(name, "conv")]
         assert names
@@ -179,7 +179,7 @@ def test_suites_of_conv_have_problems_of_different_names() -> None:
     assert all(c.problem.flops < 1e6 for c in suites.cases("small", "conv"))
 
 
-def test_a_file_is_of_one_operation() -> None:
+def test_file_has_one_operation() -> None:
     line = json.dumps({"n": 1, "c": 2, "h": 3, "w": 4, "k": 5, "r": 1, "s": 2, "stride": [1, 2]})
     [case] = suites.read([line], "f.jsonl", "conv", layout="NHWC")
     assert case.problem.key() == "conv N=1,C=2,H=3,W=4,K=5,R=1,S=2,stride=1x2 NHWC f32"

@@ -1,4 +1,4 @@
-"""The tuner: what it measures, remembers and crowns, with a worker whose answers are made up, and with the real one."""
+"""The tuner with a fake worker, and with the real one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def time_of(config: Any, salt: str = "") -> float:
 
 
 class Fake:
-    """A worker that answers at once. ``Fake.answer`` decides what; ``Fake.log``: every order."""
+    """A worker that answers at once. ``Fake.answer`` gives the answers; ``Fake.log``: every order."""
 
     log: list[tuple[Gemm, Any, str]] = []  # noqa: RUF012
     stop_after = 1 << 30
@@ -97,7 +97,7 @@ def searched() -> list[tuple[Gemm, Any]]:
     return [(p, c) for p, c, purpose in Fake.log if purpose != "final"]
 
 
-def test_a_run_measures_remembers_and_crowns(fake, database):
+def test_run_measures_stores_and_sets_the_winner(fake, database):
     (done,) = tune([P], database=database, budget=BUDGET)
     rows = list(database.measurements())
     assert len(rows) == len(Fake.log)
@@ -119,7 +119,7 @@ def test_a_run_measures_remembers_and_crowns(fake, database):
     assert "us, " in summary(done)
 
 
-def test_runs_repeat_with_their_seed(fake, tmp_path):
+def test_equal_seeds_give_equal_runs(fake, tmp_path):
     logs = []
     for n, seed in enumerate((1, 1, 2)):
         Fake.log.clear()
@@ -131,7 +131,7 @@ def test_runs_repeat_with_their_seed(fake, tmp_path):
 
 
 @pytest.mark.parametrize("after", [3, 18])
-def test_an_interrupted_run_goes_on_where_it_stopped(fake, tmp_path, after):
+def test_interrupted_run_continues_where_it_stopped(fake, tmp_path, after):
     with Database(tmp_path / "whole.sqlite") as whole:
         (expected,) = tune([P], database=whole, budget=BUDGET)
     total = len(searched())
@@ -154,7 +154,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(fake, tmp_path, after):
         assert len(searched()) == third  # all of it is known by now
 
 
-def test_an_interrupted_run_leaves_a_winner(fake, database):
+def test_interrupted_run_leaves_a_winner(fake, database):
     fake.setattr(
         Fake,
         "answer",
@@ -175,7 +175,7 @@ def test_an_interrupted_run_leaves_a_winner(fake, database):
 
 
 def test_failures_are_rows(fake, database):
-    """Every outcome is stored as what it is, counted, and neither crowned nor tried again."""
+    """Every outcome is stored and counted; a failure neither wins nor is tried again."""
 
     def answer(problem, config, purpose):
         if purpose == "final":
@@ -210,7 +210,7 @@ def test_failures_are_rows(fake, database):
     assert not set(searched()) & known
 
 
-def test_nothing_that_runs(fake, database):
+def test_problem_without_a_working_kernel(fake, database):
     fake.setattr(Fake, "answer", staticmethod(lambda *_: {"outcome": "wrong_result", "message": "all zero"}))
     (done,) = tune([P], database=database, budget=BUDGET)
     assert done.winner is None
@@ -219,8 +219,8 @@ def test_nothing_that_runs(fake, database):
     assert done.failures["wrong_result"] == done.measured > 0
 
 
-def test_kernels_that_templates_have_changed_are_measured_again(fake, database):
-    """What is remembered of another text, a failure too, counts for nothing."""
+def test_changed_kernels_are_measured_again(fake, database):
+    """Stored rows of another text, failures too, do not count."""
     tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     first = searched()
     stale = {c for _, c in first[::2]}
@@ -237,7 +237,7 @@ def test_kernels_that_templates_have_changed_are_measured_again(fake, database):
     assert {c for _, c in searched()} == stale
 
 
-def test_a_stale_time_does_not_take_part_in_the_final(fake, database):
+def test_stale_time_does_not_enter_the_final(fake, database):
     tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     rows = [m for m in database.measurements() if m.purpose != "final"]
     unreal = replace(rows[0], digest="0" * 16, samples=(0.001,))
@@ -258,8 +258,8 @@ STORED = "ms=2 ns=2 ml=16 nl=16 vec_a=4 vec_b=4 vec_c=2"
 
 
 @pytest.mark.parametrize(("now", "stays"), [(0.5, True), (50.0, False)])
-def test_the_stored_winner_is_timed_beside_the_others(fake, database, now, stays):
-    """An import's winner, say: it stays if it is faster here and now, whatever it was elsewhere."""
+def test_stored_winner_is_timed_with_the_others(fake, database, now, stays):
+    """Such as an imported winner: it stays if it is faster on this machine now."""
     stored = crowned(database, STORED, 0.7)
     fake.setattr(
         Fake,
@@ -274,7 +274,7 @@ def test_the_stored_winner_is_timed_beside_the_others(fake, database, now, stays
     assert found.us == (now if stays else done.winner.us)
 
 
-def test_a_short_timing_gives_way_to_a_long_one(fake, database):
+def test_long_timing_replaces_a_short_one(fake, database):
     fake.setattr(
         Fake,
         "answer",
@@ -294,8 +294,8 @@ def test_seeds_are_tried_first(fake, database):
     assert next(c for _, c, purpose in Fake.log if purpose == "search") == seed
 
 
-def test_what_was_fastest_for_its_neighbours_is_tried_first(fake, database):
-    """Problems of one layout and size of elements share their fastest, the nearest first; others do not."""
+def test_winners_of_similar_problems_are_tried_first(fake, database):
+    """Problems of one layout and element size share winners, the most similar first; others do not."""
     tune([P], "emulated", database, BUDGET)
     best = min((m for m in database.measurements() if m.purpose != "final"), key=lambda m: m.us)
     few = replace(BUDGET, samples=0, refine_rounds=0)
@@ -307,8 +307,8 @@ def test_what_was_fastest_for_its_neighbours_is_tried_first(fake, database):
         assert (best.config in early) == tried
 
 
-def test_no_winner_is_worse_than_what_is_chosen_untuned(fake, database):
-    """Also where the budget has no search: what was sampled may all be bad."""
+def test_winner_is_never_worse_than_the_untuned_choice(fake, database):
+    """Also if the budget allows no search: all samples may be slow."""
     [(untuned, _)] = Model.analytic(EMULATED).rank(P, EMULATED, 1, exhaustive=True)
     fake.setattr(
         Fake,
@@ -321,8 +321,8 @@ def test_no_winner_is_worse_than_what_is_chosen_untuned(fake, database):
     assert done.winner.config == untuned
 
 
-def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
-    """From what ships as well: a model of one tuned shape alone would choose worse for all others."""
+def test_regressor_is_trained_once_enough_rows_are_new(fake, database, tmp_path):
+    """Shipped measurements are included: a model of one tuned shape alone would choose worse for all others."""
     fake.setattr(tuner, "RETRAIN_AFTER", 6)
     elsewhere = Gemm(96, 80, 256, "TN")
     there, here = (space.candidates(lower(p), EMULATED) for p in (elsewhere, P))
@@ -348,14 +348,14 @@ def test_the_regressor_learns_once_enough_is_new(fake, database, tmp_path):
     assert session.model is first  # three are new
 
 
-def test_distance():
+def test_distance_of_problems():
     assert tuner.distance(P, P) == 0
     assert tuner.distance(Gemm(64, 64, 64), Gemm(128, 64, 16)) == 3
     assert tuner.distance(Gemm(0, 64, 64), Gemm(2, 64, 64)) == 1
 
 
-def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
-    """What the emulated clock crowned answers for the emulated device alone."""
+def test_emulated_winner_is_never_used_for_a_gpu(fake, database):
+    """A winner of the emulated device serves the emulated device alone."""
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     assert database.best(P, "emulated", "model") == done.winner
     assert database.best(P, "h200") is None
@@ -364,14 +364,14 @@ def test_a_model_s_winner_is_never_a_gpu_s(fake, database):
     assert selection.select(P, EMULATED, database)[0].origin == "winner"
     chosen = selection.select(P, device("h200"), database)[0]
     assert chosen.origin != "winner"
-    # even where somebody stored such a row under the name of a GPU
+    # even if such a row is stored under the name of a GPU
     lied = replace(done.winner, environment=Environment("h200", "model"))
     database.set_winner(lied)
     assert database.best(P, "h200") is None
     assert selection.select(P, device("h200"), database)[0].origin == chosen.origin
 
 
-def test_arguments_that_break_a_rule(fake, database):
+def test_invalid_arguments_are_refused(fake, database):
     with pytest.raises(InputError, match="database is None"):
         tune([P])
     for p in (Gemm(0, 4, 4), Gemm(4, 0, 4)):
@@ -380,7 +380,7 @@ def test_arguments_that_break_a_rule(fake, database):
     assert not Fake.log
 
 
-def test_a_device_that_cannot_be_used(monkeypatch, database):
+def test_unavailable_device(monkeypatch, database):
     monkeypatch.setenv("PTXGEN_DRIVER", "")
     with pytest.raises(LaunchError, match="did not start"):
         tune([P], driver="cuda-that-is-not", database=database, budget=BUDGET)
@@ -401,7 +401,7 @@ class Listener:
         self.messages.append(text)
 
 
-def test_progress_is_told(fake, database):
+def test_progress_is_reported(fake, database):
     ear = Listener()
     tune([P, Q], database=database, budget=BUDGET, progress=ear)
     assert [name for name, _ in ear.phases] == ["sample", "search", "refine"]
@@ -410,8 +410,8 @@ def test_progress_is_told(fake, database):
     assert sum("TFLOP/s" in m for m in ear.messages) == 2
 
 
-def test_the_real_worker(database):
-    """On the emulated device, each kernel run and checked in a child process."""
+def test_real_worker(database):
+    """On the emulated device: a child process runs and checks each kernel."""
     budget = Budget(samples=2, search=1, refine_rounds=1, refine=1, keep=1, final=1)
     done = tune([P], "emulated", database, budget)
     for t in done:
@@ -423,8 +423,8 @@ def test_the_real_worker(database):
         assert database.best(t.problem, "emulated", "model") == t.winner
 
 
-def test_seconds_are_shared(tmp_path):
-    """With no time at all every phase of every problem still measures once, and every problem has a winner."""
+def test_time_budget_is_shared(tmp_path):
+    """Without any time, every phase of every problem still measures once, and every problem has a winner."""
     problems = [Gemm(16, 16, 16), Gemm(16, 32, 16)]
     budget = Budget(samples=6, search=6, refine_rounds=1, refine=6, keep=1, final=1, seconds=0.0)
     with Database(tmp_path / "t.sqlite") as database:
@@ -434,7 +434,7 @@ def test_seconds_are_shared(tmp_path):
 
 
 @pytest.mark.parametrize(("theirs", "stays"), [(0.5, True), (50.0, False)])
-def test_a_faster_winner_that_another_process_stores_meanwhile_stays(fake, database, theirs, stays):
+def test_faster_winner_of_a_concurrent_process_stays(fake, database, theirs, stays):
     """Both tune the same problem, and the slower one ends last."""
     other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 lanes_m=8")
     found = Measurement(P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final")
@@ -463,8 +463,8 @@ def session(database, **options):
     return Session("emulated", database, BUDGET, **options)
 
 
-def test_tuners_at_once_measure_nothing_twice(fake, tmp_path):
-    """Both draw the same configurations. Each has measured one before either goes on."""
+def test_concurrent_tuners_measure_nothing_twice(fake, tmp_path):
+    """Both draw the same configurations; each has measured one before either continues."""
     both, began = threading.Barrier(2, timeout=60), threading.local()
 
     def answer(problem, config, purpose):
@@ -486,7 +486,7 @@ def test_tuners_at_once_measure_nothing_twice(fake, tmp_path):
     assert done[0].winner.config == done[1].winner.config
 
 
-def test_what_another_tuner_stored_meanwhile_is_not_measured_again(fake, database, configs):
+def test_results_of_a_concurrent_tuner_are_not_measured_again(fake, database, configs):
     one, two = session(database), session(database)
     measured = one.measure(P, configs, "search")
     assert two.measure(P, configs, "search") == measured
@@ -494,7 +494,7 @@ def test_what_another_tuner_stored_meanwhile_is_not_measured_again(fake, databas
     assert database.claimants() == []
 
 
-def test_what_another_tuner_measures_now_is_waited_for_last(fake, database, configs):
+def test_claimed_configurations_are_awaited_last(fake, database, configs):
     mine = session(database)
     first, *others = configs
     database.claim(P, first, "emulated", "model", "another", 60.0)
@@ -523,7 +523,7 @@ def test_what_another_tuner_measures_now_is_waited_for_last(fake, database, conf
         ("{node}:" + "9" * 40 + ":x", False),
     ],
 )
-def test_claims_of_a_process_that_was_killed_are_released(fake, database, configs, owner, ended):
+def test_claims_of_a_killed_process_are_released(fake, database, configs, owner, ended):
     process = subprocess.Popen(["true"])
     process.wait()
     owner = owner.format(node=claims.platform.node(), pid=os.getpid(), dead=process.pid)
@@ -532,7 +532,7 @@ def test_claims_of_a_process_that_was_killed_are_released(fake, database, config
     assert database.claimants() == ([] if ended else [owner])
 
 
-def test_an_interrupted_tuner_releases_its_claim(fake, database):
+def test_interrupted_tuner_releases_its_claim(fake, database):
     fake.setattr(Fake, "stop_after", 2)
     with pytest.raises(KeyboardInterrupt):
         tune([P], database=database, budget=BUDGET)
@@ -543,7 +543,7 @@ def test_an_interrupted_tuner_releases_its_claim(fake, database):
     ("message", "again"),
     [("the measuring process was ended from outside, by SIGKILL", True), ("", True), ("ended by SIGSEGV", False)],
 )
-def test_a_crash_that_says_nothing_of_the_kernel_is_measured_again(fake, database, configs, message, again):
+def test_inconclusive_crash_is_measured_again(fake, database, configs, message, again):
     crashed = Measurement(P, configs[0], "crashed", Environment("emulated", "model"), message=message)
     database.add(crashed)
     found = session(database).measure(P, configs[:1], "search")

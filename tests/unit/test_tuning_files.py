@@ -1,4 +1,4 @@
-"""Tuning results as text: the same bytes for the same content, and no line gets in that breaks a rule."""
+"""Tuning files: equal bytes for equal content, and strict validation."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def db(tmp_path: Path) -> Iterator[Database]:
 
 
 def short(m: Measurement) -> Measurement:
-    """What is left of a winner as text."""
+    """The fields of a winner that its text form has."""
     return replace(m, samples=(float(f"{m.us:.6g}"),), registers=-1, spills=-1, purpose="", created=0.0)
 
 
 # --- winners.txt ---------------------------------------------------------------------------------------------
 
 
-def test_winners_survive_a_round_trip(winners: Path) -> None:
+def test_winners_round_trip(winners: Path) -> None:
     header, read = tuning_files.read_winners(winners)
     assert header == HEADER
     assert sorted(read, key=lambda m: m.us) == sorted(map(short, THREE), key=lambda m: m.us)
@@ -85,7 +85,7 @@ def test_winners_are_sorted_readable_lines(winners: Path) -> None:
         assert value in text.split(lines[0])[0]
 
 
-def test_the_same_winners_give_the_same_bytes_in_any_order(winners: Path, tmp_path: Path) -> None:
+def test_equal_winners_give_equal_bytes_in_any_order(winners: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.txt"
     tuning_files.write_winners(again, HEADER, reversed(THREE))
     assert again.read_bytes() == winners.read_bytes()
@@ -104,7 +104,7 @@ def test_the_same_winners_give_the_same_bytes_in_any_order(winners: Path, tmp_pa
         (measured(Gemm(1, 1, 1), samples=(-1.0,)), r"time is -1\.0"),
     ],
 )
-def test_a_bad_winner_is_not_written_and_the_old_file_stays(winners: Path, bad: Measurement, named: str) -> None:
+def test_invalid_winner_is_not_written_and_the_old_file_stays(winners: Path, bad: Measurement, named: str) -> None:
     before = winners.read_bytes()
     with pytest.raises(InputError, match=named):
         tuning_files.write_winners(winners, HEADER, [*THREE, bad])
@@ -113,13 +113,13 @@ def test_a_bad_winner_is_not_written_and_the_old_file_stays(winners: Path, bad: 
 
 
 @pytest.mark.parametrize("field", ["device", "clock", "commit", "command", "date"])
-def test_a_header_is_made_of_single_lines(field: str) -> None:
+def test_header_values_are_single_lines(field: str) -> None:
     with pytest.raises(InputError, match=field):
         replace(HEADER, **{field: "two\nlines"})
 
 
 @pytest.mark.parametrize("device", ["", "../h200", "H200", "a/b", ".."])
-def test_a_device_must_name_a_folder(device: str) -> None:
+def test_device_name_must_be_a_folder_name(device: str) -> None:
     with pytest.raises(InputError, match="device"):
         Header(device)
 
@@ -152,7 +152,7 @@ WINNER_RULES: list[tuple[str, Edit, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("edit", "error", "named"), [r[1:] for r in WINNER_RULES], ids=[r[0] for r in WINNER_RULES])
-def test_a_broken_winners_file_names_file_line_and_rule(
+def test_invalid_winners_file_names_file_line_and_rule(
     winners: Path, db: Database, edit: Edit, error: type[Exception], named: str
 ) -> None:
     text = winners.read_text()
@@ -167,7 +167,7 @@ def test_a_broken_winners_file_names_file_line_and_rule(
     assert db.info()["problems"] == db.info()["measurements"] == 0
 
 
-def test_line_ends_of_another_system_are_fine(winners: Path) -> None:
+def test_line_ends_of_other_systems_are_accepted(winners: Path) -> None:
     expected = tuning_files.read_winners(winners)
     winners.write_bytes(winners.read_bytes().replace(b"\n", b"\r\n"))
     assert tuning_files.read_winners(winners) == expected
@@ -176,7 +176,7 @@ def test_line_ends_of_another_system_are_fine(winners: Path) -> None:
 # --- measurements.jsonl.xz -----------------------------------------------------------------------------------
 
 
-def test_measurements_survive_a_round_trip(raw: Path) -> None:
+def test_measurements_round_trip(raw: Path) -> None:
     header, rows = tuning_files.read_measurements(raw)
     assert header == HEADER
     read = list(rows)
@@ -185,14 +185,14 @@ def test_measurements_survive_a_round_trip(raw: Path) -> None:
     assert {m.created for m in read} == {1000.0}
 
 
-def test_the_same_measurements_give_the_same_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
+def test_equal_measurements_give_equal_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.xz"
     assert tuning_files.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8
     assert again.read_bytes() == raw.read_bytes()
 
 
 @pytest.mark.parametrize("bad", [measured(samples=(0.0,)), measured(samples=()), measured(outcome="fine")])
-def test_nothing_is_written_that_would_not_be_read(raw: Path, bad: Measurement) -> None:
+def test_only_readable_rows_are_written(raw: Path, bad: Measurement) -> None:
     before = raw.read_bytes()
     with pytest.raises(InputError):
         tuning_files.write_measurements(raw, HEADER, [bad])
@@ -215,7 +215,7 @@ def repacked(path: Path, edit: Callable[[list[str]], list[str]]) -> None:
 
 
 def last_row(**changes: Any) -> Callable[[list[str]], list[str]]:
-    """An edit of the last line, which is an ``ok`` row; a value of None takes the name away."""
+    """An edit of the last line, which is an ``ok`` row; a value of None removes the name."""
 
     def edit(lines: list[str]) -> list[str]:
         values = {**json.loads(lines[-1]), **changes}
@@ -233,7 +233,7 @@ def header(**changes: Any) -> Callable[[list[str]], list[str]]:
 
 
 def edited(old: str, new: str) -> Callable[[list[str]], list[str]]:
-    """An edit of the text where JSON of Python's cannot say it."""
+    """An edit of the text that Python's JSON cannot express."""
 
     def edit(lines: list[str]) -> list[str]:
         n = 0 if "format" in old else -1
@@ -289,7 +289,7 @@ ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("edit", "error", "named"), [r[1:] for r in ROW_RULES], ids=[r[0] for r in ROW_RULES])
-def test_a_broken_line_names_file_line_and_rule_and_nothing_gets_in(
+def test_invalid_line_names_file_line_and_rule_and_nothing_is_imported(
     raw: Path, db: Database, edit: Any, error: type[Exception], named: str
 ) -> None:
     repacked(raw, edit)
@@ -302,14 +302,14 @@ def test_a_broken_line_names_file_line_and_rule_and_nothing_gets_in(
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, -1])
-def test_a_truncated_xz_file_is_corrupt_and_nothing_gets_in(raw: Path, db: Database, keep: int) -> None:
+def test_truncated_xz_file_is_corrupt_and_nothing_is_imported(raw: Path, db: Database, keep: int) -> None:
     raw.write_bytes(raw.read_bytes()[:keep])
     with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
         tuning_files.import_text(db, raw.parent)
     assert db.info()["measurements"] == 0
 
 
-def test_a_line_that_unpacks_to_much_is_refused_in_little_memory(tmp_path: Path, db: Database) -> None:
+def test_overlong_compressed_line_is_refused_in_little_memory(tmp_path: Path, db: Database) -> None:
     path = tmp_path / "measurements.jsonl.xz"
     path.write_bytes(lzma.compress(b'{"ptxgen": "measurements", "x": "' + bytes(1 << 26), preset=0))
     assert path.stat().st_size < 1 << 14
@@ -322,7 +322,7 @@ def test_a_line_that_unpacks_to_much_is_refused_in_little_memory(tmp_path: Path,
         tracemalloc.stop()
 
 
-def test_a_stream_that_needs_much_memory_is_refused(raw: Path, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_that_needs_much_memory_is_refused(raw: Path, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "MEMORY_LIMIT", 1 << 20)  # what write_measurements makes needs 9 MiB
     with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz.*[Mm]emory"):
         tuning_files.import_text(db, raw)
@@ -335,22 +335,22 @@ def test_data_after_the_stream_is_refused(raw: Path, db: Database) -> None:
     assert db.info()["measurements"] == 0
 
 
-def test_a_large_file_of_winners_is_refused(winners: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_of_winners_is_refused(winners: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "TEXT_LIMIT", 100)
     with pytest.raises(CorruptError, match="more than 100 bytes"):
         tuning_files.read_winners(winners)
 
 
 @pytest.mark.parametrize("name", ["winners.txt", "measurements.jsonl.xz"])
-def test_a_fifo_is_refused(tmp_path: Path, db: Database, name: str) -> None:
+def test_fifo_is_refused(tmp_path: Path, db: Database, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(CorruptError, match="not a regular file"):
         tuning_files.import_text(db, tmp_path)
 
 
 @pytest.mark.parametrize("us", ["5e-324", "1e-05", "1.2"])
-def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db: Database, us: str) -> None:
-    """A of 26 MB takes an H200 5.5 us to read; time_floor is a quarter of that."""
+def test_impossibly_short_time_is_refused(winners: Path, raw: Path, db: Database, us: str) -> None:
+    """An A of 26 MB takes an H200 5.5 us to read; time_floor is a quarter of that."""
     winners.write_text(winners.read_text().replace("| 12.5 |", f"| {us} |"))
     repacked(raw, last_row(problem=WIDE.key(), samples=[float(us)]))
     for path in (winners, raw):
@@ -359,21 +359,19 @@ def test_a_time_that_no_kernel_can_have_is_refused(winners: Path, raw: Path, db:
     assert db.info()["problems"] == 0
 
 
-def test_what_this_checkout_ships_is_possible() -> None:
+def test_shipped_times_are_possible() -> None:
     for device in tuning_files.devices():
         for m in tuning_files.shipped_winners(device).values():
             assert m.us > 2 * time_floor(m.problem, device, m.environment.clock), m.problem.key()
 
 
-def test_a_problem_that_no_kernel_counts_to_is_refused(raw: Path, db: Database) -> None:
+def test_extents_beyond_kernels_limits_are_refused(raw: Path, db: Database) -> None:
     repacked(raw, last_row(problem="gemm 2147483647,2147483647,2147483647 NN f32", samples=[1e9]))
     with pytest.raises(CorruptError, match="2147483647"):
         tuning_files.import_text(db, raw)
 
 
-def test_exports_are_on_disk_before_and_after_they_get_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exports_are_synced_before_and_after_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     sync, replace_ = os.fsync, Path.replace
 
@@ -394,7 +392,7 @@ def test_exports_are_on_disk_before_and_after_they_get_their_name(
     assert done == [*again, f"sync {tmp_path.name.split('.')[0]}", *again]
 
 
-def test_a_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:
+def test_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:
     content = bytearray(raw.read_bytes())
     content[len(content) // 2] ^= 4
     raw.write_bytes(content)
@@ -403,7 +401,7 @@ def test_a_flipped_bit_is_corrupt(raw: Path, db: Database) -> None:
     assert db.info()["measurements"] == 0
 
 
-def test_files_that_are_not_there_are_an_error(tmp_path: Path, db: Database) -> None:
+def test_missing_files_are_an_error(tmp_path: Path, db: Database) -> None:
     for read in (tuning_files.read_winners, tuning_files.read_measurements):
         with pytest.raises(InputError, match="does not exist"):
             read(tmp_path / "none")
@@ -425,7 +423,7 @@ def filled(path: Path) -> Database:
     return db
 
 
-def test_export_writes_a_folder_a_device_and_import_brings_it_back(tmp_path: Path, db: Database) -> None:
+def test_export_writes_a_folder_per_device_that_import_reads(tmp_path: Path, db: Database) -> None:
     out = tmp_path / "out"
     with filled(tmp_path / "full.sqlite") as full:
         files = tuning_files.export_text(full, out, commit="c", command="x", date="d")
@@ -485,7 +483,7 @@ def test_stale_winners_are_not_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("us", "stays"), [(20.0, False), (2.0, True)])
-def test_the_better_of_two_winners_stays(winners: Path, db: Database, us: float, stays: bool) -> None:
+def test_faster_of_two_winners_stays(winners: Path, db: Database, us: float, stays: bool) -> None:
     mine = measured(WIDE, us, config=Config(ms=16))
     db.set_winner(mine)
     counts = tuning_files.import_text(db, winners)
@@ -493,7 +491,7 @@ def test_the_better_of_two_winners_stays(winners: Path, db: Database, us: float,
     assert db.best(WIDE, "h200") == (mine if stays else short(THREE[0]))
 
 
-def test_winners_of_a_kernel_that_changed_come_in_stale(winners: Path, db: Database) -> None:
+def test_imported_winners_of_changed_kernels_are_stale(winners: Path, db: Database) -> None:
     def current(device: str, problem: Problem, config: Config) -> str:
         assert device == "h200"
         if problem == ODD:
@@ -507,7 +505,7 @@ def test_winners_of_a_kernel_that_changed_come_in_stale(winners: Path, db: Datab
     assert "vec_a is 4" in reasons[ODD.key()]
 
 
-def test_one_bad_device_keeps_the_others_out(winners: Path, tmp_path: Path, db: Database) -> None:
+def test_one_invalid_device_prevents_the_import(winners: Path, tmp_path: Path, db: Database) -> None:
     bad = tmp_path / "z100" / "measurements.jsonl.xz"
     tuning_files.write_measurements(bad, replace(HEADER, device="z100"), [measured(environment=Environment("z100"))])
     repacked(bad, last_row(colour="red"))
@@ -528,7 +526,7 @@ def test_devices_are_the_folders_with_winners(winners: Path, tmp_path: Path) -> 
     assert tuning_files.model_path("h200", tmp_path) == winners.parent / "model.json"
 
 
-def test_shipped_winners_are_read_once_a_process(
+def test_shipped_winners_are_read_once_per_process(
     winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tuning_files.shipped_winners("h200", tmp_path)
@@ -542,22 +540,20 @@ def test_shipped_winners_are_read_once_a_process(
     assert len(tuning_files.shipped_winners("h200", tmp_path)) == 1  # but what was written is seen
 
 
-def test_a_folder_that_is_misnamed_is_corrupt(winners: Path, tmp_path: Path) -> None:
+def test_misnamed_folder_is_corrupt(winners: Path, tmp_path: Path) -> None:
     winners.parent.rename(tmp_path / "a100")
     with pytest.raises(CorruptError, match=r"'h200'.*'a100'"):
         tuning_files.shipped_winners("a100", tmp_path)
 
 
-def test_what_this_checkout_ships_can_be_read() -> None:
+def test_shipped_winners_can_be_read() -> None:
     for device in tuning_files.devices():
         head, rows = tuning_files.read_winners(tuning_files.winners_path(device))
         assert head.device == device
         assert {m.problem.key() for m in rows} == set(tuning_files.shipped_winners(device))
 
 
-def test_a_line_is_taken_apart_only_when_it_is_asked_for(
-    winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_parsed_on_demand(winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tuning_files, "parse_config", lambda text: asked.append(text) or Config())
     found = tuning_files.shipped_winners("h200", tmp_path)
@@ -568,7 +564,7 @@ def test_a_line_is_taken_apart_only_when_it_is_asked_for(
     assert asked == [str(Config(kg=4, vec_a=4))]
 
 
-def test_lookup_takes_the_users_winner_then_the_shipped_one(winners: Path, tmp_path: Path, db: Database) -> None:
+def test_lookup_prefers_the_users_winner_to_the_shipped_one(winners: Path, tmp_path: Path, db: Database) -> None:
     assert tuning_files.lookup(WIDE, "h200", None, folder=tmp_path) == short(THREE[0])
     assert tuning_files.lookup(WIDE, "h200", db, folder=tmp_path) == short(THREE[0])
     mine = measured(WIDE, 99.0)
@@ -578,7 +574,7 @@ def test_lookup_takes_the_users_winner_then_the_shipped_one(winners: Path, tmp_p
     assert tuning_files.lookup(WIDE, "a100", db, folder=tmp_path) is None
 
 
-def test_lookup_keeps_the_clocks_apart(winners: Path, tmp_path: Path, db: Database) -> None:
+def test_lookup_separates_clocks(winners: Path, tmp_path: Path, db: Database) -> None:
     modelled = measured(WIDE, environment=EMULATED)
     db.set_winner(modelled)
     db.set_winner(measured(ODD, environment=Environment("h200", "model")))
@@ -587,7 +583,7 @@ def test_lookup_keeps_the_clocks_apart(winners: Path, tmp_path: Path, db: Databa
     assert tuning_files.lookup(WIDE, "h200", db, clock="model", folder=tmp_path) is None
 
 
-def test_lookup_passes_over_a_kernel_that_changed(winners: Path, tmp_path: Path, db: Database) -> None:
+def test_lookup_ignores_changed_kernels(winners: Path, tmp_path: Path, db: Database) -> None:
     mine = measured(WIDE, 99.0, digest=NEW)
     db.set_winner(mine)
     here = {"folder": tmp_path}
@@ -600,8 +596,8 @@ def test_lookup_passes_over_a_kernel_that_changed(winners: Path, tmp_path: Path,
     assert tuning_files.lookup(WIDE, "h200", db, current=illegal, **here) is None
 
 
-def test_what_ships_of_measurements_is_read():
-    """Every row, by this version's axes: what was measured is not lost when an axis goes."""
+def test_shipped_measurements_can_be_read():
+    """Every row, with this version's axes: a removed axis loses no measurement."""
     for name in tuning_files.devices():
         path = tuning_files.measurements_path(name)
         assert not path.exists() or sum(1 for _ in tuning_files.read_measurements(path)[1]) > 1000

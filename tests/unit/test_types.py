@@ -1,4 +1,4 @@
-"""The types of problems: what may be asked for, how far results may be off, which family computes it."""
+"""Types of problems: allowed combinations, tolerances, and the families that compute them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ptxgen.problem.registry import from_dict, parse
 
 
 @pytest.mark.parametrize("name", COMPUTE_MODES)
-def test_every_type_has_sums_and_an_output(name):
+def test_every_type_has_an_accumulator_and_an_output(name):
     for compute in COMPUTE_MODES[name]:
         for out in OUT_DTYPES[name]:
             p = Gemm(8, 8, 8, "NN", name, compute, out=out)
@@ -27,7 +27,7 @@ def test_every_type_has_sums_and_an_output(name):
     assert Gemm(8, 8, 8, "NN", name).key() == f"gemm 8,8,8 NN {name}"  # defaults are not spelt out
 
 
-def test_names_without_a_kernel_are_refused():
+def test_types_without_a_kernel_are_refused():
     for name, compute, out in (
         ("f16", "tf32", ""),
         ("f64", "f32_bf16x6", ""),
@@ -48,11 +48,11 @@ def test_alignment_classes_count_elements_of_each_operand():
         Gemm(8, 8, 8, "NN", "s8", aligned_c=2)
 
 
-def test_bytes_are_those_of_each_operand():
+def test_bytes_of_each_operand():
     assert Gemm(2, 3, 4, "NN", "s8").bytes == 2 * 4 + 4 * 3 + 4 * 2 * 3
 
 
-def test_names_of_numpy_and_literals():
+def test_numpy_names_and_literals():
     for kind in DTYPES.values():
         assert from_numpy(kind.numpy, "a") is kind
     assert bits_of(0.0, dtype("s32")) == "0"
@@ -74,7 +74,7 @@ def test_operands_are_finite_and_integers_stay_exact(name, kind):
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "e4m3", "e5m2"])
-def test_a_sum_in_f32_is_right_and_one_wrong_product_is_not(name):
+def test_f32_sum_passes_and_one_wrong_product_fails(name):
     p = Gemm(17, 19, 512, "NN", name)
     a, b, _ = operands(p, 2)
     ref = reference(p, a, b)
@@ -84,7 +84,7 @@ def test_a_sum_in_f32_is_right_and_one_wrong_product_is_not(name):
     assert not compare(wrong, ref).ok
 
 
-def test_rounded_inputs_are_right_for_tf32_only():
+def test_rounded_inputs_pass_for_tf32_only():
     a, b, _ = operands(Gemm(40, 40, 200), 3)
     bits = (a.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)  # nearest of 11 bits
     rounded = bits.view(np.float32)
@@ -107,7 +107,7 @@ def test_integers_are_exact_or_wrong():
 
 
 @pytest.mark.parametrize(("name", "compute"), [("f32", "tf32"), ("s8", ""), ("e4m3", ""), ("e5m2", "")])
-def test_simt_says_what_it_cannot_multiply(name, compute):
+def test_simt_refuses_tensor_core_types(name, compute):
     rule = first_violation(lower(Gemm(64, 64, 64, "NN", name, compute)), Config(), device("h200"))
     assert rule is not None
     assert rule.name == "types"
@@ -119,7 +119,7 @@ def test_simt_widens_bf16_from_sm_80():
     assert first_violation(lower(p), c, device("t4")).name == "types"
 
 
-def test_poison_is_what_no_result_is():
+def test_poison_is_no_possible_result():
     for kind in DTYPES.values():
         cells = np.full(2, kind.poison, kind.numpy)
         assert np.array_equal(cells, cells, equal_nan=not kind.integer)

@@ -114,7 +114,7 @@ def test_stages_hold_what_barriers_expect():
             assert max(x.box) <= 256
 
 
-def test_realignment_moves_every_word_to_its_place():
+def test_realignment_moves_every_word_once():
     """The moves of all threads cover every word of a stage once, from the loaded lines to the swizzled tile."""
     seen = 0
     for p, c in SOURCES["wgmma"].cases(23, 150, H200, limit=600):
@@ -205,7 +205,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
 
 
 def test_every_sum_is_sent_once_and_added_once():
-    """Cluster reduction and split-K fix-up: blocks send every accumulator once, to where it is read."""
+    """Cluster reduction and split-K fix-up: blocks send every accumulator once, to the address where it is read."""
     seen = set()
     for p, c in SOURCES["wgmma"].cases(24, 500, H200, limit=600):
         if c.cluster_k == 1 and c.splitk not in (3, 4):
@@ -238,7 +238,7 @@ def test_every_sum_is_sent_once_and_added_once():
 @pytest.mark.parametrize(
     ("groups", "blocks", "expected"), [(8, 1, 1), (8, 3, 2), (8, 8, 8), (5, 4, 1), (6, 4, 3), (32, 15, 8)]
 )
-def test_owners(groups, blocks, expected):
+def test_fixup_owners(groups, blocks, expected):
     assert owners(groups, blocks) == expected
     assert owners(np.array([groups]), np.array([blocks]))[0] == expected
 
@@ -254,8 +254,8 @@ def test_columns_agree_with_integers():
 # ---- launching
 
 
-def test_the_first_map_lies_where_its_address_is_aligned():
-    """Parameters begin at constant-bank address 0x210; a map of 64-byte alignment is first at offset 48."""
+def test_first_tensor_map_is_aligned():
+    """Parameters begin at constant-bank address 0x210; a map with 64-byte alignment is first at offset 48."""
     made = plan(KernelGemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
     (step,) = made.launch(made.problem).steps
     values = {"A": 1 << 20, "B": 2 << 20, "C": 3 << 20, "W": 0, "alpha": 1.0, "beta": 0.0}
@@ -271,7 +271,7 @@ def test_the_first_map_lies_where_its_address_is_aligned():
     assert seen == [("A", 1 << 20), ("B", 2 << 20), ("C", 3 << 20)]
 
 
-def test_longer_lists_of_numbers_leave_a_gap_before_the_maps():
+def test_longer_parameter_lists_leave_a_gap_before_the_maps():
     m = TensorMap("A", "f16", (8, 8), (16,), (8, 8), 16)
     for words, at in ((0, 48), (12, 48), (13, 112), (28, 112), (29, 176)):
         step = Step("k", (1, 1, 1), arguments=(*(("u32", 7) for _ in range(words)), ("map", m)))
@@ -311,7 +311,7 @@ def test_slices_divide_the_iterations_of_k():
     assert made.launch(p).workspace == 3 * 64 * 64 * 4
 
 
-def test_a_product_of_nothing_reads_zeros():
+def test_zero_k_reads_zeros():
     """K = 0: tensor maps need an extent, so the operands are the zeroed workspace."""
     p = KernelGemm(64, 64, 0, "NN", "f16")
     launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p)
@@ -321,7 +321,7 @@ def test_a_product_of_nothing_reads_zeros():
     assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(KernelGemm(0, 64, 64, "NN", "f16")).steps == ()
 
 
-def test_a_lone_row_needs_no_pitch():
+def test_single_row_needs_no_pitch():
     p = KernelGemm(1, 640, 64, "NT", "f16", lda=67)
     assert mapped(p, "a")
     assert not mapped(KernelGemm(2, 640, 64, "NT", "f16", lda=67), "a")
@@ -385,7 +385,7 @@ def test_a_lone_row_needs_no_pitch():
         (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
-def test_what_is_not_legal(problem, config, rule):
+def test_illegal_configurations_break_the_expected_rule(problem, config, rule):
     plain = {"family": "wgmma", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
     values = plain | dict(word.split("=") for word in config.split())
     c = parse_config(" ".join(f"{n}={v}" for n, v in values.items()))
@@ -403,7 +403,7 @@ def test_other_devices_have_no_wgmma():
         assert first_violation(p, c, device(name)).name == "wgmma_target"
 
 
-def test_a_cluster_fits_its_device():
+def test_clusters_fit_the_device():
     """The emulated device has four multiprocessors."""
     p, text = KernelGemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
     assert first_violation(p, parse_config(text + "cluster_k=4"), device("emulated")) is None

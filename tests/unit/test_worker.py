@@ -1,4 +1,4 @@
-"""The child that measures: one that works, and ones that crash, hang and talk nonsense."""
+"""The measuring child process: one that works, and ones that crash, hang or send invalid answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GOOD = Measurement(P, C, "ok", Environment("emulated", "model"), (2.0,), "012345
 
 @pytest.fixture
 def child(tmp_path, monkeypatch):
-    """Makes the worker start a script. ``each``: what it does with an order, ``first``: before it says hello."""
+    """Makes the worker start a script. ``each``: its reaction to an order, ``first``: its actions before the greeting."""
 
     def make(each: str = "", first: str = "", **options) -> Worker:
         script = tmp_path / "child"
@@ -56,7 +56,7 @@ def child(tmp_path, monkeypatch):
     return make
 
 
-def test_the_real_child_measures():
+def test_real_child_measures():
     with Worker("emulated", commit="abc") as w:
         hello = w.start()
         assert hello["device"]["name"] == "emulated"
@@ -73,7 +73,7 @@ def test_the_real_child_measures():
     assert w.child is None
 
 
-def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
+def test_output_of_libraries_is_no_answer(tmp_path, monkeypatch):
     script = tmp_path / "noisy"
     script.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
@@ -94,7 +94,7 @@ def test_what_libraries_print_is_no_answer(tmp_path, monkeypatch):
         assert "noise" in "".join(w.log)
 
 
-def test_orders_carry_everything(child):
+def test_orders_contain_every_field(child):
     each = "GOOD['message'] = line"
     with child(each) as w:
         order = json.loads(w.measure(P, C, worker.SEARCH_TIMING, "search", full=True).message)
@@ -122,7 +122,7 @@ def test_orders_carry_everything(child):
         ("GOOD['samples'] = 'many'; GOOD['environment'] = 5", "crashed", "invalid"),
     ],
 )
-def test_a_child_that_fails_is_an_outcome_and_another_takes_over(child, each, outcome, words):
+def test_failing_child_is_an_outcome_and_is_replaced(child, each, outcome, words):
     body = "if first_time:\n" + textwrap.indent(each, "    ")
     with child(body, seconds=0.7 if outcome == "timeout" else 30.0) as w:
         began = time.monotonic()
@@ -139,7 +139,7 @@ def test_a_child_that_fails_is_an_outcome_and_another_takes_over(child, each, ou
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
-def test_a_signal_from_outside_says_nothing_of_the_kernel(child, name):
+def test_external_signal_is_inconclusive(child, name):
     with child(f"if first_time: os.kill(os.getpid(), signal.{name}); time.sleep(60)") as w:
         found = w.measure(P, C)
         assert (found.outcome, found.inconclusive) == ("crashed", True)
@@ -148,13 +148,13 @@ def test_a_signal_from_outside_says_nothing_of_the_kernel(child, name):
 
 
 @pytest.mark.parametrize("each", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(9)", "os.abort()", "1 / 0"])
-def test_a_crash_of_the_kernel_is_conclusive(child, each):
+def test_crash_of_the_kernel_is_conclusive(child, each):
     with child(each) as w:
         found = w.measure(P, C)
         assert (found.outcome, found.inconclusive) == ("crashed", False)
 
 
-def test_a_module_in_the_current_folder_does_not_run(tmp_path, monkeypatch):
+def test_module_in_the_current_folder_is_not_imported(tmp_path, monkeypatch):
     for name in ("statistics", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("open('it ran', 'w').close()\nraise SystemExit('it ran')\n")
     monkeypatch.chdir(tmp_path)
@@ -163,8 +163,8 @@ def test_a_module_in_the_current_folder_does_not_run(tmp_path, monkeypatch):
     assert not (tmp_path / "it ran").exists()
 
 
-def test_the_child_runs_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
-    """Another one comes first on the search path, and the parent's folder may not be on it at all."""
+def test_child_imports_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
+    """Another one is first on the search path, and the parent's folder may not be on it at all."""
     (tmp_path / "ptxgen").mkdir()
     (tmp_path / "ptxgen" / "__init__.py").write_text("raise SystemExit('another ptxgen')\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
@@ -191,7 +191,7 @@ worker.main()
 """
 
 
-def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
+def test_hanging_kernel_ends_with_its_killed_parent(tmp_path):
     script, fifo = tmp_path / "child", tmp_path / "fifo"
     script.write_text(
         f"#!{sys.executable}\nimport sys\nsys.argv = ['', *sys.argv[5:]]\nFIFO = {str(fifo)!r}\n{HANGING}"
@@ -215,8 +215,8 @@ def test_a_kernel_that_hangs_does_not_outlive_a_killed_parent(tmp_path):
         os.close(child)
 
 
-def test_a_late_answer_is_not_taken_for_the_next(child):
-    """Whoever is too late is killed: its answer cannot be read as that of another configuration."""
+def test_late_answer_is_not_used_for_the_next_order(child):
+    """A child that exceeds its time is killed, so that its answer is not read as that of another configuration."""
     with child("if first_time: time.sleep(1.5)", seconds=0.7) as w:
         assert w.measure(P, C).outcome == "timeout"
         time.sleep(1.0)
@@ -224,7 +224,7 @@ def test_a_late_answer_is_not_taken_for_the_next(child):
         assert w.measure(P, C) == GOOD
 
 
-def test_a_child_that_died_between_orders_is_replaced(child):
+def test_child_that_died_between_orders_is_replaced(child):
     with child("if first_time:\n    print(json.dumps(GOOD), flush=True)\n    os._exit(0)") as w:
         assert w.measure(P, C) == GOOD
         assert w.child is not None
@@ -233,7 +233,7 @@ def test_a_child_that_died_between_orders_is_replaced(child):
         assert child.starts() == 2
 
 
-def test_a_poisoned_context_is_left_behind(child):
+def test_child_with_a_poisoned_context_is_replaced(child):
     with child("GOOD['poisoned'] = first_time; GOOD['outcome'] = 'launch_error'; GOOD['samples'] = []") as w:
         assert w.measure(P, C).outcome == "launch_error"
         assert w.child is None
@@ -252,7 +252,7 @@ def test_a_poisoned_context_is_left_behind(child):
         ("print('{}', flush=True)", "invalid"),
     ],
 )
-def test_a_child_that_does_not_start(child, monkeypatch, first, words):
+def test_child_that_does_not_start(child, monkeypatch, first, words):
     monkeypatch.setattr(worker, "START_SECONDS", 0.7 if "sleep" in first else 30.0)
     w = child(first=first)
     with pytest.raises(LaunchError, match="did not start") as caught:
@@ -261,7 +261,7 @@ def test_a_child_that_does_not_start(child, monkeypatch, first, words):
     assert w.child is None
 
 
-def test_stopping_twice_is_fine(child):
+def test_worker_may_be_stopped_twice(child):
     w = child()
     w.stop()
     w.start()
@@ -274,7 +274,7 @@ def test_stopping_twice_is_fine(child):
 @pytest.mark.parametrize(
     ("cores", "given", "threads"), [(16, None, "4"), (2, None, "1"), (None, None, "1"), (16, "7", "7")]
 )
-def test_the_child_leaves_cores_to_the_assembler(child, monkeypatch, cores, given, threads):
+def test_child_leaves_cores_to_the_assembler(child, monkeypatch, cores, given, threads):
     monkeypatch.setattr(worker.os, "cpu_count", lambda: cores)
     if given is None:
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)

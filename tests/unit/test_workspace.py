@@ -1,4 +1,4 @@
-"""Who owns device memory: workspaces of streams and of captured graphs, and copies of host arrays."""
+"""Ownership of device memory: workspaces of streams and of captured graphs, and copies of host arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Capture:
 
 
 class Memory:
-    """A driver that counts allocations, of which it rejects the nth ones in ``reject``, and those past ``room``."""
+    """A driver that counts allocations; it rejects those whose numbers are in ``reject``, and those beyond ``room``."""
 
     def __init__(self) -> None:
         self.held: dict[int, int] = {}
@@ -87,7 +87,7 @@ def test_memory_is_allocated_before_the_smaller_one_is_freed(on: Any) -> None:
     assert use(w, SMALL) == large
 
 
-def test_without_room_for_both_the_smaller_one_is_freed_first(on: Any) -> None:
+def test_smaller_memory_is_freed_first_if_both_do_not_fit(on: Any) -> None:
     w = Workspace(on)
     on.room = LARGE.workspace
     use(w, SMALL)
@@ -95,8 +95,8 @@ def test_without_room_for_both_the_smaller_one_is_freed_first(on: Any) -> None:
     assert on.log == ["allocate", "release", "allocate"]
 
 
-def test_no_freed_address_is_left_after_a_lack_of_memory(on: Any) -> None:
-    """The next small launch has memory that is allocated, and nothing is freed twice."""
+def test_no_freed_address_is_used_after_out_of_memory(on: Any) -> None:
+    """The next small launch has allocated memory, and nothing is freed twice."""
     w = Workspace(on)
     for launch, more in ((SMALL, LARGE), (FLAGS, MORE_FLAGS)):
         use(w, launch)
@@ -111,7 +111,7 @@ def test_no_freed_address_is_left_after_a_lack_of_memory(on: Any) -> None:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_copies_are_freed_when_one_cannot_be_made(on: Any, failing: int) -> None:
+def test_copies_are_freed_if_one_allocation_fails(on: Any, failing: int) -> None:
     on.reject = {failing}
     with pytest.raises(LaunchError) as caught:
         Buffers(on, *(np.ones(4) for _ in range(3)))
@@ -123,7 +123,7 @@ def test_copies_are_freed_when_one_cannot_be_made(on: Any, failing: int) -> None
     assert not on.held
 
 
-def test_a_failed_upload_frees_the_copies(on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_upload_frees_the_copies(on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on, "upload", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError) as caught:
         Buffers(on, np.ones(4))
@@ -135,7 +135,7 @@ def test_a_failed_upload_frees_the_copies(on: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_memory_of_a_failed_launch_is_not_used_again(on: Any) -> None:
-    """It may hold raised flags: what takes its place is cleared."""
+    """It may hold flags that are set: its replacement is zeroed."""
     w = Workspace(on)
     first = use(w, FLAGS)
     taken: Allocation | None = w.acquire(FLAGS)
@@ -148,8 +148,8 @@ def test_memory_of_a_failed_launch_is_not_used_again(on: Any) -> None:
     assert on.log == ["allocate", "fill", "release", "allocate", "fill"]
 
 
-def test_memory_that_a_launch_has_taken_is_nobody_elses(on: Any) -> None:
-    """A thread that launches while another one grows the workspace keeps its memory until its kernels are queued."""
+def test_memory_of_a_launch_is_exclusive(on: Any) -> None:
+    """A thread keeps its memory until its kernels are queued, while another thread grows the workspace."""
     w = Workspace(on)
     mine = w.acquire(SMALL)
     other = w.acquire(LARGE)
@@ -185,7 +185,7 @@ def test_streams_have_workspaces_of_their_own(on: Any, monkeypatch: pytest.Monke
 
 
 def test_graphs_captured_on_one_stream_have_workspaces_of_their_own(on: Any) -> None:
-    """Which grow without freeing what is captured already."""
+    """They grow without freeing captured memory."""
     every = Workspaces(on)
     eager = use(every.for_stream(5), SMALL)
     on.captures[5] = Capture(1)
@@ -202,13 +202,13 @@ def test_graphs_captured_on_one_stream_have_workspaces_of_their_own(on: Any) -> 
     assert {*first, *second} <= on.held.keys()
 
 
-def test_streams_of_one_graph_run_at_the_same_time(on: Any) -> None:
+def test_streams_of_one_graph_run_concurrently(on: Any) -> None:
     every = Workspaces(on)
     on.captures[5] = on.captures[6] = Capture(1)
     assert use(every.for_capture(5, "a"), SMALL) != use(every.for_capture(6, "a"), SMALL)
 
 
-def test_memory_of_a_destroyed_graph_is_freed_with_the_next_capture(on: Any) -> None:
+def test_memory_of_a_destroyed_graph_is_freed_at_the_next_capture(on: Any) -> None:
     class User:
         pass
 
@@ -228,8 +228,8 @@ def test_memory_of_a_destroyed_graph_is_freed_with_the_next_capture(on: Any) -> 
     assert set(kept[:2]) == on.held.keys()
 
 
-def test_a_launch_that_fails_in_a_capture_leaves_its_memory_to_the_graph(on: Any) -> None:
-    """Kernels of it may have been captured."""
+def test_failed_launch_in_a_capture_leaves_its_memory_to_the_graph(on: Any) -> None:
+    """Some of its kernels may have been captured."""
     every = Workspaces(on)
     on.captures[5] = Capture(1)
     address = every.for_capture(5, "a").acquire(FLAGS).address

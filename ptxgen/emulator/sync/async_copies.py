@@ -95,13 +95,7 @@ def finish(c: WarpBatch, m: Mask, keep: int) -> None:
             continue
         mine = np.ones(len(copy.lanes), bool) if m is None else m[copy.lanes]
         mine = mine & ripe
-        if mine.all():
-            done.append(copy)
-        elif not mine.any():
-            left.append(copy)
-        else:
-            done.append(copy.subset(np.flatnonzero(mine)))
-            left.append(copy.subset(np.flatnonzero(~mine)))
+        divide(copy, mine, done, left)
     retire_copies(c, left, done)
 
 
@@ -111,14 +105,19 @@ def retire(c: WarpBatch, lanes: Array, number: int) -> None:
     done: list[Copy] = []
     for copy in c.copies:
         mine = np.isin(copy.lanes, lanes) if copy.number <= number else np.zeros(1, bool)
-        if mine.all():
-            done.append(copy)
-        elif not mine.any():
-            left.append(copy)
-        else:
-            done.append(copy.subset(np.flatnonzero(mine)))
-            left.append(copy.subset(np.flatnonzero(~mine)))
+        divide(copy, mine, done, left)
     retire_copies(c, left, done, False)
+
+
+def divide(copy: Copy, mine: Array, done: list[Copy], left: list[Copy]) -> None:
+    """Adds the lanes `mine` of a copy to `done`, the others to `left`."""
+    if mine.all():
+        done.append(copy)
+    elif not mine.any():
+        left.append(copy)
+    else:
+        done.append(copy.subset(np.flatnonzero(mine)))
+        left.append(copy.subset(np.flatnonzero(~mine)))
 
 
 def retire_copies(c: WarpBatch, left: list[Copy], done: list[Copy], writes: bool = True) -> None:

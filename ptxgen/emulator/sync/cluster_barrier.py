@@ -27,7 +27,6 @@ class ClusterBarrier:
         shape = (len(chunk.batches), chunk.blocks)
         self.group = np.arange(chunk.blocks) // chunk.engine.cluster_blocks
         self.arrived = np.zeros(shape, bool)
-        self.telling = np.zeros(shape, bool)
         self.due = np.zeros(shape, bool)  # arrived, and has not waited
         self.arrivals = np.zeros(shape, np.int64)  # that each warp has made
         self.waits = np.zeros(shape, np.int64)  # that it has come out of
