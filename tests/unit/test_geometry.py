@@ -30,13 +30,8 @@ PROBLEMS = [
 ROWS = 700
 
 
-<<<<<<< HEAD
 def random_rows(family: str, seed: int, n: int) -> Columns:
-    """Rows of one family that break no rule without which there is no geometry, legal or not."""
-=======
-def random_rows(family: int, seed: int, n: int) -> Columns:
     """Rows of one family, legal or not, that satisfy the rules without which there is no geometry."""
->>>>>>> w/all
     rng = np.random.default_rng(seed)
     c = random_columns(family, rng, 4 * n).replace(kg=rng.integers(1, 70, 4 * n))
     if "prefetch_k" in c.columns:

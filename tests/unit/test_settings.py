@@ -52,13 +52,8 @@ def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch)
         settings()
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field not in ("driver", "plugins")])
-def test_the_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-=======
-@pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field != "driver"])
 def test_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
->>>>>>> w/all
     monkeypatch.setenv(name, "~nosuchuser/file")
     with pytest.raises(
         InputError, match=rf"{name} is '~nosuchuser/file'; it must be a path, and ~name the home of a known user"

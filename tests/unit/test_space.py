@@ -76,13 +76,8 @@ SMALL_STREAM = {
 
 
 def plain(c: Columns) -> Columns:
-<<<<<<< HEAD
-    """The same rows without what a space keeps beside them."""
-    return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
-=======
     """The same rows without the data that a space stores with them."""
-    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
->>>>>>> w/all
+    return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
 
 
 def configs(c: Columns) -> set[Config]:
@@ -648,13 +643,8 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     free = {n: b.column(n) for n in f.cell if n not in options}
     assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
     # and those read nothing but what a cell has
-<<<<<<< HEAD
     cell = {n: a.column(n) for n in (*f.tile, *f.cell, "bounds")}
-    stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one pass, and not in the space
-=======
-    cell = {n: a.columns[n] for n in (*f.tile, *f.cell, "bounds")}
     stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one K iteration, and not in the space
->>>>>>> w/all
     names = [n for n in f.extent_rules if n != "range"]
     a = a.replace(stages=np.maximum(a.stages, 2))
     assert (outcomes(f, p, a, names) == outcomes(f, p, b.replace(**cell, **stages), names)).all()
