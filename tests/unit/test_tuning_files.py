@@ -245,7 +245,7 @@ def edited(old: str, new: str) -> Callable[[list[str]], list[str]]:
 
 
 ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
-    ("newer format", header(format=4), SchemaError, "line 1.*format 3.*up to 3"),
+    ("newer format", header(format=4), SchemaError, "line 1.*format 4.*up to 3"),
     ("no format", header(format=None), CorruptError, "line 1.*format is None"),
     ("something else", header(ptxgen="model"), CorruptError, "line 1.*ptxgen"),
     ("unknown header", header(host="x"), CorruptError, "line 1.*host"),
