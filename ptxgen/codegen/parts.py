@@ -1,19 +1,18 @@
 """The parts that a plan is composed of: what each part answers, and the resources that it claims.
 
 A plan is one operand path for A and one for B, a main loop, an epilogue and a tile scheduler. Each part is a frozen
-record that computes its own numbers from the problem, the configuration and the geometry, and names the template slot
-that writes its instructions. Templates read ``plan.epilogue.vec_c``, not one flat object.
+record that computes its own numbers from the problem, the configuration and the geometry, and names the template slots
+that write its instructions. Templates read ``plan.epilogue.row_pitch``, not one flat object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Config
 from ptxgen.codegen.registers import Tile
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class Reduction(StrEnum):
@@ -30,6 +29,11 @@ class Reduction(StrEnum):
     def of(cls, config: Config) -> Reduction:
         """The reduction that ``config`` selects."""
         return _REDUCTIONS[config.splitk] if config.kg > 1 else cls.NONE
+
+    @property
+    def active(self) -> bool:
+        """Whether several slices of K have blocks of their own."""
+        return self is not Reduction.NONE
 
     @property
     def prescales_c(self) -> bool:
@@ -65,7 +69,7 @@ _REDUCTIONS = {
 
 @dataclass(frozen=True)
 class Region:
-    """``bytes`` of shared memory or of the workspace from ``offset``; ``meaning`` is printed in the kernel's header."""
+    """``bytes`` of the workspace from ``offset``; ``meaning``: its contents."""
 
     offset: int
     bytes: int
@@ -74,89 +78,36 @@ class Region:
 
 @dataclass
 class Allocator:
-    """Hands out consecutive regions of one memory (shared memory or the workspace)."""
+    """Hands out consecutive regions of the workspace. ``zeroed``: the workspace must be zero before the first
+    launch."""
 
     bytes: int = 0
+    zeroed: bool = False
     regions: list[Region] = field(default_factory=list)
 
-    def claim(self, size: int, meaning: str, alignment: int = 1) -> Region:
+    def claim(self, size: int, meaning: str, alignment: int = 1, zeroed: bool = False) -> Region:
         """The next ``size`` bytes, from a multiple of ``alignment``."""
         offset = -(-self.bytes // alignment) * alignment
         self.regions.append(region := Region(offset, size, meaning))
-        self.bytes = offset + size
+        self.bytes, self.zeroed = offset + size, self.zeroed or zeroed
         return region
 
 
-@runtime_checkable
-class Part(Protocol):
-    """What every part of a plan answers."""
+class Part:
+    """A part of a plan: it computes its own numbers and names the template slots that write its instructions.
+
+    The header of a kernel lists the registers and the regions of shared memory of all parts.
+    """
 
     @property
-    def slots(self) -> Mapping[str, str]:
-        """The template files that write the part's instructions, by slot name: ``{"copy_a": "copy/cp_async.mako"}``."""
-        ...
-
-    @property
-    def registers(self) -> list[tuple[Tile, str]]:
+    def register_table(self) -> list[tuple[Tile, str]]:
         """The registers that the part declares for the whole kernel, each with its meaning."""
-        ...
+        return []
 
     @property
-    def shared(self) -> list[Region]:
-        """The part's regions of shared memory."""
-        ...
+    def shared_map(self) -> list[str]:
+        """The part's regions of shared memory, in lines."""
+        return []
 
-
-@runtime_checkable
-class OperandPath(Part, Protocol):
-    """How A or B gets from global memory to the multiply instruction."""
-
-    @property
-    def name(self) -> str:
-        """``a`` or ``b``."""
-        ...
-
-    @property
-    def kmajor(self) -> bool:
-        """Whether K is contiguous in global memory."""
-        ...
-
-
-@runtime_checkable
-class Mainloop(Part, Protocol):
-    """The loop over K: its schedule and its multiply instruction."""
-
-    @property
-    def kernel(self) -> str:
-        """The schedule's template."""
-        ...
-
-    @property
-    def stages(self) -> int:
-        """K iterations whose operands are in flight."""
-        ...
-
-
-@runtime_checkable
-class Epilogue(Part, Protocol):
-    """How accumulators become C: fused operations, conversion, split-K reduction and stores."""
-
-    @property
-    def reduction(self) -> Reduction:
-        """How slices of K are added."""
-        ...
-
-    @property
-    def vec_c(self) -> int:
-        """Elements of one global access to C."""
-        ...
-
-
-@runtime_checkable
-class TileScheduler(Part, Protocol):
-    """Which tile of C, which batch item and which slice of K a block computes."""
-
-    @property
-    def grid(self) -> str:
-        """What the axes of the grid count, for the kernel's header."""
-        ...
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        """Claims the part's workspace for a launch of ``items`` batch items of ``p``."""

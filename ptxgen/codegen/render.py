@@ -20,8 +20,10 @@ _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
 
 def emitted(value: Any) -> str:
-    """What an expression of a template may be: text or an integer. RenderError on None, bool and float, which are
+    """The text of an expression of a template: of text or an integer. RenderError on None, bool and float, which are
     always mistakes in PTX."""
+    if type(value) is str:  # nearly all are
+        return value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise TypeError(f"an expression gave {value!r}; a template may write text and integers only")
     return str(value)
@@ -34,7 +36,10 @@ def lookup(*folders: str) -> TemplateLookup:
         directories=list(folders),
         strict_undefined=True,
         default_filters=["emitted"],
-        imports=["from ptxgen.codegen.render import emitted"],
+        imports=[
+            "from ptxgen.codegen.registers import braces as operand_list",
+            "from ptxgen.codegen.render import emitted",
+        ],
         filesystem_checks=False,
         input_encoding="utf-8",
     )
@@ -48,12 +53,12 @@ def header(plan: Plan) -> list[str]:
         f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
-        f"launch   grid {plan.grid}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
+        f"launch   grid {plan.scheduler.grid_text}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
-    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.tiles]
+    lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.register_table]
     return [*lines, f"again    {plan.command}"]
 
 

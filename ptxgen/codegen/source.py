@@ -19,7 +19,7 @@ _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H
 
 @dataclass(frozen=True)
 class Walk:
-    """How a box goes through images: pixel after pixel along the innermost direction, then along the next.
+    """The order of a box's pixels in images: along the innermost direction first, then along the next.
 
     ``lower``: the first place in each direction; ``upper``: the last place at the most, counted from the image's last
     pixel; ``steps``: pixels from one place to the next. Innermost direction (W) first.
@@ -32,7 +32,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor as the TMA unit sees it: what a driver encodes, with an address, into MAP_BYTES bytes.
+    """A tensor as the TMA unit accesses it: a driver encodes it, with an address, into MAP_BYTES bytes.
 
     ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
     ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
@@ -64,9 +64,9 @@ class TensorMap:
         ), start - more
 
 
-#: one argument of a launch: its PTX type, and an integer, or the name of what a caller supplies:
+#: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies:
 #: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
-#: OffsetTable)``: the address of numbers on the device, which once they are there stand in its place
+#: OffsetTable)``: the address of a table on the device, which replaces it once the table is there
 Argument = tuple[str, "int | str | TensorMap | OffsetTable | SupportsIndex"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
@@ -74,7 +74,7 @@ Encode = Callable[[TensorMap, int], bytes]
 
 
 def digest(text: str) -> str:
-    """What a PTX text does, as 16 hexadecimal digits: comments and blank space do not count."""
+    """Identifies the code of a PTX text, in 16 hexadecimal digits: comments and blank space do not count."""
     lines = (" ".join(line.split()) for line in _COMMENT.sub("", text).splitlines())
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
 
@@ -133,8 +133,8 @@ class Step:
         return tuple(value for _, value in self.arguments if isinstance(value, TensorMap))
 
     def pack(self, values: dict[str, int | float]) -> bytes:
-        """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies what the
-        arguments name."""
+        """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies the
+        values that arguments name."""
         plain = self.arguments[: len(self.arguments) - len(self.maps)]
         out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
         return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
@@ -147,7 +147,7 @@ class Step:
 @dataclass(frozen=True)
 class Launch:
     """Everything that one problem needs of a Source. ``workspace``: bytes at W; ``zeroed``: whether W must be zero
-    before the first launch (each launch leaves it zero again)."""
+    before the first launch (each launch sets it to zero again)."""
 
     steps: tuple[Step, ...]
     workspace: int = 0

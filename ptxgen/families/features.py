@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import PACK, REALIGN, Columns
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import perf_costs, registry
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
@@ -148,13 +148,13 @@ def _log(x: object) -> Floats:
     return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
 
 
-def _parts(p: KernelGemm, c: Columns, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
     return registry.of(c).issuer_tile(p, c, g)
 
 
-def _own(p: KernelGemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device) -> Floats:
+def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
     """The block of the configuration alone; of ``p`` only what its class shares is read."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
@@ -172,7 +172,7 @@ def _own(p: KernelGemm, c: Columns, g: SimpleNamespace, w: clock.Work, d: Device
         _log(loads_a / g.threads),
         _log(loads_b / g.threads),
         _log(w.busy / (c.ml * c.nl * c.u)),
-        _log(w.alone / c.u),
+        _log(w.latency / c.u),
         _log(w.store),
         _log(w.red),
         _log(clock.rate(p, int(c.family[0]), d)),
@@ -190,7 +190,7 @@ def _pitch(p: KernelGemm, operand: str) -> float:
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Floats:
+def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
@@ -292,7 +292,7 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
         return x
     for _, found in clock.by_family(c):
         mine = c.take(found)
-        w, one, g = clock.work(p, mine, d), clock.alone(mine), geometry(p, mine)
+        w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
         block = np.empty((len(found), len(NAMES)), np.float32)
         block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
         block[:, OWN:EXTENT] = _extent(p, mine, g, d)
@@ -321,5 +321,5 @@ class _Table:
         _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
 
 
-def _iterations(p: KernelGemm, c: Columns, g: SimpleNamespace) -> Floats:
+def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:
     return np.asarray(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1), np.float32)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ptxgen.codegen import config
 from ptxgen.codegen.axes import SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
 from ptxgen.errors import InputError
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class PerformanceModel(Protocol):
     """The analytic model of a family: a module or an object with these functions. ``c`` are columns of one family."""
 
-    def work(self, p: KernelGemm, c: Any, g: SimpleNamespace, d: Device) -> Any:
+    def work(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
         """The cost of one block of each configuration."""
 
-    def cell(self, p: KernelGemm, c: Any, g: SimpleNamespace, d: Device) -> Any:
+    def cell(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
         """What extents and slices of K decide."""
 
     def microseconds(self, p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
@@ -57,12 +57,12 @@ class Family:
 
     name: str
     axes: tuple[Axis, ...]
-    geometry: Callable[[KernelGemm, Any], SimpleNamespace]
+    geometry: Callable[[KernelGemm, Any], Geometry]
     rules: tuple[Rule, ...]
     candidates: Any
     model: PerformanceModel
     rate: Callable[[KernelGemm, Device], float]
-    issuer_tile: Callable[[KernelGemm, Any, SimpleNamespace], tuple[Any, Any, Any, Any, Any]]
+    issuer_tile: Callable[[KernelGemm, Any, Any], tuple[Any, Any, Any, Any, Any]]
     thread_products: Callable[[Any], Any]
     plan: Callable[[KernelGemm, config.Config], type[Plan]]
     splitk: int = SPLIT_WORKSPACE

@@ -27,11 +27,13 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its."""
+    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its;
+    ``count``: how often a program computes it, the weight of the problem in a tuning run."""
 
     name: str
     problem: ProblemBase
     column_major: Any = None
+    count: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -34,6 +35,7 @@ CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
 FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
+PAIRED_TIMING = Timing(samples=1, target_ms=3.0)  #: of one round of a paired comparison
 
 
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
@@ -191,14 +193,22 @@ class Bench:
         return self.operand_sets
 
     def measure(
-        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        elements: int = CHECKED_ELEMENTS,
+        source: Source | None = None,
     ) -> Measurement:
-        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``full``: compare as much of C as
-        ``full_check_elements`` says."""
+        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
+        are compared; ``full``: as many as ``full_check_elements`` says. ``source``: the kernel, if it was generated
+        before."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
         try:
-            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace)
+            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace, source)
         except AssembleError as error:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
@@ -209,7 +219,7 @@ class Bench:
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.found = found = ring.deviation(full_check_elements(problem) if full else CHECKED_ELEMENTS)
+            self.found = found = ring.deviation(full_check_elements(problem) if full else elements)
             if not found.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
@@ -218,6 +228,25 @@ class Bench:
             self._renew()
             return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
         return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+    def compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> list[list[float]]:
+        """Times configurations, whose results are correct, in turn (A B, B A, …): for each of them the microseconds of
+        every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
+        noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
+        ring = self.operand_sets_for(problem, timing)
+        runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
+        calls = [[r.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets] for r in runners]
+        samples: list[list[float]] = [[] for _ in configs]
+        try:
+            for n in range(rounds if self.driver.clock == "hardware" else 1):
+                for i in range(len(calls))[:: 1 if n % 2 == 0 else -1]:
+                    samples[i] += self.driver.time(calls[i], timing)
+        except (LaunchError, EmulatorError):
+            self._renew()
+            raise
+        return samples
 
     def _renew(self) -> None:
         """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""

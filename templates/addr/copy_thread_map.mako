@@ -13,7 +13,7 @@ ${first(x)}\
     .reg .pred %has_copy_${x.name}, %issue_${x.name};
     setp.lt.u32 %has_copy_${x.name}, %thread, ${x.vectors};
 % endif
-% for oob in x.oob_predicates if plan.predicated else ():
+% for oob in x.oob_predicates if plan.mainloop.predicated else ():
     .reg .pred ${oob};
 % endfor
 </%def>

@@ -1,20 +1,19 @@
-## im2col loads: rows are pixels, K is taps times channels, in units of channels of one tap. Only the start of a tile takes
-## divisions.
+## im2col loads: rows are pixels, K is taps times channels, in units of channels of one tap. Only the start of a tile
+## needs divisions.
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n = len(plan.loads.axes) %>\
-    // a unit of K: channel %c of tap %tap, %off0 (%off1 ...) pixels from the filter's first tap; the innermost axis first
-    .reg .b32 %c, %tap, %pixel<${n}>, %image, %off<${n}>, %channels, %taps;
+    // a unit of K: channel %channel of tap %tap, %tap_pixel0 (%tap_pixel1 ...) pixels from the filter's first tap; the innermost axis first
+    .reg .b32 %channel, %tap, %pixel<${n}>, %image, %tap_pixel<${n}>, %channels, %taps;
 % if plan.loads.flipped:
     .reg .b32 %last_tap, %filter_tap;
 % endif
-    .reg .b16 %offset<${n}>;
+    .reg .b16 %im2col_offset<${n}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
 % if plan.scheduler.splits_k:
-    // units of K in a tap
-    .reg .b32 %each;
-    ld.param.u32 %each, [each];
+    .reg .b32 %units_per_tap;
+    ld.param.u32 %units_per_tap, [each];
 % endif
 % if plan.loads.flipped:
     // the filter is flipped: its taps run backwards
@@ -27,20 +26,20 @@ ${radix.parameters()}\
 ${pixel()}\
 % if plan.scheduler.splits_k:
     {
-    .reg .b32 %left, %next, %t;
-    div.u32 %left, %k0, ${plan.loads.unit};
-${radix.divide("%tap", "%left", "each")}\
-    mul.lo.u32 %t, %tap, %each;
-    sub.u32 %c, %left, %t;
-    mul.lo.u32 %c, %c, ${plan.loads.unit};
-    mov.u32 %left, %tap;
-${radix.offsets("%left", "%off")}\
+    .reg .b32 %rest, %next, %t;
+    div.u32 %rest, %k0, ${plan.loads.unit};
+${radix.divide("%tap", "%rest", "each")}\
+    mul.lo.u32 %t, %tap, %units_per_tap;
+    sub.u32 %channel, %rest, %t;
+    mul.lo.u32 %channel, %channel, ${plan.loads.unit};
+    mov.u32 %rest, %tap;
+${radix.offsets("%rest", "%tap_pixel")}\
     }
 % else:
-    mov.u32 %c, 0;
+    mov.u32 %channel, 0;
     mov.u32 %tap, 0;
 % for a in plan.loads.axes:
-    mov.u32 %off${a}, 0;
+    mov.u32 %tap_pixel${a}, 0;
 % endfor
 % endif
 ${tap_offsets()}\
@@ -49,25 +48,25 @@ ${tap_offsets()}\
 ## The first pixel of this block's slice of rows.
 <%def name="pixel()">
     {
-    .reg .b32 %left, %next, %t;
+    .reg .b32 %rest, %next, %t;
 <% images = plan.images %>\
 % if images.multicast:
-    mad.lo.u32 %left, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
+    mad.lo.u32 %rest, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
 % else:
-    mov.u32 %left, %${images.role}0;
+    mov.u32 %rest, %${images.role}0;
 % endif
-${radix.digits("%left", "%pixel")}\
+${radix.digits("%rest", "%pixel")}\
 % for a in plan.loads.axes:
     mad.lo.u32 %pixel${a}, %pixel${a}, %steps${a}, %lower${a};
 % endfor
-    mov.u32 %image, %left;
+    mov.u32 %image, %rest;
     }
 </%def>
 
 ## The operands of a unit's copies that follow from its tap.
 <%def name="tap_offsets()">
 % for a in plan.loads.axes:
-    cvt.u16.u32 %offset${a}, %off${a};
+    cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
 % endfor
 % if plan.loads.flipped:
     sub.u32 %filter_tap, %last_tap, %tap;
@@ -76,16 +75,16 @@ ${radix.digits("%left", "%pixel")}\
 
 ## The next unit. Past the last tap channels are out of bounds: zeros.
 <%def name="step()">
-    add.u32 %c, %c, ${plan.loads.unit};
-    setp.ge.u32 %carry, %c, %channels;
-    @%carry mov.u32 %c, 0;
+    add.u32 %channel, %channel, ${plan.loads.unit};
+    setp.ge.u32 %carry, %channel, %channels;
+    @%carry mov.u32 %channel, 0;
     @%carry add.u32 %tap, %tap, 1;
 % for a in plan.loads.axes:
-    @%carry add.u32 %off${a}, %off${a}, %dilation${a};
-    setp.ge.and.u32 %carry, %off${a}, %wide${a}, %carry;
-    @%carry mov.u32 %off${a}, 0;
+    @%carry add.u32 %tap_pixel${a}, %tap_pixel${a}, %dilation${a};
+    setp.ge.and.u32 %carry, %tap_pixel${a}, %wide${a}, %carry;
+    @%carry mov.u32 %tap_pixel${a}, 0;
 % endfor
     setp.ge.u32 %carry, %tap, %taps;
-    @%carry mov.u32 %c, %channels;
+    @%carry mov.u32 %channel, %channels;
 ${tap_offsets()}\
 </%def>

@@ -1,21 +1,21 @@
-## The tile of C that a warp multiplies, and the shared-memory addresses of its lanes' fragments.
-<%namespace name="ring" file="/addr/simt_fragment_addr.mako"/>
+## The tile of C that a warp multiplies, and the shared-memory addresses of the fragments of its lanes.
+<%namespace name="stages" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
     .reg .b32 %lane, %warp, %k_group, %mn, %k, %addr;
     and.b32 %lane, %thread, 31;
-    and.b32 %warp, %thread, ${plan.group - 1};
+    and.b32 %warp, %thread, ${plan.mainloop.group - 1};
     shr.u32 %warp, %warp, 5;
-    shr.u32 %k_group, %thread, ${plan.log2_group};
+    shr.u32 %k_group, %thread, ${plan.mainloop.log2_group};
     // the warp's tile
-    shr.u32 %row, %warp, ${plan.log2_across};
+    shr.u32 %row, %warp, ${plan.mainloop.log2_across};
     and.b32 %col, %warp, ${plan.b.warps - 1};
     mul.lo.u32 %row, %row, ${plan.a.thread};
     mul.lo.u32 %col, %col, ${plan.b.thread};
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.way == 0 else "vector"} that this lane reads
     mov.b32 %mn, ${first};
-    mul.lo.u32 %k, %k_group, ${plan.steps * plan.instruction.depth};
+    mul.lo.u32 %k, %k_group, ${plan.mainloop.steps * plan.mainloop.instruction.depth};
 ${add_lane_terms("%mn", x.lane_mn)}\
 ${add_lane_terms("%k", x.lane_k)}\
 ${element_address(x)}\
@@ -23,11 +23,11 @@ ${element_address(x)}\
     // this lane's first row and column of C
 ${add_lane_terms("%row", [plan.a.lane_of_c])}\
 ${add_lane_terms("%col", [plan.b.lane_of_c])}\
-% if plan.geometry.gathers:
+% if plan.epilogue.via_smem:
     // %smem_c: where the epilogue stores this lane's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
 % endif
     }
 </%def>
@@ -57,5 +57,5 @@ ${add_lane_terms("%col", [plan.b.lane_of_c])}\
 </%def>
 
 <%def name="advance()">
-${ring.advance()}\
+${stages.advance()}\
 </%def>

@@ -20,24 +20,24 @@
     cvt.u32.u64 ${to}, %high;
 </%def>
 
-## The digits of a number of places; ``left`` becomes the number of the image. Needs %next and %t.
-<%def name="digits(left, to)">
+## The digits of a pixel's number; ``rest`` becomes the number of the image. Needs %next and %t.
+<%def name="digits(rest, to)">
 % for a in plan.loads.axes:
-${divide("%next", left, f"places{a}")}\
+${divide("%next", rest, f"places{a}")}\
     mul.lo.u32 %t, %next, %places${a};
-    sub.u32 ${to}${a}, ${left}, %t;
-    mov.u32 ${left}, %next;
+    sub.u32 ${to}${a}, ${rest}, %t;
+    mov.u32 ${rest}, %next;
 % endfor
 </%def>
 
-## The tap ``left``, in pixels from the filter's first tap. Needs %next and %t.
-<%def name="offsets(left, to)">
+## The pixels from the filter's first tap to tap ``rest``. Needs %next and %t.
+<%def name="offsets(rest, to)">
 % for a in plan.loads.axes[:-1]:
-${divide("%next", left, f"taps{a}")}\
+${divide("%next", rest, f"taps{a}")}\
     mul.lo.u32 %t, %next, %taps${a};
-    sub.u32 %t, ${left}, %t;
+    sub.u32 %t, ${rest}, %t;
     mul.lo.u32 ${to}${a}, %t, %dilation${a};
-    mov.u32 ${left}, %next;
+    mov.u32 ${rest}, %next;
 % endfor
-    mul.lo.u32 ${to}${plan.loads.axes[-1]}, ${left}, %dilation${plan.loads.axes[-1]};
+    mul.lo.u32 ${to}${plan.loads.axes[-1]}, ${rest}, %dilation${plan.loads.axes[-1]};
 </%def>

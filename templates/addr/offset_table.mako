@@ -3,71 +3,71 @@
 <%namespace name="thread_map" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
 ${thread_map.setup(x, f"%k_table_{x.name}")}\
-    .reg .b32 %mn_off_${x.name}<${len(x.mn_offsets)}>, %k_off_${x.name}<${len(x.k_offsets)}>;
-% if x.is_im2col:
-    .reg .b32 %mn_coord_${x.name}<${len(x.mn_offsets)}>, %k_coord_${x.name}<${len(x.k_offsets)}>, %guard_${x.name}, %high_${x.name};
+    .reg .b32 %mn_off_${x.name}<${len(x.addressing.mn_offsets)}>, %k_off_${x.name}<${len(x.addressing.k_offsets)}>;
+% if x.addressing.is_im2col:
+    .reg .b32 %mn_coord_${x.name}<${len(x.addressing.mn_offsets)}>, %k_coord_${x.name}<${len(x.addressing.k_offsets)}>, %guard_${x.name}, %high_${x.name};
     ld.param.u32 %guard_${x.name}, [guard_${x.name}];
     ld.param.u32 %high_${x.name}, [high_${x.name}];
 % endif
     // offsets along ${x.extent}: looked up once
     ld.param.u64 %t64, [along_${x.name}];
     cvta.to.global.u64 %t64, %t64;
-% for n, (mn, oob) in enumerate(zip(x.mn_offsets, x.oob_predicates)):
+% for n, (mn, oob) in enumerate(zip(x.addressing.mn_offsets, x.oob_predicates)):
     add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
     add.u32 %t0, %t0, ${mn};
-% if plan.predicated:
+% if plan.mainloop.predicated:
     setp.ge.u32 ${oob}, %t0, %${x.extent};
 % endif
-% if plan.checks_bounds:
+% if plan.mainloop.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
-    mad.wide.u32 %u64, %t0, ${x.table_entry_bytes}, %t64;
+    mad.wide.u32 %u64, %t0, ${x.addressing.table_entry_bytes}, %t64;
     ${entry(x, "mn_off", "mn_coord", n)}, [%u64];
 % endfor
     ld.param.u64 %t64, [down_${x.name}];
     cvta.to.global.u64 %t64, %t64;
     add.u32 %t0, %k0, %k_${x.name};
-    mad.wide.u32 %k_table_${x.name}, %t0, ${x.table_entry_bytes}, %t64;
+    mad.wide.u32 %k_table_${x.name}, %t0, ${x.addressing.table_entry_bytes}, %t64;
 ${look_up_k(x)}\
 </%def>
 
-<%def name="entry(x, offset, word, n)"><% return f"ld.global.nc.v2.b32 {{%{offset}_{x.name}{n}, %{word}_{x.name}{n}}}" if x.is_im2col else f"ld.global.nc.b32 %{offset}_{x.name}{n}" %></%def>
+<%def name="entry(x, offset, word, n)"><% return f"ld.global.nc.v2.b32 {{%{offset}_{x.name}{n}, %{word}_{x.name}{n}}}" if x.addressing.is_im2col else f"ld.global.nc.b32 %{offset}_{x.name}{n}" %></%def>
 
 ## Looks up the offsets along K of this thread's next loads.
 <%def name="look_up_k(x)">
-% for n, k in enumerate(x.k_offsets):
-    ${entry(x, "k_off", "k_coord", n)}, [%k_table_${x.name}+${k * x.table_entry_bytes}];
+% for n, k in enumerate(x.addressing.k_offsets):
+    ${entry(x, "k_off", "k_coord", n)}, [%k_table_${x.name}+${k * x.addressing.table_entry_bytes}];
 % endfor
 </%def>
 
 <%def name="address(x, p)">
-    add.s32 %t0, %mn_off_${x.name}${x.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.k_offsets.index(p.k)};
+    add.s32 %t0, %mn_off_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.addressing.k_offsets.index(p.k)};
     mad.wide.s32 %t64, %t0, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
 <%def name="advance(x, first)">
-% if first and plan.checks_bounds:
-    mad.wide.u32 %k_table_${x.name}, %k_rem, ${x.table_entry_bytes}, %k_table_${x.name};
+% if first and plan.mainloop.checks_bounds:
+    mad.wide.u32 %k_table_${x.name}, %k_rem, ${x.addressing.table_entry_bytes}, %k_table_${x.name};
 % else:
-    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.table_entry_bytes * x.depth};
+    add.u64 %k_table_${x.name}, %k_table_${x.name}, ${x.addressing.table_entry_bytes * x.depth};
 % endif
 ${look_up_k(x)}\
 </%def>
 
 ## Sets %skip if load p is outside the image, past the remainder of K in the first stage, or outside M or N.
 <%def name="skip(x, p, first)">
-% if x.is_im2col:
-    add.u32 %t1, %mn_coord_${x.name}${x.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.k_offsets.index(p.k)};
+% if x.addressing.is_im2col:
+    add.u32 %t1, %mn_coord_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.addressing.k_offsets.index(p.k)};
     sub.u32 %t2, %high_${x.name}, %t1;
-    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${plan.OUT_OF_IMAGE_LUT};
+    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${x.addressing.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
 % endif
-% if first and plan.checks_bounds:
+% if first and plan.mainloop.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge${".or" if x.is_im2col else ""}.u32 %skip, %t0, %k_rem${", %skip" if x.is_im2col else ""};
+    setp.ge${".or" if x.addressing.is_im2col else ""}.u32 %skip, %t0, %k_rem${", %skip" if x.addressing.is_im2col else ""};
 % endif
-% if plan.predicated and (x.is_im2col or first):
+% if plan.mainloop.predicated and (x.addressing.is_im2col or first):
     or.pred %skip, %skip, ${p.oob};
 % endif
 </%def>

@@ -3,35 +3,35 @@
     {
     .reg .b32 %lane, %warp, %k_group, %lane_m, %lane_n, %addr;
     and.b32 %lane, %thread, 31;
-    and.b32 %warp, %thread, ${plan.group - 1};
+    and.b32 %warp, %thread, ${plan.mainloop.group - 1};
     shr.u32 %warp, %warp, 5;
-    shr.u32 %k_group, %thread, ${plan.log2_group};
-% if plan.interleaved:
+    shr.u32 %k_group, %thread, ${plan.mainloop.log2_group};
+% if plan.mainloop.interleaved:
     // the bits of the lane number alternate between N and M
     and.b32 %lane_n, %lane, 1;
     shr.u32 %lane_m, %lane, 1;
     and.b32 %lane_m, %lane_m, 1;
     shr.u32 %t0, %lane, 2;
-    and.b32 %t1, %t0, ${(1 << plan.bits_n - 1) - 1};
+    and.b32 %t1, %t0, ${(1 << plan.mainloop.bits_n - 1) - 1};
     mad.lo.u32 %lane_n, %t1, 2, %lane_n;
-    shr.u32 %t0, %t0, ${plan.bits_n - 1};
+    shr.u32 %t0, %t0, ${plan.mainloop.bits_n - 1};
     mad.lo.u32 %lane_m, %t0, 2, %lane_m;
 % else:
-    and.b32 %lane_n, %lane, ${plan.warp_n - 1};
-    shr.u32 %lane_m, %lane, ${plan.bits_n};
+    and.b32 %lane_n, %lane, ${plan.mainloop.warp_n - 1};
+    shr.u32 %lane_m, %lane, ${plan.mainloop.bits_n};
 % endif
     // the warp's tile, then the lane's rows and columns in it
-    shr.u32 %row, %warp, ${plan.log2_warps_across};
-    and.b32 %col, %warp, ${plan.warps_across - 1};
-    mul.lo.u32 %row, %row, ${plan.warp_m * plan.ms};
-    mul.lo.u32 %col, %col, ${plan.warp_n * plan.ns};
+    shr.u32 %row, %warp, ${plan.mainloop.log2_warps_across};
+    and.b32 %col, %warp, ${plan.mainloop.warps_across - 1};
+    mul.lo.u32 %row, %row, ${plan.mainloop.warp_m * plan.mainloop.ms};
+    mul.lo.u32 %col, %col, ${plan.mainloop.warp_n * plan.mainloop.ns};
     mad.lo.u32 %row, %lane_m, ${plan.a.contiguous}, %row;
     mad.lo.u32 %col, %lane_n, ${plan.b.contiguous}, %col;
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     // fragment addresses of ${x.name.upper()}
 % if x.kmajor_smem:
     shr.u32 %t0, ${first}, ${x.swizzle_shift};
-    mul.lo.u32 %t1, %k_group, ${plan.steps // x.chunk};
+    mul.lo.u32 %t1, %k_group, ${plan.mainloop.steps // x.chunk};
     xor.b32 %t0, %t0, %t1;
     and.b32 %t0, %t0, ${x.swizzle_q - 1};
     mad.lo.u32 %addr, ${first}, ${x.depth * x.bytes}, ${x.base};
@@ -41,27 +41,27 @@
     mad.lo.u32 ${x.fragment_ptrs[q]}, %t1, 16, %addr;
 % endfor
 % else:
-    mad.lo.u32 %addr, %k_group, ${plan.steps * x.row}, ${first};
+    mad.lo.u32 %addr, %k_group, ${plan.mainloop.steps * x.row}, ${first};
     mad.lo.u32 %addr, %addr, ${x.bytes}, ${x.base};
     add.u32 ${x.fragment_ptrs[0]}, %addr, %smem;
 % endif
 % endfor
-% if plan.geometry.gathers:
+% if plan.epilogue.via_smem:
     // %smem_c: where the epilogue stores this thread's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
 % endif
     }
 </%def>
 
-## Moves the fragment addresses to the next stage of the ring.
+## Moves the fragment addresses to the next stage.
 <%def name="advance()">
     add.u32 %read_slot, %read_slot, 1;
-    setp.eq.u32 %wrap, %read_slot, ${plan.stages};
+    setp.eq.u32 %wrap, %read_slot, ${plan.mainloop.stages};
     selp.b32 %read_slot, 0, %read_slot, %wrap;
-    selp.b32 %stage_step, ${-(plan.stages - 1) * plan.stage_bytes}, ${plan.stage_bytes}, %wrap;
-% for x in plan.operands:
+    selp.b32 %stage_step, ${-(plan.mainloop.stages - 1) * plan.mainloop.stage_bytes}, ${plan.mainloop.stage_bytes}, %wrap;
+% for x in plan.mainloop.operands:
 % for reader in x.fragment_ptrs.all:
     add.s32 ${reader}, ${reader}, %stage_step;
 % endfor

@@ -11,27 +11,27 @@ ${pointers(x, own)}\
     .reg .b32 %lane, %warp, %k_group, %long_lane, %k_lane, %addr;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
-% if plan.x.kmajor:
+% if plan.mainloop.x.kmajor:
     // adjacent lanes along K
-    and.b32 %k_lane, %lane, ${plan.lanes - 1};
-    shr.u32 %long_lane, %lane, ${plan.log2_across};
+    and.b32 %k_lane, %lane, ${plan.mainloop.lanes - 1};
+    shr.u32 %long_lane, %lane, ${plan.mainloop.log2_across};
 % else:
-    // adjacent lanes along ${plan.x.extent}
-    shr.u32 %k_lane, %lane, ${plan.log2_lanes_long};
+    // adjacent lanes along ${plan.mainloop.x.extent}
+    shr.u32 %k_lane, %lane, ${plan.mainloop.log2_lanes_long};
     and.b32 %long_lane, %lane, ${plan.config.lanes_long - 1};
 % endif
     setp.eq.u32 %k_lane0, %k_lane, 0;
-    shr.u32 %k_group, %warp, ${plan.log2_warps_along};
-    and.b32 %warp, %warp, ${plan.warps_along - 1};
+    shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
+    and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
     mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %long_lane;
-    mad.lo.u32 %k_lane, %k_group, ${plan.lanes}, %k_lane;
-    mul.lo.u32 %k_pos, %k_lane, ${plan.depth};
-    mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.x.contiguous_run};
+    mad.lo.u32 %k_lane, %k_group, ${plan.mainloop.lanes}, %k_lane;
+    mul.lo.u32 %k_pos, %k_lane, ${plan.mainloop.depth};
+    mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.mainloop.x.contiguous_run};
     mov.u32 ${"%row" if plan.config.long_n else "%col"}, 0;
     // %smem_c: where the epilogue stores this thread's sums in shared memory
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
     add.u32 %k_pos, %k_pos, %k0;
     }
 </%def>

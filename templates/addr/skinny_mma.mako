@@ -2,8 +2,8 @@
 <%namespace name="skinny" file="/addr/skinny.mako"/>
 <%def name="setup()">
 ${lane_map()}\
-${skinny.pointers(plan.x, "%col" if plan.config.long_n else "%row")}\
-${skinny.pointers(plan.y, "%frag_row")}\
+${skinny.pointers(plan.mainloop.x, "%col" if plan.config.long_n else "%row")}\
+${skinny.pointers(plan.mainloop.y, "%frag_row")}\
 </%def>
 
 <%def name="lane_map()">
@@ -13,20 +13,20 @@ ${skinny.pointers(plan.y, "%frag_row")}\
     .reg .b32 %warp, %k_group, %long_lane, %k_lane, %addr;
     // four lanes along K load the same rows; the steps of a warp are contiguous along K
     shr.u32 %warp, %thread, 5;
-    and.b32 %k_lane, %thread, ${plan.lanes - 1};
-    shr.u32 %k_group, %warp, ${plan.log2_warps_along};
-    and.b32 %warp, %warp, ${plan.warps_along - 1};
-    bfe.u32 %frag_row, %thread, ${plan.log2_across}, ${plan.log2_lanes_long};
+    and.b32 %k_lane, %thread, ${plan.mainloop.lanes - 1};
+    shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
+    and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
+    bfe.u32 %frag_row, %thread, ${plan.mainloop.log2_across}, ${plan.mainloop.log2_lanes_long};
     mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %frag_row;
-    mul.lo.u32 %k_pos, %k_lane, ${plan.depth};
-    mad.lo.u32 %k_pos, %k_group, ${plan.step_stride * plan.steps}, %k_pos;
+    mul.lo.u32 %k_pos, %k_lane, ${plan.mainloop.depth};
+    mad.lo.u32 %k_pos, %k_group, ${plan.mainloop.step_stride * plan.mainloop.steps}, %k_pos;
     add.u32 %k_pos, %k_pos, %k0;
-    // sums: the lane's rows, and two columns along ${plan.y.extent}
-    mul.lo.u32 ${long}, %long_lane, ${plan.x.contiguous_run};
+    // sums: the lane's rows, and two columns along ${plan.mainloop.y.extent}
+    mul.lo.u32 ${long}, %long_lane, ${plan.mainloop.x.contiguous_run};
     shl.b32 ${short}, %k_lane, 1;
     mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.c_row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.epilogue_bytes}, %smem;
+    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
     }
 </%def>
 

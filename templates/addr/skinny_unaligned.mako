@@ -1,8 +1,8 @@
 ## Unaligned rows: whole 16-byte chunks by vector loads, the elements before and after them one by one.
 <%namespace name="skinny" file="/addr/skinny.mako"/>
-<%namespace name="lane_map" file="/${context['plan'].lane_map}"/>
+<%namespace name="lane_map" file="/${context['plan'].mainloop.lane_map}"/>
 <%def name="setup()">
-<% x, y, own = plan.x, plan.y, "%col" if plan.config.long_n else "%row" %>\
+<% x, y, own = plan.mainloop.x, plan.mainloop.y, "%col" if plan.config.long_n else "%row" %>\
     .reg .b32 %head, %k_end, %k_thread;
 ${lane_map.lane_map()}\
     sub.u32 %k_thread, %k_pos, %k0;
@@ -39,7 +39,7 @@ ${lane_map.lane_map()}\
     cvt.u32.u64 %t0, %ptr_${x.name}0;
     neg.s32 %t0, %t0;
     and.b32 %t0, %t0, 15;
-    shr.u32 %head, %t0, ${plan.log2_size};
+    shr.u32 %head, %t0, ${plan.mainloop.log2_size};
 % endif
     add.u32 %k_pos, %k_pos, %head;
     cvt.u64.u32 %t64, %k_pos;
@@ -55,16 +55,16 @@ ${lane_map.lane_map()}\
     min.u32 %k_end, %k_end, %K;
     // K iterations that are whole for all threads, whatever their misalignment
     sub.s32 %t0, %K, %k0;
-    sub.s32 %t0, %t0, ${plan.k_slack};
+    sub.s32 %t0, %t0, ${plan.mainloop.k_slack};
     min.s32 %k_len, %k_len, %t0;
     max.s32 %k_len, %k_len, 0;
-${skinny.pointers(y, plan.own_y)}\
+${skinny.pointers(y, plan.mainloop.first_y)}\
 </%def>
 
 ## The largest end of a whole vector.
 <%def name="last_vector_end(to)">
-% if plan.tail_reserve:
-    sub.s32 ${to}, %K, ${plan.tail_reserve};
+% if plan.mainloop.tail_reserve:
+    sub.s32 ${to}, %K, ${plan.mainloop.tail_reserve};
     min.s32 ${to}, ${to}, %k_end;
 % else:
     mov.u32 ${to}, %k_end;
@@ -74,14 +74,14 @@ ${skinny.pointers(y, plan.own_y)}\
 <%def name="remainder()">
     add.u32 %k_pos, %k_pos, %t0;
 ${last_vector_end("%t0")}\
-    sub.s32 %t0, %t0, ${plan.x.vec - 1};
+    sub.s32 %t0, %t0, ${plan.mainloop.x.vec - 1};
     max.s32 %t0, %t0, 0;
 </%def>
 
-## The elements that no whole vector covers: the first threads along K take those at the end, the next thread those at the
-## start.
+## The elements that no whole vector covers: the first threads along K multiply those at the end, the next thread those at
+## the start.
 <%def name="unaligned_elements(math)">
-<% x, y = plan.x, plan.y %>\
+<% x, y = plan.mainloop.x, plan.mainloop.y %>\
     .reg .b32 %start, %stop;
     .reg .b16 %elem<4>;
     .reg .pred %in_k_range<${x.vec}>;
@@ -92,15 +92,15 @@ ${last_vector_end("%t1")}\
     and.b32 %t1, %t1, -${x.vec};
     add.u32 %start, %t0, %t1;
     add.u32 %start, %start, %k_thread;
-    setp.lt.u32 %p, %k_thread, ${plan.tail_vectors * plan.depth};
+    setp.lt.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
     selp.b32 %stop, %k_end, 0, %p;
-    setp.eq.u32 %p, %k_thread, ${plan.tail_vectors * plan.depth};
+    setp.eq.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
     selp.b32 %start, 0, %start, %p;
     setp.eq.and.u32 %p, %k0, 0, %p;
     min.u32 %t1, %head, %K;
     selp.b32 %stop, %t1, %stop, %p;
     // pointers are at the start of the last K iteration
-    sub.u32 %t0, %k_pos, ${plan.step_stride * plan.steps};
+    sub.u32 %t0, %k_pos, ${plan.mainloop.step_stride * plan.mainloop.steps};
     sub.s32 %t0, %start, %t0;
     mul.wide.s32 %t64, %t0, ${x.size};
 % for n in range(len(y.rows)):
@@ -117,7 +117,7 @@ ${last_vector_end("%t1")}\
     add.u32 %t0, %start, ${i};
     setp.lt.u32 %in_k_range${i}, %t0, %stop;
 % endfor
-% for o, loads in plan.element_loads:
+% for o, loads in plan.mainloop.element_loads:
 % for pointer, elements, word, first in loads:
 % for i, element in enumerate(elements, first):
     mov.${"b16" if len(elements) > 1 else o.raw.kind} ${element}, ${"0" if len(elements) > 1 else o.zero};

@@ -1,4 +1,4 @@
-## Packs f32 operands as sums of three bf16: planes in the workspace with K contiguous, each the rounded rest of an element.
+## Packs f32 operands as sums of three bf16: planes in the workspace with K contiguous, each the rounded remainder of an element.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
@@ -8,7 +8,7 @@
 // C = A B needs A and B as sums of three bf16: a block splits ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
 .visible .entry ${plan.entry}_split_bf16x3(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.epilogue_parameters:
+% for line in plan.fused_ops.parameters:
     ${line}
 % endfor
 % for line in plan.packing.parameters:
@@ -42,26 +42,26 @@ ${split(plan.packing.operands[1], p)}\
 
 <%def name="split(x, p)">
     {
-    .reg .b64 %from, %at, %to, %t64, %next;
-    .reg .b32 %rows, %ld, %r, %k, %row, %q, %t0, %t1;
+    .reg .b64 %src, %addr, %dst, %t64, %step_bytes;
+    .reg .b32 %rows, %ld, %first_row, %k, %row, %k_thread, %t0, %t1;
     .reg .f32 %value<${p.HELD}>, %wide<2>;
     .reg .b32 %word<2>;
     .reg .b16 %half<2>;
-    .reg .pred %in, %here;
+    .reg .pred %in_rows, %in_k;
     // ---- ${x.name.upper()}: blocks are numbered along K, then along the rows of the planes
-    ld.param.u64 %from, [${x.name.upper()}];
-    cvta.to.global.u64 %from, %from;
+    ld.param.u64 %src, [${x.name.upper()}];
+    cvta.to.global.u64 %src, %src;
     ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
-    mad.wide.u32 %to, %t0, ${p.ROW}, %W;
-% if plan.batched:
+    mad.wide.u32 %dst, %t0, ${plan.packing.ROW}, %W;
+% if plan.batch.active:
 ${thread.item(x, p)}\
 % endif
     div.u32 %t0, %pitch, ${p.BLOCK_K};
-    div.u32 %r, %block, %t0;
-    mul.lo.u32 %k, %r, %t0;
+    div.u32 %first_row, %block, %t0;
+    mul.lo.u32 %k, %first_row, %t0;
     sub.u32 %k, %block, %k;
     mul.lo.u32 %k, %k, ${p.BLOCK_K};
-    mul.lo.u32 %r, %r, ${p.BLOCK_ROWS};
+    mul.lo.u32 %first_row, %first_row, ${p.BLOCK_ROWS};
 % for n in range(p.HELD):
     mov.f32 %value${n}, 0f00000000;
 % endfor
@@ -69,40 +69,40 @@ ${thread.item(x, p)}\
 ${thread.transposed(x, p)}\
 % endif
     // this thread's ${p.CHUNK} elements of K in each of ${p.ROUNDS} rows
-    rem.u32 %q, %thread, ${p.ACROSS};
+    rem.u32 %k_thread, %thread, ${p.ACROSS};
     div.u32 %row, %thread, ${p.ACROSS};
 % if not x.kmajor:
     mul.lo.u32 %t1, %row, ${p.BLOCK_PITCH};
-    mad.lo.u32 %t1, %q, ${p.CHUNK}, %t1;
+    mad.lo.u32 %t1, %k_thread, ${p.CHUNK}, %t1;
     mad.lo.u32 %t1, %t1, 4, %smem;
 % for i in range(p.HELD):
     ld.shared.f32 %value${i}, [%t1+${4 * (i // p.CHUNK * p.DOWN * p.BLOCK_PITCH + i % p.CHUNK)}];
 % endfor
 % endif
-    mad.lo.u32 %q, %q, ${p.CHUNK}, %k;
-    add.u32 %row, %row, %r;
+    mad.lo.u32 %k_thread, %k_thread, ${p.CHUNK}, %k;
+    add.u32 %row, %row, %first_row;
 % for i in range(p.ROUNDS):
 % if i:
     add.u32 %row, %row, ${p.DOWN};
 % endif
-    setp.lt.u32 %in, %row, %rows;
+    setp.lt.u32 %in_rows, %row, %rows;
 % if x.kmajor:
     mul.wide.u32 %t64, %row, %ld;
-    cvt.u64.u32 %at, %q;
-    add.u64 %t64, %t64, %at;
-    mad.lo.u64 %at, %t64, 4, %from;
+    cvt.u64.u32 %addr, %k_thread;
+    add.u64 %t64, %t64, %addr;
+    mad.lo.u64 %addr, %t64, 4, %src;
 % for e in range(0, p.CHUNK, x.vec):
-${constants.add("%t0", "%q", e)}\
-    setp.lt.and.u32 %here, %t0, %K, %in;
-    @%here ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%at+${4 * e}];
+${constants.add("%t0", "%k_thread", e)}\
+    setp.lt.and.u32 %in_k, %t0, %K, %in_rows;
+    @%in_k ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%addr+${4 * e}];
 % endfor
 % endif
     mul.wide.u32 %t64, %row, %pitch;
-    cvt.u64.u32 %at, %q;
-    add.u64 %t64, %t64, %at;
-    mad.lo.u64 %at, %t64, 2, %to;
-    mul.wide.u32 %next, %rows, %pitch;
-    shl.b64 %next, %next, 1;
+    cvt.u64.u32 %addr, %k_thread;
+    add.u64 %t64, %t64, %addr;
+    mad.lo.u64 %addr, %t64, 2, %dst;
+    mul.wide.u32 %step_bytes, %rows, %pitch;
+    shl.b64 %step_bytes, %step_bytes, 1;
 % for plane in range(p.PLANES):
 ${thread.store_plane(i * p.CHUNK, plane + 1 < p.PLANES)}\
 % endfor

@@ -1,23 +1,23 @@
-## What a thread of the splitting kernel does: finds its batch item, transposes rows, stores planes.
+## Parts of the splitting kernel: the batch item, transposed rows, planes.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## A batch item of the launch, if it has an operand of its own.
 <%def name="item(x, p)">
     mov.u32 %t0, %ctaid.z;
     ld.param.u32 %t1, [items_${x.name}];
-    setp.ge.u32 %in, %t0, %t1;
-    @%in bra.uni SPLIT_DONE_${x.name.upper()};
+    setp.ge.u32 %in_rows, %t0, %t1;
+    @%in_rows bra.uni SPLIT_DONE_${x.name.upper()};
     ld.param.u32 %t1, [each_${x.name}];
     mul.wide.u32 %t64, %t0, %t1;
-    mad.lo.u64 %to, %t64, ${p.ROW}, %to;
+    mad.lo.u64 %dst, %t64, ${plan.packing.ROW}, %dst;
     ld.param.u32 %t1, [first_item];
     add.u32 %t0, %t0, %t1;
     cvt.u64.u32 %t64, %t0;
-    ld.param.u64 %at, [by_${x.name}];
-    mad.lo.u64 %from, %t64, %at, %from;
+    ld.param.u64 %addr, [by_${x.name}];
+    mad.lo.u64 %src, %t64, %addr, %src;
 </%def>
 
-## Stores a plane of four elements from ``n`` on; with ``more`` planes to come the elements keep the rest.
+## Stores a plane of four elements from ``n`` on; if ``more`` planes follow, the elements become the remainders.
 <%def name="store_plane(n, more)">
 % for w in range(2):
     cvt.rn.bf16x2.f32 %word${w}, %value${n + 2 * w + 1}, %value${n + 2 * w};
@@ -27,34 +27,35 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     sub.rn.f32 %value${n + 2 * w + 1}, %value${n + 2 * w + 1}, %wide1;
 % endif
 % endfor
-    @%in st.global.v2.b32 [%at], {%word0, %word1};
+    @%in_rows st.global.v2.b32 [%addr], {%word0, %word1};
 % if more:
-    add.u64 %at, %at, %next;
+    add.u64 %addr, %addr, %step_bytes;
 % endif
 </%def>
 
 ## Where rows are contiguous in memory: transposes them through shared memory.
 <%def name="transposed(x, p)">
     rem.u32 %row, %thread, ${p.BLOCK_ROWS};
-    div.u32 %q, %thread, ${p.BLOCK_ROWS};
-    mad.lo.u32 %t1, %row, ${p.BLOCK_PITCH}, %q;
+    div.u32 %k_thread, %thread, ${p.BLOCK_ROWS};
+    mad.lo.u32 %t1, %row, ${p.BLOCK_PITCH}, %k_thread;
     mad.lo.u32 %t1, %t1, 4, %smem;
-    add.u32 %row, %row, %r;
-    add.u32 %q, %q, %k;
-    setp.lt.u32 %in, %row, %rows;
-    mul.wide.u32 %t64, %q, %ld;
-    cvt.u64.u32 %at, %row;
-    add.u64 %t64, %t64, %at;
-    mad.lo.u64 %at, %t64, 4, %from;
-    mul.wide.u32 %next, %ld, ${4 * p.LOADED};
+    add.u32 %row, %row, %first_row;
+    add.u32 %k_thread, %k_thread, %k;
+    setp.lt.u32 %in_rows, %row, %rows;
+    mul.wide.u32 %t64, %k_thread, %ld;
+    cvt.u64.u32 %addr, %row;
+    add.u64 %t64, %t64, %addr;
+    mad.lo.u64 %addr, %t64, 4, %src;
+    mul.wide.u32 %step_bytes, %ld, ${4 * p.LOADED};
 % for i in range(p.HELD):
-${constants.add("%t0", "%q", i * p.LOADED)}\
-    setp.lt.and.u32 %here, %t0, %K, %in;
-    @%here ld.global.nc.f32 %value${i}, [%at];
-    add.u64 %at, %at, %next;
+${constants.add("%t0", "%k_thread", i * p.LOADED)}\
+    setp.lt.and.u32 %in_k, %t0, %K, %in_rows;
+    @%in_k ld.global.nc.f32 %value${i}, [%addr];
+    add.u64 %addr, %addr, %step_bytes;
 % endfor
 % for i in range(p.HELD):
     st.shared.f32 [%t1+${4 * i * p.LOADED}], %value${i};
 % endfor
+    // ---- wait: the block's elements are in shared memory
     bar.sync 0;
 </%def>

@@ -13,9 +13,9 @@ ${(shared_pointer if x.shared_pointer else pointers)(x)}\
     add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
     add.u32 %t0, %t0, ${p.mn};
     add.u32 %t1, %k_${x.name}, ${p.k};
-% if plan.predicated:
+% if plan.mainloop.predicated:
     setp.ge.u32 ${p.oob}, %t0, %${x.extent};
-% elif plan.checks_bounds:
+% elif plan.mainloop.checks_bounds:
     sub.u32 %t2, ${x.limit}, ${x.edge};
     min.u32 %t0, %t0, %t2;
 % endif
@@ -63,7 +63,7 @@ ${row_of(x, p)}\
 % endfor
 </%def>
 
-## Computes the address of load p into the register plan.address_of(x, p).
+## Computes the address of load p into the register plan.mainloop.address_of(x, p).
 <%def name="address(x, p)">
 % if x.shared_pointer:
     cvt.u64.u32 %t64, %off_${x.name}${p.index};
@@ -73,14 +73,14 @@ ${row_of(x, p)}\
 
 <%def name="advance(x, first)">
 <% pointers = [f"%ptr_{x.name}"] if x.shared_pointer else [f"%ptr_{x.name}{p.index}" for p in x.loads] %>\
-% if first and plan.checks_bounds and not x.kmajor:
+% if first and plan.mainloop.checks_bounds and not x.kmajor:
     mul.wide.u32 %u64, %ld${x.name}, %k_rem;
     mul.lo.u64 %u64, %u64, ${x.global_bytes};
 % endif
 % for pointer in pointers:
-% if first and plan.checks_bounds and x.kmajor:
+% if first and plan.mainloop.checks_bounds and x.kmajor:
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
-% elif first and plan.checks_bounds:
+% elif first and plan.mainloop.checks_bounds:
     add.u64 ${pointer}, ${pointer}, %u64;
 % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
@@ -92,10 +92,10 @@ ${row_of(x, p)}\
 
 ## Sets %skip if load p of the first stage is past the remainder of K, or outside M or N.
 <%def name="skip(x, p, first)">
-% if first and plan.checks_bounds:
+% if first and plan.mainloop.checks_bounds:
     add.u32 %t0, %k_${x.name}, ${p.k};
     setp.ge.u32 %skip, %t0, %k_rem;
-% if plan.predicated:
+% if plan.mainloop.predicated:
     or.pred %skip, %skip, ${p.oob};
 % endif
 % endif

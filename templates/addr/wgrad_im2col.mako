@@ -4,9 +4,9 @@
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
 <% n, boxes = len(plan.loads.axes), len(plan.images.boxes) %>\
-    // %k as a pixel: digits %at0 (%at1 ...) and %image; %depth: the digits of a stage's depth
-    .reg .b32 %c<${boxes}>, %pixel<${n}>, %at<${n}>, %depth<${n + 1}>, %image, %channels, %taps;
-    .reg .b16 %offset<${boxes * n}>;
+    // %k as a pixel: digits %k_digit0 (%k_digit1 ...) and %image; %depth: the digits of a stage's depth
+    .reg .b32 %channel<${boxes}>, %pixel<${n}>, %k_digit<${n}>, %depth<${n + 1}>, %image, %channels, %taps;
+    .reg .b16 %im2col_offset<${boxes * n}>;
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
 ${radix.parameters()}\
@@ -15,19 +15,19 @@ ${digits(str(plan.config.u), "%depth", f"%depth{n}")}\
 
 <%def name="digits(number, to, last)">
     {
-    .reg .b32 %left, %next, %t;
-    mov.u32 %left, ${number};
-${radix.digits("%left", to)}\
-    mov.u32 ${last}, %left;
+    .reg .b32 %rest, %next, %t;
+    mov.u32 %rest, ${number};
+${radix.digits("%rest", to)}\
+    mov.u32 ${last}, %rest;
     }
 </%def>
 
 <%def name="begin()">
     mov.u32 %k, %k0;
-${digits("%k0", "%at", "%image")}\
+${digits("%k0", "%k_digit", "%image")}\
 ${pixel()}\
     {
-    .reg .b32 %first, %column, %tap, %next, %t, %off<${len(plan.loads.axes)}>;
+    .reg .b32 %first, %column, %tap, %next, %t, %tap_pixel<${len(plan.loads.axes)}>;
 <% images = plan.images %>\
 % if images.multicast:
     mad.lo.u32 %first, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
@@ -38,13 +38,13 @@ ${pixel()}\
 ${constants.add("%column", "%first", column)}\
 ${radix.divide("%tap", "%column", "channels")}\
     mul.lo.u32 %t, %tap, %channels;
-    sub.u32 %c${n}, %column, %t;
+    sub.u32 %channel${n}, %column, %t;
     // past the last tap channels are out of bounds: zeros
     setp.ge.u32 %carry, %tap, %taps;
-    @%carry mov.u32 %c${n}, %channels;
-${radix.offsets("%tap", "%off")}\
+    @%carry mov.u32 %channel${n}, %channels;
+${radix.offsets("%tap", "%tap_pixel")}\
 % for a in plan.loads.axes:
-    cvt.u16.u32 %offset${n * len(plan.loads.axes) + a}, %off${a};
+    cvt.u16.u32 %im2col_offset${n * len(plan.loads.axes) + a}, %tap_pixel${a};
 % endfor
 % endfor
     }
@@ -52,7 +52,7 @@ ${radix.offsets("%tap", "%off")}\
 
 <%def name="pixel()">
 % for a in plan.loads.axes:
-    mad.lo.u32 %pixel${a}, %at${a}, %steps${a}, %lower${a};
+    mad.lo.u32 %pixel${a}, %k_digit${a}, %steps${a}, %lower${a};
 % endfor
 </%def>
 
@@ -61,10 +61,10 @@ ${radix.offsets("%tap", "%off")}\
     add.u32 %k, %k, ${plan.config.u};
     setp.ne.u32 %carry, %k, %k;
 % for a in plan.loads.axes:
-    add.u32 %at${a}, %at${a}, %depth${a};
-    @%carry add.u32 %at${a}, %at${a}, 1;
-    setp.ge.u32 %carry, %at${a}, %places${a};
-    @%carry sub.u32 %at${a}, %at${a}, %places${a};
+    add.u32 %k_digit${a}, %k_digit${a}, %depth${a};
+    @%carry add.u32 %k_digit${a}, %k_digit${a}, 1;
+    setp.ge.u32 %carry, %k_digit${a}, %places${a};
+    @%carry sub.u32 %k_digit${a}, %k_digit${a}, %places${a};
 % endfor
     add.u32 %image, %image, %depth${len(plan.loads.axes)};
     @%carry add.u32 %image, %image, 1;

@@ -14,7 +14,7 @@ ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
 ${addr.skip(x, p, first)}\
 ${addr.address(x, p)}\
-    @${issue} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.store_ptr(p)}+${p.offset}], [${plan.address_of(x, p)}], ${", ".join(str(v) for v in (x.copy_bytes, plan.skip(x, p, first)) if v)};
+    @${issue} cp.async.${"cg" if x.copy_bytes == 16 else "ca"}.shared.global [${x.store_ptr(p)}+${p.offset}], [${plan.mainloop.address_of(x, p)}], ${", ".join(str(v) for v in (x.copy_bytes, plan.mainloop.skip(x, p, first)) if v)};
 % endfor
 </%def>
 

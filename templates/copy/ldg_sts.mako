@@ -16,7 +16,7 @@ ${addr.copy_guard(x, guard)}\
 % for p in x.loads:
 <%
     words = [x.staging[p.index, j] for j in range(x.staging.shape[1])]
-    skip = plan.skip(x, p, first)
+    skip = plan.mainloop.skip(x, p, first)
 %>\
 % if skip:
 % for word in words:
@@ -30,7 +30,7 @@ ${addr.skip(x, p, first)}\
     and.pred %skip, %skip, ${issue};
 % endif
 ${addr.address(x, p)}\
-    @${"%skip" if skip else issue} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.address_of(x, p)}];
+    @${"%skip" if skip else issue} ld.global.nc.${x.load_kind} ${x.staging.vector(p.index, 0, n=len(words))}, [${plan.mainloop.address_of(x, p)}];
 % endfor
 </%def>
 

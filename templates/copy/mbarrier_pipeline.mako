@@ -1,4 +1,4 @@
-## The mbarriers of the ring: full[stages], empty[stages], and those of the reduction and the epilogue.
+## The mbarriers: full[stages], empty[stages], and those of the reduction and the epilogue.
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 ## Ranks of this block in its cluster: linear, along X and along Y.
 <%def name="cluster_ranks()">
@@ -19,10 +19,10 @@
     @%p bra.uni INITIALISED;
     elect.sync _|%elected, 0xffffffff;
     @!%elected bra NOT_ELECTED;
-% for name in plan.maps:
+% for name in plan.parameters.maps:
     prefetch.tensormap [%${name}];
 % endfor
-% for s in range(plan.stages):
+% for s in range(plan.pipeline.stages):
     mbarrier.init.shared::cta.b64 [%bars+${8 * s}], 1;
     mbarrier.init.shared::cta.b64 [%bars+${pipe.empty + 8 * s}], ${pipe.empty_arrivals};
 % endfor
@@ -39,9 +39,10 @@ INITIALISED:
 % if pipe.clustered:
     barrier.cluster.arrive.relaxed.aligned;
 % endif
+    // ---- wait: the mbarriers of this block are initialised
     bar.sync 0;
 % if pipe.multicast_ctas > 1:
-    // blocks that multicast to this one must find its mbarriers initialised
+    // ---- wait: the mbarriers of all blocks of the cluster are initialised
     barrier.cluster.wait.acquire.aligned;
 % endif
 </%def>
@@ -57,7 +58,7 @@ INITIALISED:
 % endif
 </%def>
 
-## The consumers: their registers, and the blocks that they tell that a stage is free.
+## The consumers: their registers, and the blocks whose empty mbarriers they arrive at.
 <%def name="consumer_setup()">
 <% pipe = plan.pipeline %>\
 % if pipe.setmaxnreg:
@@ -67,7 +68,7 @@ INITIALISED:
     // thread i of a warp${"" if pipe.a_from_registers else "group"} arrives at the empty barriers of block i of the cluster
     setp.lt.u32 %frees, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
 % if pipe.multicast_2d:
-    // blocks that share no operand with this one load nothing for it
+    // blocks of another row and column of the cluster load nothing for this one
     div.u32 %t0, ${pipe.arriving_thread}, ${plan.config.cluster_x};
     rem.u32 %t1, ${pipe.arriving_thread}, ${plan.config.cluster_x};
     setp.eq.u32 %p, %t0, %rank_y;
@@ -105,8 +106,8 @@ DRAIN_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
     xor.b32 %parity, %phase, 1;
 ${sync.wait(f"%full_bar+{plan.pipeline.empty}", "%parity")}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;
-    setp.lt.u32 %p, %k_iter, ${plan.stages};
+    setp.lt.u32 %p, %k_iter, ${plan.pipeline.stages};
     @%p bra DRAIN_LOOP;
 </%def>

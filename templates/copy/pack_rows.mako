@@ -1,5 +1,5 @@
 ## Copies operands to rows of whole 128 bytes. A thread assembles 16 bytes from the two aligned chunks of 16 bytes that hold
-## them, several times for large operands. Nothing reads what it copies from behind the end of a row.
+## them, several times for large operands. Columns past the end of a row are never read.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">
 <% packing, t = plan.packing, plan.packing.copy_kernel %>\
@@ -7,7 +7,7 @@
 // C = A B needs ${" and ".join(name.upper() for name in packing.copied)} in rows of whole 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_pack_rows(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.epilogue_parameters:
+% for line in plan.fused_ops.parameters:
     ${line}
 % endfor
 % for line in packing.copy_parameters:
@@ -16,14 +16,14 @@
 )
 .maxntid ${t.THREADS}, 1, 1
 {
-    .reg .b64 %base, %bytes, %end, %ld, %to, %from<${t.ROUNDS}>, %to<${t.ROUNDS}>, %low, %high, %pitch, %t64;
-    .reg .b32 %rows, %columns, %at, %i, %r, %q, %across, %stride, %left<${t.ROUNDS}>, %shift, %t0;
+    .reg .b64 %base, %bytes, %end, %ld, %dst, %src<${t.ROUNDS}>, %dst<${t.ROUNDS}>, %low, %high, %pitch, %t64;
+    .reg .b32 %rows, %columns, %at, %chunk, %row, %column, %across, %stride, %columns_left<${t.ROUNDS}>, %shift, %t0;
     .reg .b${max(t.bits, 16)} %element;
-    .reg .pred %p, %mine<${t.ROUNDS}>, %whole<${t.ROUNDS}>;
+    .reg .pred %p, %in_rows<${t.ROUNDS}>, %whole<${t.ROUNDS}>;
 % if len(packing.copied) > 1:
     .reg .pred %is_a, %is_b;
 % endif
-% if plan.batched:
+% if plan.batch.active:
     .reg .b64 %by, %each;
     .reg .b32 %item, %items;
 % endif
@@ -33,16 +33,16 @@
 % if t.stored is not t.by_4:
     ${t.stored.declaration}
 % endif
-    ld.param.u64 %to, [W];
-    cvta.to.global.u64 %to, %to;
-    mov.u32 %i, %ctaid.x;
+    ld.param.u64 %dst, [W];
+    cvta.to.global.u64 %dst, %dst;
+    mov.u32 %chunk, %ctaid.x;
 ${pdl.trigger_and_wait()}\
 % if len(packing.copied) > 1:
     // the first blocks copy A, the others B
     ld.param.u32 %t0, [blocks_a];
-    setp.lt.u32 %is_a, %i, %t0;
+    setp.lt.u32 %is_a, %chunk, %t0;
     not.pred %is_b, %is_a;
-    @%is_b sub.u32 %i, %i, %t0;
+    @%is_b sub.u32 %chunk, %chunk, %t0;
 % endif
 % for guard, x in zip(["@%is_a ", "@%is_b "] if len(packing.copied) > 1 else [""], packing.copied):
     ${guard}ld.param.u64 %base, [${x.upper()}];
@@ -51,8 +51,8 @@ ${pdl.trigger_and_wait()}\
 % endfor
 % endfor
     cvta.to.global.u64 %base, %base;
-    mad.wide.u32 %to, %at, ${t.ROW}, %to;
-% if plan.batched:
+    mad.wide.u32 %dst, %at, ${t.ROW}, %dst;
+% if plan.batch.active:
     // a batch item of the launch, if it has an operand of its own
     mov.u32 %item, %ctaid.z;
     setp.ge.u32 %p, %item, %items;
@@ -61,7 +61,7 @@ ${pdl.trigger_and_wait()}\
     add.u32 %item, %item, %t0;
     cvt.u64.u32 %t64, %item;
     mad.lo.u64 %base, %t64, %by, %base;
-    mad.lo.u64 %to, %t64, %each, %to;
+    mad.lo.u64 %dst, %t64, %each, %dst;
 % endif
     add.u32 %across, %columns, ${t.chunk_elements - 1};
     div.u32 %across, %across, ${t.chunk_elements};
@@ -70,35 +70,35 @@ ${pdl.trigger_and_wait()}\
     and.b64 %pitch, %pitch, ${-t.ROW};
     add.u64 %end, %base, %bytes;
     mov.u32 %t0, %tid.x;
-    mad.lo.u32 %i, %i, ${t.THREADS}, %t0;
+    mad.lo.u32 %chunk, %chunk, ${t.THREADS}, %t0;
 % for j in range(t.ROUNDS):
-    // chunk %i of the copy: ${t.chunk_elements} columns from %q on of row %r
-    div.u32 %r, %i, %across;
-    mul.lo.u32 %t0, %r, %across;
-    sub.u32 %q, %i, %t0;
-    setp.lt.u32 %mine${j}, %r, %rows;
-    cvt.u64.u32 %t64, %r;
-    mad.lo.u64 %from${j}, %t64, %ld, %base;
-    mad.wide.u32 %from${j}, %q, ${t.CHUNK}, %from${j};
-    mad.lo.u64 %to${j}, %t64, %pitch, %to;
-    mad.wide.u32 %to${j}, %q, ${t.CHUNK}, %to${j};
-    mul.lo.u32 %q, %q, ${t.chunk_elements};
-    sub.u32 %left${j}, %columns, %q;
+    // chunk %chunk of the copy: ${t.chunk_elements} columns of row %row, from %column on
+    div.u32 %row, %chunk, %across;
+    mul.lo.u32 %t0, %row, %across;
+    sub.u32 %column, %chunk, %t0;
+    setp.lt.u32 %in_rows${j}, %row, %rows;
+    cvt.u64.u32 %t64, %row;
+    mad.lo.u64 %src${j}, %t64, %ld, %base;
+    mad.wide.u32 %src${j}, %column, ${t.CHUNK}, %src${j};
+    mad.lo.u64 %dst${j}, %t64, %pitch, %dst;
+    mad.wide.u32 %dst${j}, %column, ${t.CHUNK}, %dst${j};
+    mul.lo.u32 %column, %column, ${t.chunk_elements};
+    sub.u32 %columns_left${j}, %columns, %column;
     // load the aligned chunks that hold its first byte and its last, if both are inside the operand
-    and.b64 %low, %from${j}, ${-t.CHUNK};
-    add.u64 %high, %from${j}, ${t.CHUNK - 1};
+    and.b64 %low, %src${j}, ${-t.CHUNK};
+    add.u64 %high, %src${j}, ${t.CHUNK - 1};
     and.b64 %high, %high, ${-t.CHUNK};
-    setp.ge.and.u64 %whole${j}, %low, %base, %mine${j};
+    setp.ge.and.u64 %whole${j}, %low, %base, %in_rows${j};
     add.u64 %t64, %high, ${t.CHUNK};
     setp.le.and.u64 %whole${j}, %t64, %end, %whole${j};
     @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 0, n=4)}, [%low];
     @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 4, n=4)}, [%high];
-    add.u32 %i, %i, %stride;
+    add.u32 %chunk, %chunk, %stride;
 % endfor
 % for j in range(t.ROUNDS):
     // shift the two chunks to the wanted bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
-    cvt.u32.u64 %shift, %from${j};
+    cvt.u32.u64 %shift, %src${j};
     and.b32 %t0, %shift, 8;
     setp.ne.u32 %p, %t0, 0;
 % for n in range(6):
@@ -115,22 +115,22 @@ ${pdl.trigger_and_wait()}\
     shf.r.wrap.b32 ${t.stored[n]}, ${t.by_4[n]}, ${t.by_4[n + 1]}, %shift;
 % endfor
 % endif
-    st.global.v4.b32 [%to${j}], ${t.stored.vector(0, n=4)};
+    st.global.v4.b32 [%dst${j}], ${t.stored.vector(0, n=4)};
 STORED${j}:
 % endfor
 % for j in range(t.ROUNDS):
     // at the edges of the operand: element by element, up to the end of the row
-    xor.pred %p, %mine${j}, %whole${j};
+    xor.pred %p, %in_rows${j}, %whole${j};
     @!%p bra NEXT${j};
-    min.u32 %left${j}, %left${j}, ${t.chunk_elements};
+    min.u32 %columns_left${j}, %columns_left${j}, ${t.chunk_elements};
     .pragma "nounroll";
 EDGE${j}:
-    ld.global.nc.b${t.bits} %element, [%from${j}];
-    st.global.b${t.bits} [%to${j}], %element;
-    add.u64 %from${j}, %from${j}, ${t.size};
-    add.u64 %to${j}, %to${j}, ${t.size};
-    sub.u32 %left${j}, %left${j}, 1;
-    setp.ne.u32 %p, %left${j}, 0;
+    ld.global.nc.b${t.bits} %element, [%src${j}];
+    st.global.b${t.bits} [%dst${j}], %element;
+    add.u64 %src${j}, %src${j}, ${t.size};
+    add.u64 %dst${j}, %dst${j}, ${t.size};
+    sub.u32 %columns_left${j}, %columns_left${j}, 1;
+    setp.ne.u32 %p, %columns_left${j}, 0;
     @%p bra EDGE${j};
 NEXT${j}:
 % endfor

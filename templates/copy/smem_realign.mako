@@ -1,12 +1,12 @@
-## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups write the rows to their places in the
-## swizzled tile, without the elements before their first. The tile takes the memory of the previous stage, of which
-## nothing else is left: this stage is multiplied from there while the next one is realigned to here.
+## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups copy the rows to the swizzled tile,
+## without the elements before their first. The tile overwrites the previous stage, which has been multiplied: this stage is
+## multiplied from there while the next one is realigned into this one.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">
     // the previous stage, in 16 bytes, and the slot of its mbarriers
     .reg .b32 %prev_offset, %prev_slot;
-% for x in plan.realign.operands:
+% for x in plan.mainloop.realign.operands:
     // ${x.name.upper()}: this thread's first word of stage 0 as loaded, and in the tile
     .reg .b32 %src_${x.role}<${x.residue_groups}>, %dst_${x.role}<${x.residue_groups}>;
     .reg .pred %odd_${x.role}<${x.residue_groups}>, %active_${x.role}, %active_odd_${x.role};
@@ -16,8 +16,8 @@
     cvt.u32.u64 %start, %t64;
     shr.u32 %start, %start, 1;
     ld.param.u32 %ld, [ld${x.name}];
-    and.b32 %word, ${plan.realign.thread}, ${x.line_threads - 1};
-    shr.u32 %line, ${plan.realign.thread}, ${x.log2_line_threads};
+    and.b32 %word, ${plan.mainloop.realign.thread}, ${x.line_threads - 1};
+    shr.u32 %line, ${plan.mainloop.realign.thread}, ${x.log2_line_threads};
     div.u32 %round, %line, ${x.residues_at_once};
     rem.u32 %line, %line, ${x.residues_at_once};
     setp.lt.u32 %active_${x.role}, %round, ${x.residue_lines - (x.rounds - 1) * x.lines_at_once};
@@ -48,14 +48,14 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
 </%def>
 
 <%def name="realign()">
-<% r = plan.realign %>\
+<% r = plan.mainloop.realign %>\
     // realign the stage into the previous one
     {
     .reg .b32 %stage_start;
     .reg .b32 ${", ".join(f"%src_{x.role}_at<{x.residue_groups}>, %dst_{x.role}_at<{x.residue_groups}>" for x in r.operands)};
     ${r.words.declaration}
     setp.eq.u32 %p, %stage, 0;
-    selp.b32 %prev_offset, ${plan.stages}, %stage, %p;
+    selp.b32 %prev_offset, ${plan.pipeline.stages}, %stage, %p;
     sub.u32 %prev_offset, %prev_offset, 1;
     shl.b32 %prev_slot, %prev_offset, 3;
     mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
@@ -74,6 +74,7 @@ ${read(n)}\
 ${write(n - 1)}\
 % endif
 % endfor
+    // ---- wait: all threads have written the realigned stage
     fence.proxy.async.shared::cta;
 ${wait()}\
     }
@@ -83,15 +84,15 @@ ${wait()}\
 
 ## The words of a batch, and the next word where a row begins in the middle of one.
 <%def name="read(n)">
-% for i, (x, m) in enumerate(plan.realign.batches[n]):
-    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.realign.words[n % 2, 0, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source}];
-    @${second_word(x, m)} ld.shared.b32 ${plan.realign.words[n % 2, 1, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source + 4}];
+% for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
+    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 0, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source}];
+    @${second_word(x, m)} ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 1, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source + 4}];
 % endfor
 </%def>
 
 <%def name="write(n)">
-% for i, (x, m) in enumerate(plan.realign.batches[n]):
-<% low, high = (plan.realign.words[n % 2, half, i] for half in range(2)) %>\
+% for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
+<% low, high = (plan.mainloop.realign.words[n % 2, half, i] for half in range(2)) %>\
     @${second_word(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
     ${f"@%active_{x.role} " if m.guarded else ""}st.shared.b32 [%dst_${x.role}_at${m.residue_group}+${x.base + m.target}], ${low};
 % endfor
@@ -99,8 +100,8 @@ ${wait()}\
 
 ## All threads that realign the stage have written it.
 <%def name="wait()">
-% if plan.realign.warpgroups > 1:
-    bar.sync 1, ${128 * plan.realign.warpgroups};
+% if plan.mainloop.realign.warpgroups > 1:
+    bar.sync 1, ${128 * plan.mainloop.realign.warpgroups};
 % else:
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif

@@ -7,7 +7,7 @@
     .reg .b64 %policy;
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
 % endif
-% for x in plan.realign.operands:
+% for x in plan.mainloop.realign.operands:
     // a map for each of eight rows of ${x.name.upper()}
     .reg .b64 %map_${x.role}_<${len(x.boxes)}>;
 % for b in x.boxes:
@@ -15,7 +15,7 @@
 % endfor
 % endfor
 % for m in filter(None, (plan.x.multicast, plan.y.multicast)):
-    // the blocks that take this block's slices
+    // the blocks that receive this block's slices
     .reg .b16 ${m.mask};
     mov.b16 ${m.mask}, ${f"0x{m.first_mask:04x}"};
 % if plan.pipeline.multicast_2d:
@@ -39,9 +39,9 @@ ${addr.step()}\
 ## The parity of the round in which stage %stage was last freed.
 <%def name="parity()">
     xor.b32 %parity, %phase, 1;
-% if plan.realign.operands:
+% if plan.mainloop.realign.operands:
     // consumers realign stage 0 into the last stage, which is free only after the products of that
-    setp.eq.u32 %p, %stage, ${plan.stages - 1};
+    setp.eq.u32 %p, %stage, ${plan.pipeline.stages - 1};
     @%p xor.b32 %parity, %parity, 1;
 % endif
 </%def>
@@ -53,7 +53,7 @@ ${addr.step()}\
     y_base = "%y_base" if plan.loads.units > 1 and y.multicast else "%stage_base"
 %>\
     {
-    .reg .b32 %stage_base, %at, %inner, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
+    .reg .b32 %stage_base, %box_smem, %inner, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], ${plan.mainloop.tx_bytes};
     mad.lo.u32 %stage_base, %stage, ${plan.mainloop.stage_bytes}, %smem;
 % for unit in range(plan.loads.units):
@@ -73,7 +73,7 @@ ${addr.step()}\
 </%def>
 
 <%def name="slice(x, base)">
-    // this block's slice of ${x.name.upper()}, which all blocks of ${"its line of " if plan.pipeline.multicast_2d else ""}the cluster take
+    // this block's slice of ${x.name.upper()}, multicast to all blocks of ${"its row or column of " if plan.pipeline.multicast_2d else ""}the cluster
     mad.lo.u32 %${x.role}_slice, ${x.multicast.rank}, ${x.slice_extent}, ${x.slice_origin};
     mad.lo.u32 ${base}, ${x.multicast.rank}, ${x.slice_bytes}, %stage_base;
 </%def>
@@ -85,8 +85,8 @@ ${addr.step()}\
     shr.u32 %line_${x.role}, ${x.row_coordinate(first)}, 3;
 % endif
 % for b in x.boxes_of(unit):
-${constants.add("%at", base, x.base + b.offset)}\
+${constants.add("%box_smem", base, x.base + b.offset)}\
 ${constants.add("%inner", x.inner_coordinate(b, first), b.inner)}\
-    cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%at], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
+    cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

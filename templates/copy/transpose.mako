@@ -6,31 +6,31 @@
 <%def name="entries()">
 <%
     t = plan.packing.transpose_kernel
-    rank, item = (3, ", %item") if plan.batched else (2, "")
+    rank, item = (3, ", %item") if plan.batch.active else (2, "")
 %>\
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_transpose(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters)}.param .u32 across, .param .u32 first_item,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters)}.param .u32 across, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
 .maxntid ${t.threads}, 1, 1
 {
-    .reg .b64 %from, %to;
-    .reg .b32 %thread, %smem, %across, %k, %mn, %in, %out, %t0, %t1, %t2, %t3;
+    .reg .b64 %map_src, %map_dst;
+    .reg .b32 %thread, %smem, %across, %k, %mn, %load_addr, %store_addr, %t0, %t1, %t2, %t3;
     .reg .pred %p, %elected;
     ${t.loaded.declaration}
 % if t.size == 1:
     ${t.stored.declaration}
     ${t.temporaries.declaration}
 % endif
-    mov.b64 %from, map_from;
-    cvta.param.u64 %from, %from;
-    mov.b64 %to, map_to;
-    cvta.param.u64 %to, %to;
+    mov.b64 %map_src, map_from;
+    cvta.param.u64 %map_src, %map_src;
+    mov.b64 %map_dst, map_to;
+    cvta.param.u64 %map_dst, %map_dst;
     ld.param.u32 %across, [across];
 ${pdl.trigger_and_wait()}\
-% if plan.batched:
+% if plan.batch.active:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];
     mov.u32 %t0, %ctaid.z;
@@ -51,8 +51,9 @@ ${pdl.trigger_and_wait()}\
     fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%smem+${t.barrier}], ${t.TILE};
     add.u32 %t0, %smem, ${t.barrier};
-    cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%from, {%mn, %k${item}}], [%t0];
+    cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%map_src, {%mn, %k${item}}], [%t0];
 LOADING:
+    // ---- wait: the mbarrier is initialised
     bar.sync 0, ${t.threads};
     // this thread's chunk %t0 along M or N and %t1 along K: eight threads access different banks, both ways
     and.b32 %t0, %thread, 7;
@@ -61,25 +62,25 @@ LOADING:
     xor.b32 %t1, %t1, %t0;
     shr.u32 %t3, %thread, 6;
     // where it loads
-    mul.lo.u32 %in, %t1, ${t.chunk_elements};
-    and.b32 %t2, %in, 7;
+    mul.lo.u32 %load_addr, %t1, ${t.chunk_elements};
+    and.b32 %t2, %load_addr, 7;
     xor.b32 %t2, %t2, %t0;
-    mad.lo.u32 %in, %t3, ${t.side}, %in;
-    shl.b32 %in, %in, 7;
-    mad.lo.u32 %in, %t2, 16, %in;
-    add.u32 %in, %in, %smem;
+    mad.lo.u32 %load_addr, %t3, ${t.side}, %load_addr;
+    shl.b32 %load_addr, %load_addr, 7;
+    mad.lo.u32 %load_addr, %t2, 16, %load_addr;
+    add.u32 %load_addr, %load_addr, %smem;
     // where it stores
-    mul.lo.u32 %out, %t0, ${t.chunk_elements};
-    and.b32 %t2, %out, 7;
+    mul.lo.u32 %store_addr, %t0, ${t.chunk_elements};
+    and.b32 %t2, %store_addr, 7;
     xor.b32 %t2, %t2, %t1;
-    shl.b32 %out, %out, 7;
-    mad.lo.u32 %out, %t2, 16, %out;
-    mad.lo.u32 %out, %t3, ${t.side * t.ROW}, %out;
-    add.u32 %out, %out, %smem;
-    // wait for the load
+    shl.b32 %store_addr, %store_addr, 7;
+    mad.lo.u32 %store_addr, %t2, 16, %store_addr;
+    mad.lo.u32 %store_addr, %t3, ${t.side * t.ROW}, %store_addr;
+    add.u32 %store_addr, %store_addr, %smem;
+    // ---- wait: the tile is in shared memory
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
 % for x in t.loads:
-${constants.xor("%t0", "%in", x.swizzle)}\
+${constants.xor("%t0", "%load_addr", x.swizzle)}\
     ld.shared.v4.b32 ${x.words}, [%t0+${x.offset}];
 % endfor
     // transpose squares of 4 x 4 bytes
@@ -93,9 +94,10 @@ ${constants.xor("%t0", "%in", x.swizzle)}\
 % endfor
 % endfor
 % for x in t.stores:
-${constants.xor("%t0", "%out", x.swizzle)}\
+${constants.xor("%t0", "%store_addr", x.swizzle)}\
     st.shared.v4.b32 [%t0+${t.TILE + x.offset}], ${x.words};
 % endfor
+    // ---- wait: the block has written the transposed tiles
     fence.proxy.async.shared::cta;
     bar.sync 0, ${t.threads};
     // one thread stores the tiles
@@ -103,7 +105,7 @@ ${constants.xor("%t0", "%out", x.swizzle)}\
 % for n in range(t.tiles):
     add.u32 %t0, %smem, ${t.TILE + n * t.side * t.ROW};
 ${constants.add("%t1", "%k", n * t.side)}\
-    cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%to, {%t1, %mn${item}}], [%t0];
+    cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%map_dst, {%t1, %mn${item}}], [%t0];
 % endfor
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group.read 0;

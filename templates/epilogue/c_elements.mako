@@ -1,61 +1,61 @@
 ## Loads and stores of vectors of C, converted to and from the epilogue's type.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="load(at, offset, guard)">
-    ${guard}ld.global.${plan.c_type} ${plan.loaded_c.vector(0, n=plan.loaded_c.size)}, [${at}+${offset}];
-% if plan.is_s8:
-% for q in range(plan.vec_c):
-    ${guard}cvt.rn.f32.s32 ${plan.c_values[q]}, ${plan.loaded_c[q]};
+    ${guard}ld.global.${plan.c.type} ${plan.c.loaded.vector(0, n=plan.c.loaded.size)}, [${at}+${offset}];
+% if plan.c.is_s8:
+% for q in range(plan.c.vec):
+    ${guard}cvt.rn.f32.s32 ${plan.c.values[q]}, ${plan.c.loaded[q]};
 % endfor
-% elif plan.is_fp8:
-% for q in range(0, plan.vec_c, 2):
-${convert.widen_fp8(plan.problem.out, plan.c_values.all[q:q + 2], plan.loaded_c[q // 2], plan.pair_c[0], plan.half_c, guard)}\
+% elif plan.c.is_fp8:
+% for q in range(0, plan.c.vec, 2):
+${convert.widen_fp8(plan.problem.out, plan.c.values.all[q:q + 2], plan.c.loaded[q // 2], plan.c.pair[0], plan.c.half, guard)}\
 % endfor
-% elif plan.is_16bit:
-% for q in range(0, plan.vec_c, 2):
-% if plan.vec_c == 1:
-${convert.widen(plan.problem.out, plan.c_values[0], plan.loaded_c[0], guard)}\
+% elif plan.c.is_16bit:
+% for q in range(0, plan.c.vec, 2):
+% if plan.c.vec == 1:
+${convert.widen(plan.problem.out, plan.c.values[0], plan.c.loaded[0], guard)}\
 % else:
-${convert.widen_pair(plan.problem.out, plan.c_values[q], plan.c_values[q + 1], plan.loaded_c[q // 2], plan.half_c, guard)}\
+${convert.widen_pair(plan.problem.out, plan.c.values[q], plan.c.values[q + 1], plan.c.loaded[q // 2], plan.c.half, guard)}\
 % endif
 % endfor
 % endif
 </%def>
 
 ## A guarded conversion of a pair merges with the old halves, which costs instructions: where out-of-bounds sums are
-## computed anyway (plan.computes_oob), only the store is guarded.
-## plan.pack_8bit: the packed pair stays in the low half of the first register; the caller stores several pairs at once.
+## computed anyway (plan.epilogue.computes_oob), only the store is guarded.
+## plan.epilogue.pack_8bit: the packed pair stays in the low half of the first register; the caller stores several pairs at once.
 <%def name="store(registers, at, offset, guard)">
-<% convert_guard = "" if plan.computes_oob else guard %>\
-% if plan.pack_8bit and plan.is_fp8:
-    cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.loaded_c[0]}, ${registers[1]}, ${registers[0]};
-    mov.b32 ${registers[0]}, {${plan.loaded_c[0]}, ${plan.loaded_c[0]}};
-% elif plan.pack_8bit:
+<% convert_guard = "" if plan.epilogue.computes_oob else guard %>\
+% if plan.epilogue.pack_8bit and plan.c.is_fp8:
+    cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[0]}, ${registers[1]}, ${registers[0]};
+    mov.b32 ${registers[0]}, {${plan.c.loaded[0]}, ${plan.c.loaded[0]}};
+% elif plan.epilogue.pack_8bit:
 % for q, r in enumerate(registers):
-    cvt.rni.sat.s8.f32 ${plan.loaded_c[q]}, ${r};
+    cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
 % endfor
-    prmt.b32 ${registers[0]}, ${plan.loaded_c[0]}, ${plan.loaded_c[1]}, 0x0040;
-% elif plan.is_s8:
+    prmt.b32 ${registers[0]}, ${plan.c.loaded[0]}, ${plan.c.loaded[1]}, 0x0040;
+% elif plan.c.is_s8:
 % for q, r in enumerate(registers):
-    ${guard}cvt.rni.sat.s8.f32 ${plan.loaded_c[q]}, ${r};
+    ${guard}cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
 % endfor
-    ${guard}st.global${plan.store_cache_op}.${plan.c_type} [${at}+${offset}], ${plan.loaded_c.vector(0, n=plan.loaded_c.size)};
-% elif plan.is_fp8:
-% for q in range(0, plan.vec_c, 2):
-    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.loaded_c[q // 2]}, ${registers[q + 1] if plan.vec_c > 1 else plan.zero}, ${registers[q]};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
+% elif plan.c.is_fp8:
+% for q in range(0, plan.c.vec, 2):
+    ${guard}cvt.rn.satfinite.${plan.problem.out}x2.f32 ${plan.c.loaded[q // 2]}, ${registers[q + 1] if plan.c.vec > 1 else plan.arithmetic.zero}, ${registers[q]};
 % endfor
-    ${guard}st.global${plan.store_cache_op}.${plan.c_type} [${at}+${offset}], ${plan.loaded_c.vector(0, n=plan.loaded_c.size)};
-% elif plan.is_16bit:
-% for q in range(0, plan.vec_c, 2):
-% if plan.vec_c == 1:
-    ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.loaded_c[0]}, ${registers[0]};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
+% elif plan.c.is_16bit:
+% for q in range(0, plan.c.vec, 2):
+% if plan.c.vec == 1:
+    ${guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.loaded[0]}, ${registers[0]};
 % else:
-    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[0]}, ${registers[q]};
-    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.half_c[1]}, ${registers[q + 1]};
-    ${convert_guard}mov.b32 ${plan.loaded_c[q // 2]}, {${plan.half_c[0]}, ${plan.half_c[1]}};
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[0]}, ${registers[q]};
+    ${convert_guard}cvt.rn.${plan.problem.out}.f32 ${plan.c.half[1]}, ${registers[q + 1]};
+    ${convert_guard}mov.b32 ${plan.c.loaded[q // 2]}, {${plan.c.half[0]}, ${plan.c.half[1]}};
 % endif
 % endfor
-    ${guard}st.global${plan.store_cache_op}.${plan.c_type} [${at}+${offset}], ${plan.loaded_c.vector(0, n=plan.loaded_c.size)};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded.vector(0, n=plan.c.loaded.size)};
 % else:
-    ${guard}st.global${plan.store_cache_op}.${plan.c_type} [${at}+${offset}], ${plan.operand_list(registers)};
+    ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${operand_list(registers)};
 % endif
 </%def>

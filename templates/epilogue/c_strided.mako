@@ -7,7 +7,7 @@
     mad.lo.u64 ${at}, %t64, ${size}, ${base};
 </%def>
 
-## The column as 64 bits in %u64; ``element`` has left it there.
+## The column as 64 bits in %u64, where ``element`` has put it.
 <%def name="column(column)"></%def>
 
 ## Several columns of several rows: set the columns up, go to the next row, the address of column n, and its byte offset

@@ -27,8 +27,8 @@ ${look_up("%col_offset", "columns_c", column, 0)}\
 ## from that address.
 <%def name="columns(at, row, column, base, ld, size)">
     .reg .b64 %table;
-    .reg .b32 %row_offset, %col_offset<${len(plan.columns)}>;
-% for n, ahead in enumerate(plan.columns):
+    .reg .b32 %row_offset, %col_offset<${len(plan.epilogue.columns)}>;
+% for n, ahead in enumerate(plan.epilogue.columns):
 ${look_up(f"%col_offset{n}", "columns_c", column, ahead)}\
 % endfor
 </%def>

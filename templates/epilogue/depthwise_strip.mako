@@ -4,16 +4,16 @@
     .reg .b64 %addr;
     .reg .b32 %c_offset, %result_index;
     .reg .pred %in_strip;
-    ${plan.row.declaration}
+    ${plan.epilogue.vector.declaration}
     mov.b32 %c_offset, %y;
     mov.b32 %result_index, %strip_start;
 % for i in range(plan.config.ns):
     setp.lt.and.u32 %in_strip, %result_index, %n_results, %in_bounds;
-    mad.wide.s32 %addr, %c_offset, ${plan.out_bytes}, %out;
-% for v in range(plan.vec):
-    mul.rn.${plan.epilogue_type} ${plan.row[v]}, ${plan.acc[i, v]}, %alpha;
+    mad.wide.s32 %addr, %c_offset, ${plan.epilogue.out_bytes}, %out;
+% for v in range(plan.mainloop.vec):
+    mul.rn.${plan.arithmetic.type} ${plan.epilogue.vector[v]}, ${plan.mainloop.acc[i, v]}, %alpha;
 % endfor
-${store_op.store_vector([plan.row[v] for v in range(plan.vec)], "%addr", 0, "@%in_strip ", add_c, *plan.filter_coordinates)}\
+${store_op.store_vector([plan.epilogue.vector[v] for v in range(plan.mainloop.vec)], "%addr", 0, "@%in_strip ", add_c, *plan.epilogue.filter_coordinates)}\
     add.u32 %c_offset, %c_offset, %n_row_y;
     add.u32 %result_index, %result_index, 1;
 % endfor

@@ -3,133 +3,136 @@
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="store_partials()">
-<% s, n, threads, size = plan.strip, plan.vec, plan.threads, plan.epilogue_bytes %>\
-    // shared memory [tap][thread]
+<% s, n, threads, size = plan.mainloop.strip, plan.mainloop.vec, plan.threads, plan.arithmetic.bytes %>\
+    // ---- reduction in the block: sums in shared memory [tap][thread]
     mad.lo.u32 %t0, %thread, ${size}, %smem;
-% for i, r in enumerate(plan.acc.all):
-    st.shared.${plan.epilogue_type} [%t0+${i * threads * size}], ${r};
+% for i, r in enumerate(plan.mainloop.acc.all):
+    st.shared.${plan.arithmetic.type} [%t0+${i * threads * size}], ${r};
 % endfor
+    // ---- wait: all sums are in shared memory
     bar.sync 0;
-    .reg .b32 %sum, %filter, %place, %sums;
+    .reg .b32 %sum, %filter, %tap, %sums;
 % if s.grouped:
     // thread l of sum %sum adds the sums of lane l over all rows
-    shr.u32 %sum, %thread, ${plan.log2_lanes};
+    shr.u32 %sum, %thread, ${plan.mainloop.log2_lanes};
     mov.u32 %sums, ${s.tapped * n};
 % else:
-    // ${plan.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
+    // ${plan.tap_sums.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
     shr.u32 %sum, %thread, 5;
-    and.b32 %l, %thread, ${plan.TAP_THREADS - 1};
+    and.b32 %lane_thread, %thread, ${plan.tap_sums.TAP_THREADS - 1};
     mov.u32 %sums, ${s.tapped};
 % endif
 REDUCE:
     setp.ge.u32 %p, %sum, %sums;
     @%p bra REDUCED;
-    mad.lo.u32 %t0, %sum, ${threads}, %l;
+    mad.lo.u32 %t0, %sum, ${threads}, %lane_thread;
     mad.lo.u32 %t0, %t0, ${size}, %smem;
-    mov.${plan.epilogue_type} %alpha, ${plan.zero};
-<% step = plan.config.nl if s.grouped else plan.TAP_THREADS %>\
+    mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
+<% step = plan.config.nl if s.grouped else plan.tap_sums.TAP_THREADS %>\
 % for m in range(threads // step):
-    ld.shared.${plan.epilogue_type} %v, [%t0+${m * step * size}];
-    add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
+    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * step * size}];
+    add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
 % endfor
 % if s.grouped:
-    // sum = tap * ${n} + which of ${n} filters side by side
-    div.u32 %place, %sum, ${n};
-    mul.lo.u32 %t0, %place, ${n};
+    // sum = tap * ${n} + number of the filter among ${n} adjacent ones
+    div.u32 %tap, %sum, ${n};
+    mul.lo.u32 %t0, %tap, ${n};
     sub.u32 %filter, %sum, %t0;
-    mad.lo.u32 %t0, %tile, ${plan.config.nl}, %l;
+    mad.lo.u32 %t0, %tile, ${plan.config.nl}, %lane_thread;
     mad.lo.u32 %filter, %t0, ${n}, %filter;
     setp.lt.u32 %in_range, %filter, %n_lanes;
     mov.u32 %t1, %n_lanes;
 ${store("@%in_range ")}\
 % else:
-    st.shared.${plan.epilogue_type} [%t0], %alpha;
+    st.shared.${plan.arithmetic.type} [%t0], %alpha;
 % endif
     add.u32 %sum, %sum, ${threads // step};
     bra REDUCE;
 REDUCED:
 % if not s.grouped:
+    // ---- wait: every tap has the sums of its threads
     bar.sync 0;
-    mov.u32 %place, %thread;
+    mov.u32 %tap, %thread;
 TAP_SUM:
-    setp.ge.u32 %p, %place, ${s.tapped};
+    setp.ge.u32 %p, %tap, ${s.tapped};
     @%p bra DONE;
-    mad.lo.u32 %t0, %place, ${threads * size}, %smem;
-    mov.${plan.epilogue_type} %alpha, ${plan.zero};
-% for m in range(plan.TAP_THREADS):
-    ld.shared.${plan.epilogue_type} %v, [%t0+${m * size}];
-    add.rn.${plan.epilogue_type} %alpha, %alpha, %v;
+    mad.lo.u32 %t0, %tap, ${threads * size}, %smem;
+    mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
+% for m in range(plan.tap_sums.TAP_THREADS):
+    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * size}];
+    add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
 % endfor
     mov.u32 %filter, %tile;
     mov.u32 %t1, %nctaid.x;
 ${store("")}\
-    add.u32 %place, %place, ${threads};
+    add.u32 %tap, %tap, ${threads};
     bra TAP_SUM;
 DONE:
 % endif
 </%def>
 
-## Stores the sum %alpha, times alpha, as tap %place of %filter; %t1: number of filters.
+## Stores the sum %alpha, times alpha, as tap %tap of %filter; %t1: number of filters.
 <%def name="store(guard)">
-    ld.param.${plan.epilogue_type} %v, [alpha];
-    mul.rn.${plan.epilogue_type} %alpha, %alpha, %v;
+    ld.param.${plan.arithmetic.type} %v, [alpha];
+    mul.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
     mad.lo.u32 %t1, %t1, %slice, %filter;
-    mul.wide.u32 %t64, %t1, ${plan.strip.tapped};
-    cvt.u64.u32 %table, %place;
+    mul.wide.u32 %t64, %t1, ${plan.mainloop.strip.tapped};
+    cvt.u64.u32 %table, %tap;
     add.u64 %t64, %t64, %table;
-    mad.lo.u64 %t64, %t64, ${plan.epilogue_bytes}, %W;
-    ${guard}st.global.${plan.epilogue_type} [%t64], %alpha;
+    mad.lo.u64 %t64, %t64, ${plan.arithmetic.bytes}, %W;
+    ${guard}st.global.${plan.arithmetic.type} [%t64], %alpha;
 </%def>
 
 <%def name="entries()">
-<% size = plan.epilogue_bytes %>\
+<% size = plan.arithmetic.bytes %>\
 
-// C = beta C + the sums of all slices: ${plan.THREADS_PER_TAP} threads add the slices of a tap, one thread adds theirs
+// C = beta C + the sums of all slices: ${plan.tap_sums.THREADS_PER_TAP} threads add the slices of a tap, one thread adds theirs
 .visible .entry ${plan.entry}_add(
     .param .u64 C, .param .u64 W,
-    .param .u32 sums, .param .u32 taps, .param .u32 slices, .param .u32 filter_stride, .param .u32 tap_stride, .param .${plan.epilogue_type} beta
+    .param .u32 sums, .param .u32 taps, .param .u32 slices, .param .u32 filter_stride, .param .u32 tap_stride, .param .${plan.arithmetic.type} beta
 )
-.maxntid ${plan.TAPS_PER_BLOCK * plan.THREADS_PER_TAP}, 1, 1
+.maxntid ${plan.tap_sums.TAPS_PER_BLOCK * plan.tap_sums.THREADS_PER_TAP}, 1, 1
 {
     .reg .b64 %C, %W, %addr, %t64, %slice_step;
     .reg .b32 %sums, %taps, %slices, %filter_stride, %tap_stride, %thread, %smem, %index, %slice, %t0, %t1;
     .reg .pred %p, %in_bounds, %has_beta;
-    .reg .${plan.epilogue_type} %beta, %sum, %v;
-    ${plan.c_declaration}
+    .reg .${plan.arithmetic.type} %beta, %sum, %v;
+    ${plan.c.declaration}
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %sums, [sums];  ld.param.u32 %taps, [taps];  ld.param.u32 %slices, [slices];
-    ld.param.u32 %filter_stride, [filter_stride];  ld.param.u32 %tap_stride, [tap_stride];  ld.param.${plan.epilogue_type} %beta, [beta];
+    ld.param.u32 %filter_stride, [filter_stride];  ld.param.u32 %tap_stride, [tap_stride];  ld.param.${plan.arithmetic.type} %beta, [beta];
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %t0, %ctaid.x;
-    and.b32 %index, %thread, ${plan.TAPS_PER_BLOCK - 1};
-    mad.lo.u32 %index, %t0, ${plan.TAPS_PER_BLOCK}, %index;
-    div.u32 %slice, %thread, ${plan.TAPS_PER_BLOCK};
+    and.b32 %index, %thread, ${plan.tap_sums.TAPS_PER_BLOCK - 1};
+    mad.lo.u32 %index, %t0, ${plan.tap_sums.TAPS_PER_BLOCK}, %index;
+    div.u32 %slice, %thread, ${plan.tap_sums.TAPS_PER_BLOCK};
     setp.lt.u32 %in_bounds, %index, %sums;
     mad.lo.u32 %t0, %slice, %sums, %index;
     mad.wide.u32 %addr, %t0, ${size}, %W;
-    mul.wide.u32 %slice_step, %sums, ${size * plan.THREADS_PER_TAP};
-    mov.${plan.epilogue_type} %sum, ${plan.zero};
+    mul.wide.u32 %slice_step, %sums, ${size * plan.tap_sums.THREADS_PER_TAP};
+    mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 ADD_SLICE:
     setp.lt.and.u32 %p, %slice, %slices, %in_bounds;
     @!%p bra SLICES_ADDED;
-    ld.global.${plan.epilogue_type} %v, [%addr];
-    add.rn.${plan.epilogue_type} %sum, %sum, %v;
+    ld.global.${plan.arithmetic.type} %v, [%addr];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %v;
     add.u64 %addr, %addr, %slice_step;
-    add.u32 %slice, %slice, ${plan.THREADS_PER_TAP};
+    add.u32 %slice, %slice, ${plan.tap_sums.THREADS_PER_TAP};
     bra ADD_SLICE;
 SLICES_ADDED:
     mad.lo.u32 %t0, %thread, ${size}, %smem;
-    st.shared.${plan.epilogue_type} [%t0], %sum;
+    st.shared.${plan.arithmetic.type} [%t0], %sum;
+    // ---- wait: all sums are in shared memory
     bar.sync 0;
-    setp.lt.and.u32 %in_bounds, %thread, ${plan.TAPS_PER_BLOCK}, %in_bounds;
+    setp.lt.and.u32 %in_bounds, %thread, ${plan.tap_sums.TAPS_PER_BLOCK}, %in_bounds;
     @!%in_bounds bra DONE;
-    mov.${plan.epilogue_type} %sum, ${plan.zero};
-% for m in range(plan.THREADS_PER_TAP):
-    ld.shared.${plan.epilogue_type} %v, [%t0+${m * plan.TAPS_PER_BLOCK * size}];
-    add.rn.${plan.epilogue_type} %sum, %sum, %v;
+    mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
+% for m in range(plan.tap_sums.THREADS_PER_TAP):
+    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * plan.tap_sums.TAPS_PER_BLOCK * size}];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %v;
 % endfor
     // filter %t0, its tap %index
     div.u32 %t0, %index, %taps;
@@ -137,10 +140,10 @@ SLICES_ADDED:
     sub.u32 %index, %index, %t1;
     mul.lo.u32 %t0, %t0, %filter_stride;
     mad.lo.u32 %t0, %index, %tap_stride, %t0;
-    mad.wide.u32 %addr, %t0, ${plan.c_bytes}, %C;
-    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
+    mad.wide.u32 %addr, %t0, ${plan.c.bytes}, %C;
+    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
 ${c_elements.load("%addr", 0, "@%has_beta ")}\
-    @%has_beta fma.rn.${plan.epilogue_type} %sum, ${plan.c_values[0]}, %beta, %sum;
+    @%has_beta fma.rn.${plan.arithmetic.type} %sum, ${plan.c.values[0]}, %beta, %sum;
 ${c_elements.store(["%sum"], "%addr", 0, "")}\
 DONE:
     ret;

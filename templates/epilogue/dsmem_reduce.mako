@@ -7,7 +7,7 @@
     send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if counted else "st.shared::cluster.v4.b32"
     done = ", [%done]" if counted else ""
 %>\
-    // all blocks of the cluster have started: their shared memory exists
+    // ---- wait: all blocks of the cluster have started, so that their shared memory exists
     barrier.cluster.wait.acquire.aligned;
     {
     .reg .b32 %smem_c, %to, %done;
@@ -32,11 +32,12 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     mapa.shared::cluster.u32 %done, %done, ${owner};
 % endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${plan.operand_list(slot.registers)}${done};
+    ${send} [%to+${slot.offset}], ${operand_list(slot.registers)}${done};
 % endfor
 % endfor
 SENT:
 % if not counted:
+    // ---- wait: all blocks of the cluster have sent their sums
     barrier.cluster.arrive.release.aligned;
     barrier.cluster.wait.acquire.aligned;
 % endif
@@ -45,9 +46,10 @@ SENT:
     @%p bra.uni END;
 % endif
 % if counted:
+    // ---- wait: the sums of the other blocks
 ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
 % endif
-    // add what other blocks sent
+    // add the sums of the other blocks
     mad.lo.u32 %smem_c, %wg, ${cluster.wg_bytes}, %smem;
     mad.lo.u32 %smem_c, %wg_thread, 16, %smem_c;
     add.u32 %smem_c, %smem_c, ${cluster.base};
@@ -57,7 +59,7 @@ ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
     bar.warp.sync 0xffffffff;
 % endif
 % if slot.initial:
-    ld.shared.v4.b32 ${plan.operand_list(slot.registers)}, [%smem_c+${slot.offset}];
+    ld.shared.v4.b32 ${operand_list(slot.registers)}, [%smem_c+${slot.offset}];
 % else:
     ld.shared.v4.b32 {%part0, %part1, %part2, %part3}, [%smem_c+${slot.offset}];
 % for i, r in enumerate(slot.registers):

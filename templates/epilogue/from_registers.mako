@@ -1,34 +1,34 @@
 ## Each thread stores its part of the tile from registers, row by row.
-<%namespace name="c_addr" file="/${context['plan'].out_addr}"/>
+<%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c)">
     {
     .reg .b64 %addr;
     .reg .b32 %c_row, %c_col;
-    .reg .pred %in_m, %in_bounds, %in_n<${len(plan.columns)}>;
-    ${plan.row.declaration}
+    .reg .pred %in_m, %in_bounds, %in_n<${len(plan.epilogue.columns)}>;
+    ${plan.epilogue.vector.declaration}
     add.u32 %c_row, %m0, %row;
     add.u32 %c_col, %n0, %col;
-${c_addr.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.out_bytes)}\
-% if plan.checks_bounds:
-% for n, column in enumerate(plan.columns):
+${c_addr.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.epilogue.out_bytes)}\
+% if plan.epilogue.checks_bounds:
+% for n, column in enumerate(plan.epilogue.columns):
     add.u32 %t0, %c_col, ${column};
     setp.lt.u32 %in_n${n}, %t0, %N;
 % endfor
 % endif
-% for i in range(plan.ms):
+% for i in range(plan.mainloop.ms):
     // row + ${plan.a.offset(i)}: alpha times the sums, then stores
-${c_addr.next_row("%addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.out_bytes)}\
-% if plan.checks_bounds:
+${c_addr.next_row("%addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.epilogue.out_bytes)}\
+% if plan.epilogue.checks_bounds:
     add.u32 %t0, %c_row, ${plan.a.offset(i)};
     setp.lt.u32 %in_m, %t0, %M;
 % endif
 ${math.scaled_row(i)}\
-% for n, column in enumerate(plan.columns):
-% if plan.checks_bounds:
+% for n, column in enumerate(plan.epilogue.columns):
+% if plan.epilogue.checks_bounds:
     and.pred %in_bounds, %in_m, %in_n${n};
 % endif
-${c_addr.column_address("%addr", n, "%out", plan.out_bytes)}\
-${store_op.store_vector([plan.row[n * plan.vec_c + q] for q in range(plan.vec_c)], "%addr", c_addr.offset(column, plan.out_bytes), "@%in_bounds " if plan.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
+${c_addr.column_address("%addr", n, "%out", plan.epilogue.out_bytes)}\
+${store_op.store_vector([plan.epilogue.vector[n * plan.c.vec + q] for q in range(plan.c.vec)], "%addr", c_addr.offset(column, plan.epilogue.out_bytes), "@%in_bounds " if plan.epilogue.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
 % endfor
 % endfor
     }

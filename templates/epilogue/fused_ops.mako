@@ -3,20 +3,20 @@
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
-% for name in plan.arrays:
+% for name in plan.fused_ops.operands:
     .reg .b64 %${name};
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % endfor
-% if plan.scalar_bias:
+% if plan.fused_ops.scalar_bias:
     .reg .b32 %zero_index;  mov.b32 %zero_index, 0;
 % endif
-% if plan.batched_bias:
+% if plan.fused_ops.batched_bias:
     // one bias per batch item
-    mul.wide.u32 %t64, %batch_index, ${1 if plan.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
-    mad.lo.u64 %bias, %t64, ${plan.arrays["bias"][1]}, %bias;
+    mul.wide.u32 %t64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
+    mad.lo.u64 %bias, %t64, ${plan.fused_ops.operands["bias"][1]}, %bias;
 % endif
-% if "residual" in plan.arrays:
+% if "residual" in plan.fused_ops.operands:
     // %residual: bytes from an element of C to its residual
     sub.u64 %residual, %residual, %C;
 % endif
@@ -41,10 +41,10 @@ ${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], regis
     .reg .b32 %index;
     .reg .b16 %elem16;
     .reg .f32 %elem32;
-    .reg .${plan.epilogue_type} %v;
+    .reg .${plan.arithmetic.type} %v;
     .reg .pred %low;
-% if plan.preinitialised:
-    mov.${plan.epilogue_type} %v, ${plan.zero};
+% if plan.c.preinitialised:
+    mov.${plan.arithmetic.type} %v, ${plan.arithmetic.zero};
     mov.b16 %elem16, 0;
     mov.f32 %elem32, 0f00000000;
 % endif
@@ -56,7 +56,7 @@ ${stages[stage](registers, at, offset, guard, row, column)}\
 
 ## %v = element ``index`` of an array, in the epilogue's type.
 <%def name="element(name, index, guard)">
-<% kind, size = plan.arrays[name] %>\
+<% kind, size = plan.fused_ops.operands[name] %>\
     add.u32 %index, ${index[0]}, ${index[1]};
     mad.wide.u32 %elem_addr, %index, ${size}, %${name};
 % if kind == "b16":
@@ -69,11 +69,11 @@ ${load(kind, "%elem_addr", guard)}\
 
 ## %v = the element at an address, in the epilogue's type.
 <%def name="load(kind, at, guard)">
-% if kind == plan.epilogue_type:
+% if kind == plan.arithmetic.type:
     ${guard}ld.global.nc.${kind} %v, [${at}];
 % else:
     ${guard}ld.global.nc.${kind} %elem32, [${at}];
-    ${guard}cvt.${plan.epilogue_type}.${kind} %v, %elem32;
+    ${guard}cvt.${plan.arithmetic.type}.${kind} %v, %elem32;
 % endif
 </%def>
 
@@ -98,37 +98,37 @@ ${element(name, (column[0], column[1] + q), guard)}\
 <%def name="scale(registers, at, offset, guard, row, column)">
 % for name in ("scale_a", "scale_b"):
 ${load("f32", f"%{name}", guard)}\
-${apply(plan.mul, registers, guard)}\
+${apply(plan.arithmetic.mul, registers, guard)}\
 % endfor
 </%def>
 <%def name="scale_rows(registers, at, offset, guard, row, column)">
-${each("scale_a", plan.mul, registers, guard, row, column)}\
-${each("scale_b", plan.mul, registers, guard, column, column)}\
+${each("scale_a", plan.arithmetic.mul, registers, guard, row, column)}\
+${each("scale_b", plan.arithmetic.mul, registers, guard, column, column)}\
 </%def>
 <%def name="bias_row(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, row, column)}\
+${each("bias", plan.arithmetic.add, registers, guard, row, column)}\
 </%def>
 <%def name="bias_column(registers, at, offset, guard, row, column)">
-${each("bias", plan.add, registers, guard, ("%zero_index", 0) if plan.scalar_bias else column, column)}\
+${each("bias", plan.arithmetic.add, registers, guard, ("%zero_index", 0) if plan.fused_ops.scalar_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
     add.u64 %elem_addr, ${at}, %residual;
 ${c_elements.load("%elem_addr", offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.add} ${r}, ${r}, ${plan.c_values[q]};
+    ${guard}${plan.arithmetic.add} ${r}, ${r}, ${plan.c.values[q]};
 % endfor
 </%def>
 ## ReLU; NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}setp.le.${plan.epilogue_type} %low, ${r}, ${plan.zero};
-    ${guard}selp.${plan.epilogue_type} ${r}, ${plan.zero}, ${r}, %low;
+    ${guard}setp.le.${plan.arithmetic.type} %low, ${r}, ${plan.arithmetic.zero};
+    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %low;
 % endfor
 </%def>
 ## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).
 <%def name="silu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}mul.rn.f32 %v, ${r}, ${plan.MINUS_LOG2E};
+    ${guard}mul.rn.f32 %v, ${r}, ${plan.fused_ops.MINUS_LOG2E};
 ${logistic(r, guard)}\
 % endfor
 </%def>
@@ -136,7 +136,7 @@ ${logistic(r, guard)}\
 <%def name="gelu(registers, at, offset, guard, row, column)">
 % for r in registers:
     ${guard}mul.rn.f32 %v, ${r}, ${r};
-    ${guard}fma.rn.f32 %v, %v, ${plan.GELU_CUBIC}, ${plan.GELU_LINEAR};
+    ${guard}fma.rn.f32 %v, %v, ${plan.fused_ops.GELU_CUBIC}, ${plan.fused_ops.GELU_LINEAR};
     ${guard}mul.rn.f32 %v, %v, ${r};
 ${logistic(r, guard)}\
 % endfor

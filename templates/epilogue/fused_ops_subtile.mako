@@ -10,7 +10,7 @@
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %element;
     .reg .f32 %v;
-    .reg .pred %low, %in;
+    .reg .pred %low, %in_bounds;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
     add.u32 %x_first, %x_first, %x;
@@ -28,12 +28,12 @@
 ${pointer(name)}\
 ${fused.load("f32", "%array", "")}\
 % for _, registers in chunk.along_x:
-${fused.apply(plan.mul, registers)}\
+${fused.apply(plan.arithmetic.mul, registers)}\
 % endfor
 % endfor
 % elif stage == "scale_rows":
-${apply_vector("scale_a", plan.mul, chunk, not plan.epilogue.transposed)}\
-${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
+${apply_vector("scale_a", plan.arithmetic.mul, chunk, not plan.epilogue.transposed)}\
+${apply_vector("scale_b", plan.arithmetic.mul, chunk, plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
@@ -41,25 +41,25 @@ ${apply_vector("scale_b", plan.mul, chunk, plan.epilogue.transposed)}\
 <%def name="finish_subtile(chunk)">
 % for stage in plan.problem.epilogue_ops:
 % if stage.startswith("bias"):
-${apply_vector("bias", plan.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
+${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
 % endif
 % endfor
 </%def>
 
 ## Activations of the sums of one stmatrix. Long ones are skipped past the end of C: without a branch between them, ptxas
 ## would interleave all of them, and spill.
-<%def name="activate(put, label)">
+<%def name="activate(stmatrix, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
-    to = sum(plan.epilogue.results(put), ())
+    to = sum(plan.epilogue.results(stmatrix), ())
 %>\
 % for stage in plan.problem.epilogue_ops:
 % if stage in curves:
-% for r, out in zip(sum(put.registers, ()), to):
+% for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %low, %subtile_rem, ${put.column};
+    setp.le.s32 %low, %subtile_rem, ${stmatrix.column};
     @%low bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\
@@ -70,23 +70,23 @@ ${label}:
 % endfor
 </%def>
 
-## Applies each element of a vector along X (or Y) to the sums at its place. Nothing past the end of C is loaded.
+## Applies each element of a vector along X (or Y) to the sums of its row (or column). Nothing past the end of C is loaded.
 <%def name="apply_vector(name, operation, chunk, along_x)">
 <%
     side, shared = ("x", chunk.along_x) if along_x else ("y", chunk.along_y)
-    kind, size = plan.arrays[name]
+    kind, size = plan.fused_ops.operands[name]
 %>\
 ${pointer(name)}\
     mad.wide.u32 %array, %${side}_first, ${size}, %array;
 % for place, registers in shared:
-    setp.gt.s32 %in, %${side}_rem, ${place};
+    setp.gt.s32 %in_bounds, %${side}_rem, ${place};
 % if kind == "b16":
     mov.b16 %element, 0;
-    @%in ld.global.nc.b16 %element, [%array+${place * size}];
+    @%in_bounds ld.global.nc.b16 %element, [%array+${place * size}];
 ${convert.widen(plan.problem.out, "%v", "%element")}\
 % else:
     mov.f32 %v, 0f00000000;
-    @%in ld.global.nc.${kind} %v, [%array+${place * size}];
+    @%in_bounds ld.global.nc.${kind} %v, [%array+${place * size}];
 % endif
 ${fused.apply(operation, registers)}\
 % endfor

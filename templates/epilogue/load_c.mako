@@ -11,9 +11,9 @@
     .reg .b32 %w;
     .reg .pred %in_row, %has_word;
 ${rows.addresses(s, segment)}\
-    shl.b32 %q, %lane, 1;
-    mul.wide.u32 %t64, %q, 2;
-    add.u64 %to, %to, %t64;
+    shl.b32 %column, %lane, 1;
+    mul.wide.u32 %t64, %column, 2;
+    add.u64 %c_addr, %c_addr, %t64;
     setp.lt.u32 %has_word, %lane, ${k.last_words};
     .pragma "nounroll";
 LOAD_ROWS${c.index}_${n}:
@@ -22,20 +22,21 @@ LOAD_ROWS${c.index}_${n}:
 ${constants.add("%t0", "%row", 4 * row)}\
     setp.lt.s32 %in_row, %t0, %rows_rem;
 % for i in range(2):
-${constants.add("%t0", "%q", 64 * part + i)}\
-    setp.lt.and.s32 %p, %t0, %end, %in_row;
+${constants.add("%t0", "%column", 64 * part + i)}\
+    setp.lt.and.s32 %p, %t0, %columns_left, %in_row;
     mov.b16 %half${i}, 0;
-    @%p ld.global.b16 %half${i}, [%to+${128 * part + 2 * i}];
+    @%p ld.global.b16 %half${i}, [%c_addr+${128 * part + 2 * i}];
 % endfor
     mov.b32 %w, {%half0, %half1};
     ${"@%has_word " if last else ""}st.shared.b32 [${k.address(segment, row, part)}], %w;
 % if last:
-    add.u64 %to, %to, %row_step;
+    add.u64 %c_addr, %c_addr, %row_step;
 % endif
 % endfor
 ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
     }
 % endfor
+    // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>

@@ -18,7 +18,7 @@
 
 ## The pairs of row ``n`` in the four groups up to ``j``, each in the low half of its first register.
 <%def name="store(j, n)">
-% if plan.pack_8bit and j % 4 == 3:
+% if plan.epilogue.pack_8bit and j % 4 == 3:
 <%
     pairs = [plan.epilogue.stores(j - 3 + i, n)[0] for i in range(4)]
     words = [w.registers[0] for w in pairs]
@@ -33,7 +33,7 @@
     @%second mov.b32 %word0, %word2;
     @!%second mov.b32 %word1, %word2;
     setp.gt.and.s32 %in_group, %group_rem, ${8 * (j - 3)}, %in_x${n};
-    add.u64 %t64, %at${pairs[0].pointer}, %group;
-    @%in_group st.global${plan.store_cache_op}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
+    add.u64 %t64, %c_addr${pairs[0].pointer}, %group;
+    @%in_group st.global${plan.c.store_cache_op}.v2.b32 [%t64+${pairs[0].offset}], {%word0, %word1};
 % endif
 </%def>

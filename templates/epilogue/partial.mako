@@ -4,20 +4,20 @@
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    // %out: this slice's sums of the block's batch item
+    // %out: this slice's sums${" of the block's batch item" if plan.batch.active else ""}
     mul.wide.u32 %t64, %M, %N;
-% if plan.batched:
+% if plan.batch.active:
     mad.lo.u32 %t0, %z, %items, %item;
     cvt.u64.u32 %u64, %t0;
 % else:
     cvt.u64.u32 %u64, %z;
 % endif
     mul.lo.u64 %t64, %t64, %u64;
-    mad.lo.u64 %out, %t64, ${plan.epilogue_bytes}, %W;
+    mad.lo.u64 %out, %t64, ${plan.arithmetic.bytes}, %W;
     mov.b32 %ldo, %N;
 ${store_c.store_tile(math, store_op, False)}\
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
-    ${guard}st.global.${plan.vector_type} [${at}+${offset}], ${plan.operand_list(registers)};
+    ${guard}st.global.${plan.c.sums_type} [${at}+${offset}], ${operand_list(registers)};
 </%def>

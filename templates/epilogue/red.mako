@@ -1,7 +1,7 @@
 ## Each slice of K adds its sums to C by red.global, in the order in which the slices finish. C holds beta C before.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
-<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
+<%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>
 <%def name="prepare()">
 % if plan.reduction.uses_flag:
 
@@ -17,37 +17,38 @@ ${batch.tile_index("%t0")}\
     @%p bra.uni C_SCALED;
     {
     .reg .b64 %addr;
-    .reg .b32 %i, %c_row, %c_col;
+    .reg .b32 %vec_index, %c_row, %c_col;
     .reg .pred %in_bounds, %has_beta;
-    ${plan.row.declaration}
-    ${plan.c_declaration}
-    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
-    mov.u32 %i, %thread;
+    ${plan.epilogue.vector.declaration}
+    ${plan.c.declaration}
+    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
+    mov.u32 %vec_index, %thread;
     .pragma "nounroll";
 SCALE_C:
-    shr.u32 %c_row, %i, ${plan.log2_row_vectors};
-    and.b32 %c_col, %i, ${plan.row_vectors - 1};
-    mad.lo.u32 %c_col, %c_col, ${plan.vec_c}, %n0;
+    shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
+    and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
+    mad.lo.u32 %c_col, %c_col, ${plan.c.vec}, %n0;
     add.u32 %c_row, %c_row, %m0;
     setp.lt.u32 %in_bounds, %c_row, %M;
     setp.lt.and.u32 %in_bounds, %c_col, %N, %in_bounds;
-% if plan.gather_loads < plan.threads:
-    setp.lt.and.u32 %in_bounds, %i, ${plan.gather_loads}, %in_bounds;
+% if plan.epilogue.gather_loads < plan.threads:
+    setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
 % endif
-${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
-% for q in range(plan.vec_c):
-    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
+${c_addr.element("%addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
+% for q in range(plan.c.vec):
+    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
 % endfor
     and.pred %p, %in_bounds, %has_beta;
 ${c_elements.load("%addr", 0, "@%p ")}\
-% for q in range(plan.vec_c):
-    @%p ${plan.mul} ${plan.row[q]}, ${plan.c_values[q]}, %beta;
+% for q in range(plan.c.vec):
+    @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
 % endfor
-${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "@%in_bounds ")}\
-    add.u32 %i, %i, ${plan.threads};
-    setp.lt.u32 %p, %i, ${plan.gather_loads};
+${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "@%in_bounds ")}\
+    add.u32 %vec_index, %vec_index, ${plan.threads};
+    setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra SCALE_C;
     }
+    // ---- wait: all threads have scaled C
     fence.acq_rel.gpu;
     bar.sync 0;
     setp.eq.u32 %p, %thread, 0;
@@ -59,10 +60,10 @@ C_SCALED:
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.c_base};
+    mov.b64 %out, ${plan.batch.c_base};
     mov.b32 %ldo, %ldc;
 % if plan.reduction.uses_flag:
-    // wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
+    // ---- wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
     setp.ne.u32 %p, %thread, 0;
     @%p bra FLAG_SET;
 WAIT_FLAG:
@@ -71,7 +72,7 @@ WAIT_FLAG:
     @%p bra WAIT_FLAG;
     atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
     mov.u32 %t1, %nctaid.z;
-% if plan.batched:
+% if plan.batch.active:
     div.u32 %t1, %t1, %items;
 % endif
     setp.eq.u32 %p, %t0, %t1;
@@ -84,11 +85,11 @@ ${store_c.store_tile(math, store_op, False)}\
 </%def>
 
 <%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
-% if plan.has_vector_red and len(registers) > 1:
-    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${plan.operand_list(registers)};
+% if plan.c.vector_red and len(registers) > 1:
+    ${guard}red.global.v${len(registers)}.f32.add [${at}+${offset}], ${operand_list(registers)};
 % else:
 % for q, r in enumerate(registers):
-    ${guard}red.global.add.${plan.epilogue_type} [${at}+${offset + q * plan.epilogue_bytes}], ${r};
+    ${guard}red.global.add.${plan.arithmetic.type} [${at}+${offset + q * plan.arithmetic.bytes}], ${r};
 % endfor
 % endif
 </%def>

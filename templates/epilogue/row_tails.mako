@@ -1,43 +1,43 @@
 ## Row stores of a tile: the addresses of a thread, and the ends of rows.
-## Of a segment: %rows_rem, its rows inside C; %end, elements of a row inside C; %c_first, the address of its first element.
-## Of the warp's row %row, whose next is four further on: %to, its address in C, and %row_step, bytes to the next; this
-## thread's %word of it in shared memory, and the one behind it, %next_word; of the last 64 elements %last_word and
-## %last_next. The swizzle inverts a bit in every other row: the second registers.
+## Segment: %rows_rem rows inside C, %columns_left elements of a row inside C, %c_first the address of its first element.
+## The warp's row %row, whose next is four rows on: %c_addr its address in C, %row_step bytes to the next. In shared memory,
+## this thread's word of the row, %word, and the following one, %next_word; of the last 64 elements, %last_word and
+## %last_next. The swizzle inverts a bit in every other row: hence two registers of each.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%def name="addresses(s, segment)">
 <% k = s.rows %>\
-    .reg .b64 %to, %c_first, %row_step;
-    .reg .b32 %row, %q, %smem_at, %swizzle, %rows_rem, %end, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
+    .reg .b64 %c_addr, %c_first, %row_step;
+    .reg .b32 %row, %column, %smem_at, %swizzle, %rows_rem, %columns_left, %round, ${", ".join(f"%{r}<2>" for r in k.addresses)};
 ${constants.add("%t0", k.row, segment.row)}\
     sub.s32 %rows_rem, %M, %t0;
     min.s32 %rows_rem, %rows_rem, ${k.count};
 ${constants.add("%t1", k.column, segment.column)}\
-    sub.s32 %end, %N, %t1;
-    max.s32 %end, %end, 0;
-    min.s32 %end, %end, ${k.width};
+    sub.s32 %columns_left, %N, %t1;
+    max.s32 %columns_left, %columns_left, 0;
+    min.s32 %columns_left, %columns_left, ${k.width};
     mul.wide.u32 %c_first, %t0, %ldc;
     cvt.u64.u32 %t64, %t1;
     add.u64 %c_first, %c_first, %t64;
-    mad.lo.u64 %c_first, %c_first, 2, ${plan.c_base};
+    mad.lo.u64 %c_first, %c_first, 2, ${plan.batch.c_base};
     mov.u32 %row, %wg_warp;
-    mul.wide.u32 %to, %row, %ldc;
-    mad.lo.u64 %to, %to, 2, %c_first;
+    mul.wide.u32 %c_addr, %row, %ldc;
+    mad.lo.u64 %c_addr, %c_addr, 2, %c_first;
     mul.wide.u32 %row_step, %ldc, 8;
     mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
     shr.u32 %swizzle, %row, ${s.swizzle_shift};
     and.b32 %swizzle, %swizzle, ${s.swizzle_mask};
     shl.b32 %swizzle, %swizzle, 4;
-    add.u32 %q, %lane, 1;
+    add.u32 %column, %lane, 1;
 ${word_address(s, "%word", "%lane")}\
-${word_address(s, "%next_word", "%q")}\
+${word_address(s, "%next_word", "%column")}\
     // the last part of a row may have fewer words than a warp
 % if "last_word" in k.addresses:
     setp.lt.u32 %p, %lane, ${k.last_words};
     selp.b32 %t1, %lane, 0, %p;
 ${word_address(s, "%last_word", "%t1")}\
 % endif
-    setp.lt.u32 %p, %q, ${k.last_words};
-    selp.b32 %t1, %q, 0, %p;
+    setp.lt.u32 %p, %column, ${k.last_words};
+    selp.b32 %t1, %column, 0, %p;
 ${word_address(s, "%last_next", "%t1")}\
     mov.u32 %round, 0;
 </%def>
@@ -66,45 +66,45 @@ ${word_address(s, "%last_next", "%t1")}\
     @%p bra.uni ${label};
 </%def>
 
-## The element before a row's words, and the one behind them: two threads a row.
+## The element before a row's words, and the one after them: two threads per row.
 <%def name="tails(s, segment, label)">
 <% k = s.rows %>\
     {
     .reg .b16 %element;
-    .reg .pred %there, %behind;
+    .reg .pred %has_tail, %is_last;
     and.b32 %t0, %lane, 1;
-    setp.ne.u32 %behind, %t0, 0;
-    sub.u32 %t1, %end, %head;
+    setp.ne.u32 %is_last, %t0, 0;
+    sub.u32 %t1, %columns_left, %head;
     and.b32 %t1, %t1, 1;
-    selp.b32 %t1, %t1, %head, %behind;
-    setp.ne.u32 %there, %t1, 0;
-    setp.gt.and.s32 %there, %end, 0, %there;
-    sub.u32 %q, %end, 1;
-    selp.b32 %q, %q, 0, %behind;
+    selp.b32 %t1, %t1, %head, %is_last;
+    setp.ne.u32 %has_tail, %t1, 0;
+    setp.gt.and.s32 %has_tail, %columns_left, 0, %has_tail;
+    sub.u32 %column, %columns_left, 1;
+    selp.b32 %column, %column, 0, %is_last;
     shr.u32 %row, %lane, 1;
     mad.lo.u32 %row, %row, 4, %wg_warp;
 % for first in range(0, k.count, 64):
 % if first:
     add.u32 %row, %row, 64;
 % endif
-    setp.lt.and.s32 %p, %row, %rows_rem, %there;
+    setp.lt.and.s32 %p, %row, %rows_rem, %has_tail;
     @!%p bra TAIL${label}_${first};
-    mul.wide.u32 %to, %row, %ldc;
-    cvt.u64.u32 %t64, %q;
-    add.u64 %to, %to, %t64;
-    mad.lo.u64 %to, %to, 2, %c_first;
+    mul.wide.u32 %c_addr, %row, %ldc;
+    cvt.u64.u32 %t64, %column;
+    add.u64 %c_addr, %c_addr, %t64;
+    mad.lo.u64 %c_addr, %c_addr, 2, %c_first;
     mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
-    shr.u32 %t0, %q, ${k.log2_words + 1};
+    shr.u32 %t0, %column, ${k.log2_words + 1};
     mad.lo.u32 %smem_at, %t0, ${k.box_bytes}, %smem_at;
     shr.u32 %swizzle, %row, ${s.swizzle_shift};
-    shr.u32 %t0, %q, 3;
+    shr.u32 %t0, %column, 3;
     xor.b32 %t0, %t0, %swizzle;
     and.b32 %t0, %t0, ${s.swizzle_mask};
     mad.lo.u32 %smem_at, %t0, 16, %smem_at;
-    and.b32 %t0, %q, 7;
+    and.b32 %t0, %column, 7;
     mad.lo.u32 %smem_at, %t0, 2, %smem_at;
     ld.shared.b16 %element, [%smem_at+${segment.offset}];
-    st.global.b16 [%to], %element;
+    st.global.b16 [%c_addr], %element;
 TAIL${label}_${first}:
 % endfor
     }

@@ -6,9 +6,13 @@
 <%namespace name="scatter" file="/epilogue/store_scatter.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
-<%def name="acquire(s)">${sync.warpgroup(plan.config.math_warpgroups)}</%def>
+<%def name="acquire(s)">
+    // ---- wait: the warpgroup has stored the boxes of the buffer
+${sync.warpgroup(plan.config.math_warpgroups)}\
+</%def>
 
 <%def name="store(s, c)">
+    // ---- wait: the warpgroup has written the boxes; threads store their columns
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for b in s.pairs.emitted(c):
     {
@@ -20,12 +24,12 @@ ${begin(s, b, f"STORE_BOX{c.index}")}\
 % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
 % if plan.epilogue.paired:
-    @%p st.global.b32 [%at], %pair${n};
+    @%p st.global.b32 [%c_addr], %pair${n};
 % else:
     mov.b32 {%half0, %half1}, %pair${n};
-    @%p st.global.b16 [%at], %half0;
-    and.pred %p, %p, %second;
-    @%p st.global.b16 [%next], %half1;
+    @%p st.global.b16 [%c_addr], %half0;
+    and.pred %p, %p, %next_in_n;
+    @%p st.global.b16 [%next_addr], %half1;
 % endif
 ${next_row()}\
 % endfor
@@ -45,13 +49,13 @@ ${begin(s, b, f"LOAD_BOX{c.index}")}\
 ${in_bounds(s, row)}\
 % if plan.epilogue.paired:
     mov.b32 %pair${n}, 0;
-    @%p ld.global.b32 %pair${n}, [%at];
+    @%p ld.global.b32 %pair${n}, [%c_addr];
 % else:
     mov.b16 %half0, 0;
     mov.b16 %half1, 0;
-    @%p ld.global.b16 %half0, [%at];
-    and.pred %p, %p, %second;
-    @%p ld.global.b16 %half1, [%next];
+    @%p ld.global.b16 %half0, [%c_addr];
+    and.pred %p, %p, %next_in_n;
+    @%p ld.global.b16 %half1, [%next_addr];
     mov.b32 %pair${n}, {%half0, %half1};
 % endif
 ${next_row()}\
@@ -63,12 +67,13 @@ ${next_row()}\
 ${end(s, c, f"LOAD_BOX{c.index}")}\
     }
 % endfor
+    // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
-## A thread's two columns of a box's first row: %at and %next in C, %smem_at in the box; %rows_rem: rows of C from there on. Loops
-## over many boxes: unrolled, ptxas hoists every address and spills.
+## A thread's two columns of a box's first row: %c_addr and %next_addr in C, %smem_at in the box; %rows_rem: rows of C from
+## there on. Loops over many boxes: unrolled, ptxas hoists every address and spills.
 <%def name="begin(s, b, label)">
 <%
     rows, columns = plan.epilogue.runs
@@ -76,9 +81,9 @@ ${boxes.merge(c, s, boxes.add_beta_c)}\
     looped = ("%loop_x", "%loop_y", "%box")
     first_row, first_column, staging = looped if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
 %>\
-    .reg .b64 %at, %high, %next, %hop;
-    .reg .b32 %row, %q, %of, %of_next, %of_row, %rows_rem, %smem_at, %smem_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
-    .reg .pred %first, %second;
+    .reg .b64 %c_addr, %high, %next_addr, %row_bytes;
+    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_at, %smem_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
+    .reg .pred %in_n, %next_in_n;
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
     mov.b32 %loop_x, ${s.rows.row};  mov.b32 %loop_y, ${s.rows.column};
@@ -90,29 +95,29 @@ ${label}:
     ld.param.u32 %${name}, [${name}];
 % endfor
     shr.u32 %row, %wg_thread, ${s.pairs.shift};
-    and.b32 %q, %wg_thread, ${s.pairs.threads - 1};
-    mad.lo.u32 %t2, %q, 2, ${first_column};
-${scatter.offset(columns, "%of", "%t2", column)}\
-${scatter.offset(columns, "%of_next", "%t2", column + 1)}\
+    and.b32 %pair_index, %wg_thread, ${s.pairs.threads - 1};
+    mad.lo.u32 %t2, %pair_index, 2, ${first_column};
+${scatter.offset(columns, "%col_offset", "%t2", column)}\
+${scatter.offset(columns, "%next_col_offset", "%t2", column + 1)}\
 ${constants.add("%t2", "%t2", column)}\
-    setp.lt.u32 %first, %t2, %N;
+    setp.lt.u32 %in_n, %t2, %N;
     add.u32 %t2, %t2, 1;
-    setp.lt.u32 %second, %t2, %N;
+    setp.lt.u32 %next_in_n, %t2, %N;
     add.u32 %t2, ${first_row}, %row;
-${scatter.offset(rows, "%of_row", "%t2", row)}\
+${scatter.offset(rows, "%row_offset", "%t2", row)}\
 ${constants.add("%t2", "%t2", row)}\
     sub.s32 %rows_rem, %M, %t2;
-    add.s32 %t1, %of_row, %of;
-    mad.wide.s32 %at, %t1, 2, ${plan.c_base};
-    add.s32 %t1, %of_row, %of_next;
-    mad.wide.s32 %next, %t1, 2, ${plan.c_base};
-    mul.wide.u32 %hop, %step_${rows.name}, ${2 * s.pairs.row_step};
-    // the swizzled place in the box
+    add.s32 %t1, %row_offset, %col_offset;
+    mad.wide.s32 %c_addr, %t1, 2, ${plan.batch.c_base};
+    add.s32 %t1, %row_offset, %next_col_offset;
+    mad.wide.s32 %next_addr, %t1, 2, ${plan.batch.c_base};
+    mul.wide.u32 %row_bytes, %step_${rows.name}, ${2 * s.pairs.row_step};
+    // the swizzled offset in the box
 ${constants.shr("%t0", "%row", s.swizzle_shift)}\
     and.b32 %t0, %t0, ${s.swizzle_mask};
-    shr.u32 %t1, %q, 2;
+    shr.u32 %t1, %pair_index, 2;
     xor.b32 %t0, %t0, %t1;
-    and.b32 %t1, %q, 3;
+    and.b32 %t1, %pair_index, 3;
     mad.lo.u32 %t0, %t0, 4, %t1;
     mad.lo.u32 %smem_at, %row, ${s.span // 4}, %t0;
     mad.lo.u32 %smem_at, %smem_at, 4, ${staging};
@@ -139,12 +144,12 @@ ${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
 <%def name="smem_address(s, row)">%${"smem_odd" if row % 2 else "smem_at"}+${row * s.pairs.row_step * s.span}</%def>
 
 <%def name="in_bounds(s, row)">
-    setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %first;
+    setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %in_n;
 </%def>
 
 <%def name="next_row()">
-    add.u64 %at, %at, %hop;
+    add.u64 %c_addr, %c_addr, %row_bytes;
 % if not plan.epilogue.paired:
-    add.u64 %next, %next, %hop;
+    add.u64 %next_addr, %next_addr, %row_bytes;
 % endif
 </%def>

@@ -5,7 +5,7 @@
 <%def name="reduce()">
 <% f, kg = plan.fixup, plan.config.kg %>\
     {
-    .reg .b64 %tile_sums, %at;
+    .reg .b64 %tile_sums, %slice_sums;
     .reg .b32 %word<4>, %zero;
     .reg .b32 %loaded<${4 * f.batch}>;
     .reg .${plan.mainloop.acc_type} %value;
@@ -28,13 +28,13 @@ ${batch.tile_index("%t0")}\
     @%p bra.uni REDUCE;
 % endif
     mul.wide.u32 %t64, %z, ${f.slice_bytes};
-    add.u64 %at, %tile_sums, %t64;
+    add.u64 %slice_sums, %tile_sums, %t64;
     // store
 % for slot in f.stored:
 % for n, r in enumerate(slot.registers):
     xor.b32 %word${n}, ${r}, ${f.inverted_bits};
 % endfor
-    st.relaxed.gpu.global.v4.b32 [%at+${slot.offset}], {%word0, %word1, %word2, %word3};
+    st.relaxed.gpu.global.v4.b32 [%slice_sums+${slot.offset}], {%word0, %word1, %word2, %word3};
 % endfor
 % if f.distributed:
 % if f.owners < kg:
@@ -48,12 +48,12 @@ ${batch.tile_index("%t0")}\
     bra.uni END;
 REDUCE:
 % endif
-    // poll until every word is written, add, and clear the words
+    // ---- wait: poll until every word is written; add the words, and clear them
     mov.b32 %zero, 0;
 % for b, slots in enumerate(f.loaded):
 POLL${b}:
 % for n, slot in enumerate(slots):
-    ld.relaxed.gpu.global.v4.b32 ${plan.operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
+    ld.relaxed.gpu.global.v4.b32 ${operand_list([f"%loaded{4 * n + i}" for i in range(4)])}, [%tile_sums+${slot.offset}];
 % endfor
     setp.eq.u32 %missing, %loaded0, 0;
 % for n in range(1, 4 * len(slots)):

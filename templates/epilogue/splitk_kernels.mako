@@ -2,9 +2,9 @@
 ## computes vectors of a row.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
-<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
-<%namespace name="c_addr" file="/${context['plan'].c_addr}"/>
+<%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>
 <%def name="entries()">
 % if plan.reduction.prescales_c:
 ${entry("scale")}\
@@ -17,24 +17,24 @@ ${entry("reduce")}\
 
 // C = beta C${" + alpha A B, from the partial sums of all slices in slice order" if plan.reduction.stores_partials else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.epilogue_parameters + plan.batch_parameters + plan.c_table_parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
-    .param .${plan.epilogue_type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters + plan.batch.parameters + plan.c.addressing.parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
+    .param .${plan.arithmetic.type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
 )
-.maxntid ${plan.AUX_KERNEL_THREADS}, 1, 1
+.maxntid ${plan.c_kernels.THREADS}, 1, 1
 {
     .reg .b64 %C, %W, %addr, %partial_ptr, %slice_bytes, %t64, %u64;
     .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %t0, %slices, %slice;
     .reg .pred %in_bounds, %has_beta, %p;
-    .reg .${plan.epilogue_type} %beta;
-    ${plan.row.declaration}
-    ${plan.addend.declaration}
-    ${plan.c_declaration}
+    .reg .${plan.arithmetic.type} %beta;
+    ${plan.epilogue.vector.declaration}
+    ${plan.c.addend.declaration}
+    ${plan.c.declaration}
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
-    ld.param.${plan.epilogue_type} %beta, [beta];
+    ld.param.${plan.arithmetic.type} %beta, [beta];
 ${batch.registers()}\
-% if plan.batched:
+% if plan.batch.active:
     mov.u32 %item, %ctaid.z;
 ${batch.c_address()}\
 % endif
@@ -51,9 +51,9 @@ ${pdl.trigger_and_wait()}\
     sub.u32 %c_col, %c_col, 1;
     and.b32 %c_col, %thread, %c_col;
     add.u32 %c_col, %c_col, %t0;
-    mul.lo.u32 %c_col, %c_col, ${plan.vec_c};
+    mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
     setp.lt.u32 %in_bounds, %c_col, %N;
-    mov.u32 %block_rows, ${plan.AUX_KERNEL_THREADS};
+    mov.u32 %block_rows, ${plan.c_kernels.THREADS};
     shr.u32 %block_rows, %block_rows, %shift;
     shr.u32 %c_row, %thread, %shift;
     mov.u32 %t0, %ctaid.y;
@@ -62,20 +62,20 @@ ${pdl.trigger_and_wait()}\
     mul.lo.u32 %row_step, %row_step, %block_rows;
     setp.lt.and.u32 %in_bounds, %c_row, %M, %in_bounds;
     @!%in_bounds bra DONE;
-    ${plan.setp_ne} %has_beta, %beta, ${plan.zero};
+    ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
 ROW_LOOP:
-${c_addr.element("%addr", "%c_row", "%c_col", plan.c_base, "%ldc", plan.c_bytes)}\
-% for q in range(plan.vec_c):
-    mov.${plan.epilogue_type} ${plan.row[q]}, ${plan.zero};
+${c_addr.element("%addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
+% for q in range(plan.c.vec):
+    mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
 % endfor
 % if plan.reduction.stores_partials:
     mul.wide.u32 %t64, %c_row, %N;
 ${c_addr.column("%c_col")}\
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %partial_ptr, %t64, ${plan.epilogue_bytes}, %W;
+    mad.lo.u64 %partial_ptr, %t64, ${plan.arithmetic.bytes}, %W;
     mul.wide.u32 %slice_bytes, %M, %N;
-    mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.epilogue_bytes};
-% if plan.batched:
+    mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.arithmetic.bytes};
+% if plan.batch.active:
     cvt.u64.u32 %u64, %item;
     mad.lo.u64 %partial_ptr, %slice_bytes, %u64, %partial_ptr;
     cvt.u64.u32 %u64, %items;
@@ -84,9 +84,9 @@ ${c_addr.column("%c_col")}\
     ld.param.u32 %slices, [slices];
     mov.u32 %slice, 0;
 ADD_SLICE:
-    ld.global.${plan.vector_type} ${plan.addend.vector(0, n=plan.vec_c)}, [%partial_ptr];
-% for q in range(plan.vec_c):
-    ${plan.add} ${plan.row[q]}, ${plan.row[q]}, ${plan.addend[q]};
+    ld.global.${plan.c.sums_type} ${plan.c.addend.vector(0, n=plan.c.vec)}, [%partial_ptr];
+% for q in range(plan.c.vec):
+    ${plan.arithmetic.add} ${plan.epilogue.vector[q]}, ${plan.epilogue.vector[q]}, ${plan.c.addend[q]};
 % endfor
     add.u64 %partial_ptr, %partial_ptr, %slice_bytes;
     add.u32 %slice, %slice, 1;
@@ -94,16 +94,16 @@ ADD_SLICE:
     @%p bra ADD_SLICE;
 % endif
 % if plan.reduction.stores_partials:
-${fused_ops.scale_product([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.scale_product([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
 ${c_elements.load("%addr", 0, "@%has_beta ")}\
-% for q in range(plan.vec_c):
-    @%has_beta ${plan.fma} ${plan.row[q]}, ${plan.c_values[q]}, %beta, ${plan.row[q]};
+% for q in range(plan.c.vec):
+    @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
 % endfor
 % if plan.reduction.stores_partials:
-${fused_ops.finish([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.finish([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${c_elements.store([plan.row[q] for q in range(plan.vec_c)], "%addr", 0, "")}\
+${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "")}\
     add.u32 %c_row, %c_row, %row_step;
     setp.lt.u32 %p, %c_row, %M;
     @%p bra ROW_LOOP;

@@ -3,9 +3,9 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
-<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup()">
-<% s = plan.staging %>\
+<% s = plan.epilogue.staging %>\
     // the staging buffer of this warpgroup, and the addresses of this thread's rows of 16 bytes for stmatrix
     .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
     .reg .pred %has_beta, %scaled;
@@ -46,18 +46,12 @@ ${fused_ops.setup()}\
 % endif
 </%def>
 
-<%def name="registers()">
-% if plan.epilogue.tma_residual:
-    .reg .b64 %map_residual;
-% endif
-</%def>
-
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
-<% s = plan.staging %>\
+<% s = plan.epilogue.staging %>\
     {
-    .reg .b32 %x, %y, %at, %x_at, %y_at, %word<4>;
+    .reg .b32 %x, %y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
     .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
@@ -84,8 +78,8 @@ ${boxes.acquire(s)}\
 ${boxes.load_residual(s, c)}\
 % endif
     @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or plan.epilogue.tma_residual else "PACK"}${c.index};
-% for put in c.stmatrices:
-% for low, high in put.registers:
+% for stmatrix in c.stmatrices:
+% for low, high in stmatrix.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
 % endfor
@@ -104,17 +98,18 @@ ${boxes.merge(c, s, boxes.add_residual)}\
 % endif
     @!%has_beta bra.uni PACK${c.index};
 % if plan.epilogue.tma_residual:
+    // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif
 ${boxes.load_c(s, c)}\
 PACK${c.index}:
 ${fused_ops.finish_subtile(c)}\
-% for p, put in enumerate(c.stmatrices):
-${fused_ops.activate(put, f"PACK{c.index}_{p}")}\
-% for n, (low, high) in enumerate(plan.epilogue.results(put)):
+% for p, stmatrix in enumerate(c.stmatrices):
+${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
+% for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
 % endfor
-    stmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 [%stmatrix_row${put.variant}+${put.offset}], ${s.words(put)};
+    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${s.words(stmatrix)};
 % endfor
 ${boxes.store(s, c)}\
 % endfor

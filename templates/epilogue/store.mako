@@ -1,15 +1,15 @@
 ## One slice of K: C = alpha A B, or alpha A B + beta C if beta is not zero. If beta is zero, C is not read: it may hold NaN.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
-<%namespace name="fused_ops" file="/${context['plan'].fused_ops}"/>
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="prepare()"></%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
     .reg .b32 %ldo;
-    mov.b64 %out, ${plan.c_base};
+    mov.b64 %out, ${plan.batch.c_base};
     mov.b32 %ldo, %ldc;
 ${fused_ops.setup()}\
-    ${plan.setp_ne} %p, %beta, ${plan.zero};
+    ${plan.arithmetic.setp_ne} %p, %beta, ${plan.arithmetic.zero};
     @%p bra.uni WITH_BETA;
     // ---- epilogue, beta = 0: C is not read
 ${store_c.store_tile(math, store_op, False)}\
@@ -22,15 +22,15 @@ STORED:
 
 <%def name="store_vector(registers, at, offset, guard, add_c, row, column)">
     {
-    ${plan.c_declaration}
-% for ptx_type, r, zero in plan.preinitialised:
+    ${plan.c.declaration}
+% for ptx_type, r, zero in plan.c.preinitialised:
     mov.${ptx_type} ${r}, ${zero};
 % endfor
 ${fused_ops.scale_product(registers, at, offset, guard, row, column)}\
 % if add_c:
 ${c_elements.load(at, offset, guard)}\
 % for q, r in enumerate(registers):
-    ${guard}${plan.fma} ${r}, %beta, ${plan.c_values[q]}, ${r};
+    ${guard}${plan.arithmetic.fma} ${r}, %beta, ${plan.c.values[q]}, ${r};
 % endfor
 % endif
 ${fused_ops.finish(registers, at, offset, guard, row, column)}\

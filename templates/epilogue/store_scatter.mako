@@ -1,8 +1,7 @@
-## Each thread stores its sums from registers to a C whose rows and columns are in runs of constant stride; a
-## multiplication by a reciprocal finds the run.
+## Each thread stores its sums from registers to a C whose rows and columns are in runs of constant stride; the
+## run is computed by multiplication by a reciprocal.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -11,11 +10,11 @@
 <% runs_x, runs_y = reversed(plan.epilogue.runs) if plan.epilogue.transposed else plan.epilogue.runs %>\
     {
 % if plan.epilogue.out_of_place:
-    ${plan.row.declaration}
+    ${plan.epilogue.vector.declaration}
 % endif
-    .reg .b64 %at, %high;
+    .reg .b64 %c_addr, %high;
     .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.parameters)};
-    .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
+    .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
 % for name in run.parameters:
     ld.param.u32 %${name}, [${name}];
@@ -42,12 +41,12 @@ ${offset(runs_y, f"%offset_y{e}", "%y", 8 * j + e)}\
 % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
 % for r, to in zip(w.registers, out):
-    ${plan.mul} ${to}, ${r}, %alpha;
+    ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
 % endfor
-    and.pred %in, %in_x${n}, %in_y${w.second};
+    and.pred %in_bounds, %in_x${n}, %in_y${w.second};
     add.s32 %t0, %offset_x${n}, %offset_y${w.second};
-    mad.wide.s32 %at, %t0, ${plan.out_bytes}, %out;
-${store_op.store_vector(out, "%at", 0, "@%in ", add, w.row, w.column)}\
+    mad.wide.s32 %c_addr, %t0, ${plan.epilogue.out_bytes}, %out;
+${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)}\
 % endfor
 % endfor
 % endfor

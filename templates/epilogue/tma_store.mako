@@ -6,10 +6,11 @@
 <%def name="early()">
 % if plan.epilogue.residual_early:
     {
-    .reg .b32 %x, %y, %at, %x_at, %y_at;
+    .reg .b32 %x, %y, %box_smem, %box_x, %box_y;
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %y, %y0;
 % if plan.config.persistent:
+    // ---- wait: TMA has read all buffers
     @%leader cp.async.bulk.wait_group.read 0;
 % endif
 ${load_first_residuals()}\
@@ -18,8 +19,8 @@ ${load_first_residuals()}\
 </%def>
 
 <%def name="load_first_residuals()">
-% for c in plan.staging.subtiles[:plan.staging.buffers]:
-${load_residual(plan.staging, c)}\
+% for c in plan.epilogue.staging.subtiles[:plan.epilogue.staging.buffers]:
+${load_residual(plan.epilogue.staging, c)}\
 % endfor
 </%def>
 
@@ -34,24 +35,25 @@ RESIDUAL${c.index}:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [${barrier}], ${s.subtile_bytes};
 % for b in c.stores:
 ${box_coordinates(b)}\
-    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [${source}, ${plan.operand_list(s.coordinates)}], [${barrier}];
+    cp.async.bulk.tensor.${s.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%box_smem], [${source}, ${operand_list(s.coordinates)}], [${barrier}];
 % endfor
 </%def>
 
 ## Before a buffer is written again: TMA has read what it stores from there.
 <%def name="acquire(s)">
+    // ---- wait: TMA has read the buffer
     @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 </%def>
 
 <%def name="store(s, c)">
-    // the warpgroup has written the boxes: one thread stores them
+    // ---- wait: the warpgroup has written the boxes; one thread stores them
     fence.proxy.async.shared::cta;
 ${sync.warpgroup(plan.config.math_warpgroups)}\
     @!%leader bra STORED${c.index};
 % for b in c.stores:
 ${box_coordinates(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${plan.operand_list(s.coordinates)}], [%at];
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${operand_list(s.coordinates)}], [%box_smem];
 % endfor
     cp.async.bulk.commit_group;
 STORED${c.index}:
@@ -63,9 +65,9 @@ STORED${c.index}:
 </%def>
 
 <%def name="box_coordinates(b)">
-${constants.add("%at", "%staging", b.offset)}\
-${constants.add("%x_at", "%x", b.x)}\
-${constants.add("%y_at", "%y", b.y)}\
+${constants.add("%box_smem", "%staging", b.offset)}\
+${constants.add("%box_x", "%x", b.x)}\
+${constants.add("%box_y", "%y", b.y)}\
 </%def>
 
 ## + beta C: loads the subtile's boxes of C.
@@ -82,9 +84,9 @@ ${merge(c, s, add_beta_c)}\
 
 ## Adds loaded boxes to the sums.
 <%def name="merge(c, s, operation)">
-% for put in c.stmatrices:
-    ldmatrix.sync.aligned.m8n8.x${len(put.registers)}${s.trans}.shared.b16 ${s.words(put)}, [%stmatrix_row${put.variant}+${put.offset}];
-% for n, (low, high) in enumerate(put.registers):
+% for stmatrix in c.stmatrices:
+    ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
+% for n, (low, high) in enumerate(stmatrix.registers):
 ${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
 ${operation(low, "%wide0")}\
 ${operation(high, "%wide1")}\

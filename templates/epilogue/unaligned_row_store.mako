@@ -1,5 +1,5 @@
-## Warps store a tile row by row, where rows of C are not aligned to 16 bytes: a warp has a row, a thread a word of each 64
-## elements. All rows of a warp begin at a multiple of four bytes, or all of them two bytes behind one.
+## Warps store a tile row by row, where rows of C are not aligned to 16 bytes: a warp stores a row, a thread a word of each 64
+## elements. All rows of a warp begin at a multiple of four bytes, or all of them two bytes after one.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>
@@ -7,11 +7,15 @@
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 
-<%def name="acquire(s)">${sync.warpgroup(plan.config.math_warpgroups)}</%def>
+<%def name="acquire(s)">
+    // ---- wait: the warpgroup has stored the boxes of the buffer
+${sync.warpgroup(plan.config.math_warpgroups)}\
+</%def>
 
 <%def name="load_c(s, c)">${c_loads.load_c(s, c)}</%def>
 
 <%def name="store(s, c)">
+    // ---- wait: the warpgroup has written the boxes; warps store their rows
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for n, segment in enumerate(s.rows.segments(c.index)):
 <% k, label = s.rows, f"{c.index}_{n}" %>\
@@ -20,15 +24,15 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
     .reg .pred %whole<${k.parts}>;
 ${rows.addresses(s, segment)}\
     // one element before the first word, where the row begins in the middle of a word
-    cvt.u32.u64 %head, %to;
+    cvt.u32.u64 %head, %c_addr;
     shr.u32 %head, %head, 1;
     and.b32 %head, %head, 1;
-    mad.lo.u32 %q, %lane, 2, %head;
-    mul.wide.u32 %t64, %q, 2;
-    add.u64 %to, %to, %t64;
+    mad.lo.u32 %column, %lane, 2, %head;
+    mul.wide.u32 %t64, %column, 2;
+    add.u64 %c_addr, %c_addr, %t64;
 % for part in range(k.parts):
-    add.u32 %t0, %q, ${64 * part + 1};
-    setp.lt.s32 %whole${part}, %t0, %end;
+    add.u32 %t0, %column, ${64 * part + 1};
+    setp.lt.s32 %whole${part}, %t0, %columns_left;
 % endfor
     setp.eq.u32 %p, %head, 0;
     @%p bra EVEN${label};
@@ -58,9 +62,9 @@ ${label}:
 % endif
 ${constants.add("%t0", "%row", 4 * row)}\
     setp.lt.and.s32 %p, %t0, %rows_rem, %whole${part};
-    @%p st.global.b32 [%to+${128 * part}], %w${i};
+    @%p st.global.b32 [%c_addr+${128 * part}], %w${i};
 % if part == k.parts - 1:
-    add.u64 %to, %to, %row_step;
+    add.u64 %c_addr, %c_addr, %row_step;
 % endif
 % endfor
 ${rows.next_rows(s, label)}\

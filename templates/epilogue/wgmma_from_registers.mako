@@ -1,9 +1,8 @@
-## Each thread stores its sums from registers: pairs of columns, in rows that are 8 apart (neighbours, where X comes from
-## registers).
+## Each thread stores its sums from registers: pairs of columns, in rows that are 8 apart (adjacent rows, if wgmma reads X
+## from registers).
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="pack" file="/epilogue/pack_8bit.mako"/>
-<%def name="registers()"></%def>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -11,11 +10,11 @@
 <%def name="store_tile(math, store_op, add)">
     {
 % if plan.epilogue.out_of_place:
-    ${plan.row.declaration}
+    ${plan.epilogue.vector.declaration}
 % endif
-    .reg .b64 %at<${len(plan.epilogue.row_pointers)}>;
+    .reg .b64 %c_addr<${len(plan.epilogue.row_pointers)}>;
     .reg .b32 %x, %y, %row, %x_rem, %y_rem;
-    .reg .pred %in, %in_x<${plan.epilogue.rows}>, %in_y<2>;
+    .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
     // this thread's first element of C
 ${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
 ${convert.add_thread_terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
@@ -32,9 +31,9 @@ ${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
     mul.wide.u32 %t64, %row, %ldo;
     cvt.u64.u32 %u64, ${"%x" if plan.epilogue.transposed else "%y"};
     add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %at${n}, %t64, ${plan.out_bytes}, %out;
+    mad.lo.u64 %c_addr${n}, %t64, ${plan.epilogue.out_bytes}, %out;
 % endfor
-% if plan.pack_8bit:
+% if plan.epilogue.pack_8bit:
 ${pack.setup()}\
 % endif
 % for j in range(plan.epilogue.y_columns // 8):
@@ -45,16 +44,16 @@ ${pack.setup()}\
 % for w in plan.epilogue.stores(j, n):
 <% out = plan.epilogue.result_registers(w) %>\
 % for r, to in zip(w.registers, out):
-    ${plan.mul} ${to}, ${r}, %alpha;
+    ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
 % endfor
-    and.pred %in, %in_x${n}, %in_y${w.second};
-${store_op.store_vector(out, f"%at{w.pointer}", w.offset, "@%in ", add, w.row, w.column)}\
+    and.pred %in_bounds, %in_x${n}, %in_y${w.second};
+${store_op.store_vector(out, f"%c_addr{w.pointer}", w.offset, "@%in_bounds ", add, w.row, w.column)}\
 % endfor
 ${pack.store(j, n)}\
 % endfor
 % if plan.epilogue.transposed:
 % for n in range(len(plan.epilogue.row_pointers)):
-    mad.wide.u32 %at${n}, %ldo, ${8 * plan.out_bytes}, %at${n};
+    mad.wide.u32 %c_addr${n}, %ldo, ${8 * plan.epilogue.out_bytes}, %c_addr${n};
 % endfor
 % endif
 % endfor

@@ -9,7 +9,7 @@
 .extern .shared .align ${plan.shared_alignment} .b8 smem[];
 
 .visible .entry ${plan.entry}(
-% for line in plan.parameters:
+% for line in plan.parameters.declarations:
     ${line}
 % endfor
 )
@@ -17,7 +17,7 @@
 ${line}
 % endfor
 {
-% for tile, meaning in plan.tiles:
+% for tile, meaning in plan.register_table:
     ${tile.declaration}
 % endfor
 ${next.body()}\

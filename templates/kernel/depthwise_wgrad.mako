@@ -5,23 +5,23 @@
 <%namespace name="pixels" file="/math/load_pixels.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="aux_kernels" file="/epilogue/depthwise_wgrad_sums.mako"/>\
-<% s, n, threads = plan.strip, plan.vec, plan.threads %>\
+<% s, n, threads = plan.mainloop.strip, plan.mainloop.vec, plan.threads %>\
     .reg .b64 %A, %B, %W, %t64, %table, %taps;
-    .reg .b32 %t0, %t1, %t2, %thread, %lane, %l, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
-    .reg .b32 %x, %word, %y, %w, %group_x, %own_word, %group_y, %at_x, %at_word, %unused;
+    .reg .b32 %t0, %t1, %t2, %thread, %lane, %lane_thread, %smem, %strip_start, %guard, %high, %tile, %slice, %strip_index, %strip_step, %row, %strip;
+    .reg .b32 %x, %word, %y, %w, %group_x, %group_y, %at_x, %at_word, %unused;
     .reg .pred %in_bounds, %p, %skip, %in_range;
     .reg .b16 %elem16;
-    .reg .${plan.epilogue_type} %alpha, %v;
-    ${plan.pixels.declaration} ${plan.words.declaration} ${plan.halves.declaration}
-    ${plan.result_grads.declaration} ${plan.tap_offsets.declaration}
-% for name in (*plan.COUNTS, *plan.STRIDES):
+    .reg .${plan.arithmetic.type} %alpha, %v;
+    ${plan.mainloop.pixels.declaration} ${plan.mainloop.words.declaration} ${plan.mainloop.halves.declaration}
+    ${plan.mainloop.result_grads.declaration} ${plan.mainloop.tap_offsets.declaration}
+% for name in (*plan.parameters.COUNTS, *plan.parameters.STRIDES):
     .reg .b32 %n_${name};
     ld.param.u32 %n_${name}, [${name}];
 % endfor
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
-    ld.param.${plan.epilogue_type} %alpha, [alpha];
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];
     ld.param.u64 %table, [of_results];  ld.param.u64 %taps, [of_taps];
     cvta.to.global.u64 %table, %table;  cvta.to.global.u64 %taps, %taps;
 ${pdl.early_trigger()}\
@@ -29,13 +29,13 @@ ${pdl.early_trigger()}\
     mov.u32 %smem, smem;
     mov.u32 %tile, %ctaid.x;
     mov.u32 %slice, %ctaid.y;
-    and.b32 %l, %thread, ${plan.config.nl - 1};
-    shr.u32 %t1, %thread, ${plan.log2_lanes};
+    and.b32 %lane_thread, %thread, ${plan.config.nl - 1};
+    shr.u32 %t1, %thread, ${plan.mainloop.log2_lanes};
     mad.lo.u32 %strip_index, %slice, ${plan.config.ml}, %t1;
     mov.u32 %strip_step, %nctaid.y;
     mul.lo.u32 %strip_step, %strip_step, ${plan.config.ml};
 % if s.grouped:
-    mad.lo.u32 %lane, %tile, ${plan.config.nl}, %l;
+    mad.lo.u32 %lane, %tile, ${plan.config.nl}, %lane_thread;
     mul.lo.u32 %lane, %lane, ${n};
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, ${n};
@@ -47,10 +47,10 @@ ${pdl.early_trigger()}\
     mul.lo.u32 %group_y, %tile, %n_group_y;
 % endif
 % for k in range(s.steps):
-    ld.global.nc.v4.b32 {${plan.tap_offsets[k, 0]}, ${plan.tap_offsets[k, 1]}, %unused, %w}, [%taps+${16 * k}];
+    ld.global.nc.v4.b32 {${plan.mainloop.tap_offsets[k, 0]}, ${plan.mainloop.tap_offsets[k, 1]}, %unused, %w}, [%taps+${16 * k}];
 % endfor
-% for r in plan.acc.all:
-    mov.${plan.epilogue_type} ${r}, ${plan.zero};
+% for r in plan.mainloop.acc.all:
+    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
 % endfor
 ${pdl.wait()}\
 ${ptx.banner("strip loop: result gradients times the pixels of their windows, all taps")}\
@@ -64,7 +64,7 @@ STRIP_LOOP:
     div.u32 %t2, %strip_index, %n_chunks;
     mul.lo.u32 %t0, %t2, %n_chunks;
     sub.u32 %lane, %strip_index, %t0;
-    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %l;
+    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %lane_thread;
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, 1;
     min.u32 %lane, %lane, %t0;
@@ -87,17 +87,17 @@ STRIP_LOOP:
 % for i in range(plan.config.ns):
     add.u32 %t0, %strip_start, ${i};
     setp.lt.and.u32 %p, %t0, %n_results, %in_bounds;
-    mad.wide.s32 %t64, %y, ${plan.size}, ${plan.results};
+    mad.wide.s32 %t64, %y, ${plan.mainloop.size}, ${plan.mainloop.results};
 ${pixels.load("%t64", "@%p ")}\
 % for v in range(n):
-    mov.${plan.epilogue_type} ${plan.result_grads[i, v]}, ${plan.pixels[v]};
+    mov.${plan.arithmetic.type} ${plan.mainloop.result_grads[i, v]}, ${plan.mainloop.pixels[v]};
 % endfor
     add.u32 %y, %y, %n_row_y;
 % endfor
 % for k, numbers in enumerate(s.numbers):
-    add.u32 %at_x, %x, ${plan.tap_offsets[k, 0]};
-    add.u32 %at_word, %word, ${plan.tap_offsets[k, 1]};
-% for row, previous, products in plan.window_pixels:
+    add.u32 %at_x, %x, ${plan.mainloop.tap_offsets[k, 0]};
+    add.u32 %at_word, %word, ${plan.mainloop.tap_offsets[k, 1]};
+% for row, previous, products in plan.mainloop.window_pixels:
 % if row > previous:
     mad.lo.u32 %at_x, %n_row_x, ${row - previous}, %at_x;
     mad.lo.u32 %at_word, %n_row_word, ${row - previous}, %at_word;
@@ -106,7 +106,7 @@ ${pixels.locate()}\
 ${pixels.load("%t64", "@!%skip ")}\
 % for i, r in products:
 % for v in range(n):
-    fma.rn.${plan.epilogue_type} ${plan.acc[numbers[r], v]}, ${plan.pixels[v]}, ${plan.result_grads[i, v]}, ${plan.acc[numbers[r], v]};
+    fma.rn.${plan.arithmetic.type} ${plan.mainloop.acc[numbers[r], v]}, ${plan.mainloop.pixels[v]}, ${plan.mainloop.result_grads[i, v]}, ${plan.mainloop.acc[numbers[r], v]};
 % endfor
 % endfor
 % endfor

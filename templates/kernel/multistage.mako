@@ -1,36 +1,36 @@
-## Multistage schedule: every warp copies and computes. A ring of shared-memory stages, one barrier per K iteration.
+## Multistage schedule: every warp copies and computes. A circular buffer of stages in shared memory, one barrier per K iteration.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
-<%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="batch" file="/sched/batch.mako"/>\
-<%namespace name="addr_a" file="/${context['plan'].addr_a}"/>\
-<%namespace name="addr_b" file="/${context['plan'].addr_b}"/>\
-<%namespace name="copy_a" file="/${context['plan'].copy_a}"/>\
-<%namespace name="copy_b" file="/${context['plan'].copy_b}"/>\
-<%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
-<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="addr_a" file="/${context['plan'].a.addressing.template}"/>\
+<%namespace name="addr_b" file="/${context['plan'].b.addressing.template}"/>\
+<%namespace name="copy_a" file="/${context['plan'].a.copy}"/>\
+<%namespace name="copy_b" file="/${context['plan'].b.copy}"/>\
+<%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
+<%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
-<%namespace name="fragments" file="/${context['plan'].fragment_addr}"/>\
-<%namespace name="packed" file="/addr/packed.mako"/>\
+<%namespace name="fragments" file="/${context['plan'].mainloop.fragment_addr}"/>\
+<%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%
     operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
-    last = plan.steps - 1
+    last = plan.mainloop.steps - 1
 %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len, %k_iters, %k_rem;
     .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %t0, %t1, %t2;
     .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
-    .reg .${plan.epilogue_type} %alpha, %beta;
+    .reg .${plan.arithmetic.type} %alpha, %beta;
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
 ${batch.registers()}\
-${packed.operand_addresses()}\
+${packing.operand_addresses()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
@@ -44,23 +44,23 @@ ${ptx.banner(f"{x.name.upper()}: {len(x.loads)} copies of {x.copy_bytes} bytes p
 ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
-${ptx.banner(f"prologue: fill {plan.stages - 1} of {plan.stages} stages; the first holds the remainder of K")}\
+${ptx.banner(f"prologue: fill {plan.mainloop.stages - 1} of {plan.mainloop.stages} stages; the first holds the remainder of K")}\
 ${pdl.wait()}\
     mov.u32 %write_stage, %smem;
-% for s in range(plan.stages - 1):
+% for s in range(plan.mainloop.stages - 1):
     // stage ${s}
     setp.gt.u32 %issue, %k_iters, ${s};
 % for copy, addr, x in operands:
 ${copy.start(addr, x, "%write_stage", "%issue", s == 0)}\
 ${addr.advance(x, s == 0)}\
 % endfor
-% if plan.asynchronous:
+% if plan.mainloop.asynchronous:
     cp.async.commit_group;
 % endif
-    add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
+    add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
 % endfor
-% if plan.defers_sts:
-    setp.gt.u32 %has_load, %k_iters, ${plan.stages - 1};
+% if plan.mainloop.defers_sts:
+    setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages - 1};
 % for copy, addr, x in operands:
 ${copy.prologue_load(addr, x, "%has_load")}\
 % if not x.asynchronous:
@@ -73,41 +73,41 @@ ${ptx.banner("fragments: rows and columns of this thread, its shared-memory addr
 ${fragments.setup()}\
 ${math.clear_accumulators()}\
 ${ptx.banner("wait: stage 0 is in shared memory")}\
-% if plan.asynchronous:
-    cp.async.wait_group ${plan.wait};
+% if plan.mainloop.asynchronous:
+    cp.async.wait_group ${plan.mainloop.wait};
 % endif
     bar.sync 0;
     setp.eq.u32 %p, %k_iters, 0;
     @%p bra.uni EPILOGUE;
     mov.u32 %k_iter, 0;
     mov.u32 %read_slot, 0;
-    add.u32 %smem_end, %smem, ${plan.stages * plan.stage_bytes};
-% for x in plan.operands:
+    add.u32 %smem_end, %smem, ${plan.mainloop.stages * plan.mainloop.stage_bytes};
+% for x in plan.mainloop.operands:
 % if x.prefetches:
 ${math.read(x, 0, 0)}\
 % endif
 % endfor
-${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.steps} steps per warp")}\
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
     .pragma "nounroll";
 K_LOOP:
     // is there a stage to prefetch, and an iteration after this one
-    add.u32 %t0, %k_iter, ${plan.stages - 1};
+    add.u32 %t0, %k_iter, ${plan.mainloop.stages - 1};
     setp.lt.u32 %prefetch, %t0, %k_iters;
-% if plan.defers_sts:
-    add.u32 %t0, %k_iter, ${plan.stages};
+% if plan.mainloop.defers_sts:
+    add.u32 %t0, %k_iter, ${plan.mainloop.stages};
     setp.lt.u32 %has_load, %t0, %k_iters;
 % endif
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %has_next, %k_iter, %k_iters;
-% for k in range(plan.steps):
-    // step ${k} of ${plan.steps}
-% for x in plan.operands:
+% for k in range(plan.mainloop.steps):
+    // step ${k} of ${plan.mainloop.steps}
+% for x in plan.mainloop.operands:
 % if not x.prefetches:
 ${math.read(x, k, 0)}\
 % endif
 % endfor
 % if k == last:
-% if not plan.defers_sts:
+% if not plan.mainloop.defers_sts:
 % for copy, addr, x in operands:
 ${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
 % endfor
@@ -115,18 +115,18 @@ ${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
     // on to the next stage
 ${fragments.advance()}\
 ${ptx.banner("wait: the next stage is in shared memory, and every warp has read this one")}\
-% if plan.asynchronous:
-    cp.async.wait_group ${plan.wait};
+% if plan.mainloop.asynchronous:
+    cp.async.wait_group ${plan.mainloop.wait};
 % endif
     bar.sync 0;
 % endif
-% for x in plan.operands:
+% for x in plan.mainloop.operands:
 % if x.prefetches:
 ${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
 % endif
 % endfor
 % if k == plan.config.prefetch_k:
-% if plan.defers_sts:
+% if plan.mainloop.defers_sts:
 % for copy, addr, x in operands:
 ${copy.store_then_load(addr, x, "%write_stage", "%prefetch", "%has_load")}\
 ${addr.advance(x, False)}\
@@ -137,19 +137,19 @@ ${copy.load_stage(addr, x, "%write_stage", "%prefetch")}\
 ${addr.advance(x, False)}\
 % endfor
 % endif
-% if plan.asynchronous:
+% if plan.mainloop.asynchronous:
     cp.async.commit_group;
 % endif
 % endif
 ${math.multiply(k)}\
 % endfor
-    // the stage to fill next, around the ring
-    add.u32 %write_stage, %write_stage, ${plan.stage_bytes};
+    // the stage to fill next; after the last one, the first
+    add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;
     @%has_next bra.uni K_LOOP;
 EPILOGUE:
 ${pdl.late_trigger()}\
-${ptx.banner(f"epilogue: {plan.epilogue_summary}")}\
+${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\
-<%def name="after_entry()">${aux_kernels.entries()}${packed.entries()}</%def>\
+<%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}</%def>\

@@ -2,28 +2,28 @@
 ## only holds the partial sums of threads that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
-<%namespace name="raster" file="/${context['plan'].raster}"/>\
+<%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="addr" file="/addr/skinny.mako"/>\
-<%namespace name="thread_map" file="/${context['plan'].thread_map}"/>\
-<%namespace name="math" file="/${context['plan'].math}"/>\
-<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
-<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="thread_map" file="/${context['plan'].mainloop.thread_map}"/>\
+<%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
+<%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
-<% x, y, steps = plan.x, plan.y, range(plan.steps) %>\
+<% x, y, steps = plan.mainloop.x, plan.mainloop.y, range(plan.mainloop.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
     .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
     .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %t0, %t1, %t2;
     .reg .pred %k_lane0, %in_k, %p;
-    .reg .${plan.epilogue_type} %alpha, %beta;
+    .reg .${plan.arithmetic.type} %alpha, %beta;
 ${batch.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
@@ -37,31 +37,31 @@ ${thread_map.setup()}\
 ${math.clear_accumulators()}\
 ${pdl.wait()}\
     // K iterations of ${plan.config.u}, without the remainder of K
-    shr.u32 %k_iters, %k_len, ${plan.log2_u};
+    shr.u32 %k_iters, %k_len, ${plan.mainloop.log2_u};
     setp.ne.u32 %in_k, %k_iters, 0;
-% if plan.prefetches:
+% if plan.mainloop.prefetches:
 % for s in steps:
 ${addr.load(x, s, "@%in_k ")}\
 % endfor
 % endif
 ${store_op.prepare()}\
     @!%in_k bra.uni K_TAIL;
-${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.steps} steps per thread")}\
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per thread")}\
     mov.u32 %k_iter, 0;
     .pragma "nounroll";
 K_LOOP:
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %in_k, %k_iter, %k_iters;
-% if not plan.prefetches:
+% if not plan.mainloop.prefetches:
 % for s in steps:
 ${addr.load(x, s)}\
 % endfor
 % endif
 % for s in steps:
-    // step ${s} of ${plan.steps}
+    // step ${s} of ${plan.mainloop.steps}
 ${addr.load(y, s)}\
 ${math.multiply(s)}\
-% if plan.prefetches:
+% if plan.mainloop.prefetches:
 ${addr.load(x, s, "@%in_k ", following=True)}\
 % endif
 % endfor
@@ -70,19 +70,19 @@ ${addr.advance(y)}\
     @%in_k bra.uni K_LOOP;
 ${ptx.banner("K remainder: predicated loads, zeros past the end of K")}\
 K_TAIL:
-    shl.b32 %t0, %k_iters, ${plan.log2_u};
+    shl.b32 %t0, %k_iters, ${plan.mainloop.log2_u};
 ${thread_map.remainder()}\
 % for s in steps:
     setp.lt.u32 %in_k, %k_pos, %t0;
 ${addr.load(x, s, "@%in_k ", zeros=True)}\
 ${addr.load(y, s, "@%in_k ", zeros=True)}\
 ${math.multiply(s)}\
-    add.u32 %k_pos, %k_pos, ${plan.step_stride};
+    add.u32 %k_pos, %k_pos, ${plan.mainloop.step_stride};
 % endfor
 ${thread_map.unaligned_elements(math)}\
 EPILOGUE:
 ${pdl.late_trigger()}\
-${ptx.banner(f"epilogue: add the sums of threads that split K; {plan.epilogue_summary}")}\
+${ptx.banner(f"epilogue: add the sums of threads that split K; {plan.epilogue.summary}")}\
 ${math.reduce_lanes()}\
 ${store_op.store_tiles(store_c, math, store_op)}\
 <%def name="after_entry()">${aux_kernels.entries()}</%def>\

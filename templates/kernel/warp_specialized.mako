@@ -1,4 +1,4 @@
-## One warp loads stages by TMA, warpgroups multiply them. A ring of stages lies between full and empty mbarriers.
+## One warp loads stages by TMA, warpgroups multiply them. Each stage has a full and an empty mbarrier.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
@@ -11,25 +11,24 @@
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
 <%namespace name="fixup" file="/epilogue/splitk_fixup.mako"/>\
-<%namespace name="store_op" file="/${context['plan'].store_op}"/>\
-<%namespace name="store_c" file="/${context['plan'].store_c}"/>\
+<%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
+<%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="batch" file="/sched/batch.mako"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
-    .reg .b64 %C, %W, %map_x, %map_y, %map_c, %t64, %u64;
+    .reg .b64 %C, %W, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %t64, %u64;
     .reg .b32 %M, %N, %K, %ldc, %min_iters, %extra_iters, %thread, %smem, %bars, %warp, %lane, %wg, %wg_thread, %wg_warp, %rank;
     .reg .b32 %x0, %y0, %z, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %slot;
     .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %t0, %t1, %t2;
     .reg .pred %p, %elected, %leader, %wrap, %accumulate, %frees, %free;
-    .reg .${plan.epilogue_type} %alpha, %beta;
-${store_c.registers()}\
+    .reg .${plan.arithmetic.type} %alpha, %beta;
 ${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
     ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
     ld.param.u32 %min_iters, [k_iters];  ld.param.u32 %extra_iters, [extra_iters];
-    ld.param.${plan.epilogue_type} %alpha, [alpha];  ld.param.${plan.epilogue_type} %beta, [beta];
-% for name in plan.maps:
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+% for name in plan.parameters.maps:
     mov.b64 %${name}, ${name};
     cvta.param.u64 %${name}, %${name};
 % endfor
@@ -44,7 +43,7 @@ ${pdl.early_trigger()}\
     add.u32 %bars, %smem, ${pipe.base};
 ${pipeline.cluster_ranks()}\
     mov.u32 %stage, 0;  mov.u32 %phase, 0;
-${ptx.banner(f"mbarriers: {plan.stages} full, {plan.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
+${ptx.banner(f"mbarriers: {plan.pipeline.stages} full, {plan.pipeline.stages} empty, {len(pipe.others)} more; warp {pipe.producer_warp} initialises them")}\
 ${pipeline.initialise()}\
     setp.lt.u32 %p, %warp, ${pipe.producer_warp};
     @%p bra.uni CONSUMER;
@@ -65,7 +64,7 @@ ${copy.parity()}\
 ${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
     // fill the stage
 ${copy.fill()}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
 ${copy.step()}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
@@ -78,7 +77,7 @@ ${pipeline.drain()}\
 PRODUCER_DONE:
     bar.warp.sync 0xffffffff;
 % if plan.config.cluster_k > 1:
-    // the producer takes part in the cluster's barriers
+    // ---- wait: the producer arrives at the cluster's barriers
     barrier.cluster.wait.acquire.aligned;
 % if not pipe.counts_dsmem:
     barrier.cluster.arrive.release.aligned;
@@ -109,8 +108,8 @@ ${ptx.banner("K loop: an iteration multiplies one stage")}\
     mov.u32 %prev_stage, 0;
 ${sums.begin()}\
 % if plan.config.pingpong:
-    // wait until the other warpgroup has seen all its stages full: a parity tells only neighbouring rounds apart
-${sync.turn("sync", 4)}\
+    // ---- wait: the other warpgroup has seen all its stages full, as a parity distinguishes only adjacent rounds
+${sync.alternate("sync", 4)}\
 % endif
     .pragma "nounroll";
 K_LOOP:
@@ -121,13 +120,13 @@ ${sync.wait("%full_bar", "%phase")}\
     setp.ne.u32 %accumulate, %k_iter, 0;
 ${math.multiply(pipeline)}\
 ${sums.end_iteration(pipeline)}\
-${sync.advance(plan.stages)}\
+${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
     @%p bra.uni K_LOOP;
 % if plan.config.pingpong:
-    // the other warpgroup's turn
-${sync.turn("arrive", 5)}\
+    // the other warpgroup may continue
+${sync.alternate("arrive", 5)}\
 % endif
     // ---- wait: the last products
     wgmma.wait_group.sync.aligned 0;

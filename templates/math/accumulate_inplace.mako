@@ -2,8 +2,8 @@
 <%def name="begin()"></%def>
 
 <%def name="end_iteration(pipeline)">
-    // at most this iteration's products are in flight
+    // ---- wait: at most this iteration's products are in flight
     wgmma.wait_group.sync.aligned 1;
 ${pipeline.free_previous()}\
-    mov.b32 %prev_stage, ${plan.realign.consumed_slot};
+    mov.b32 %prev_stage, ${plan.mainloop.realign.consumed_slot};
 </%def>

@@ -1,7 +1,7 @@
 ## Scalar multiply-adds: FFMA or DFMA.
 <%def name="clear_accumulators()">
-% for r in plan.acc.all:
-    mov.${plan.epilogue_type} ${r}, ${plan.zero};
+% for r in plan.mainloop.acc.all:
+    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
 % endfor
 </%def>
 
@@ -12,21 +12,21 @@
 </%def>
 
 <%def name="multiply(k)">
-<% s = plan.set_of(k) %>\
-% for i, j in plan.products:
-    fma.rn.${plan.epilogue_type} ${plan.acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${plan.acc[s, i, j]};
+<% acc, s, kind = plan.mainloop.acc, plan.mainloop.set_of(k), plan.arithmetic.type %>\
+% for i, j in plan.mainloop.products:
+    fma.rn.${kind} ${acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${acc[s, i, j]};
 % endfor
 </%def>
 
 ## Row i of the thread's tile, times alpha, into the registers e. Storing the accumulators themselves would tie them to
 ## aligned groups of four, which costs the K loop register-bank conflicts.
 <%def name="scaled_row(i)">
-% for s in range(1, plan.ks):
-% for j in range(plan.ns):
-    add.rn.${plan.epilogue_type} ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
+% for s in range(1, plan.mainloop.ks):
+% for j in range(plan.mainloop.ns):
+    add.rn.${plan.arithmetic.type} ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
 % endfor
 % endfor
-% for j in range(plan.ns):
-    mul.rn.${plan.epilogue_type} ${plan.row[j]}, ${plan.acc[0, i, j]}, %alpha;
+% for j in range(plan.mainloop.ns):
+    mul.rn.${plan.arithmetic.type} ${plan.epilogue.vector[j]}, ${plan.mainloop.acc[0, i, j]}, %alpha;
 % endfor
 </%def>

@@ -1,8 +1,8 @@
 ## fma.f16x2: pairs of columns, each row's element duplicated.
 <%def name="clear_accumulators()">
-    ${plan.pairs.declaration}
+    ${plan.mainloop.pairs.declaration}
     .reg .b16 %low, %high;
-% for r in plan.acc.all:
+% for r in plan.mainloop.acc.all:
     mov.b32 ${r}, 0;
 % endfor
 </%def>
@@ -15,29 +15,29 @@
 
 <%def name="multiply(k)">
 <%
-    s = plan.set_of(k)
+    acc, pairs, s = plan.mainloop.acc, plan.mainloop.pairs, plan.mainloop.set_of(k)
     a, b = plan.a.buffer(k), plan.b.buffer(k)
 %>\
-% for i in range(plan.ms):
-    prmt.b32 ${plan.pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
+% for i in range(plan.mainloop.ms):
+    prmt.b32 ${pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
 % endfor
-% for i, j in plan.products:
-    fma.rn.f16x2 ${plan.acc[s, i, j]}, ${plan.pairs[i]}, ${plan.b.fragment[b, j]}, ${plan.acc[s, i, j]};
+% for i, j in plan.mainloop.products:
+    fma.rn.f16x2 ${acc[s, i, j]}, ${pairs[i]}, ${plan.b.fragment[b, j]}, ${acc[s, i, j]};
 % endfor
 </%def>
 
 <%def name="scaled_row(i)">
-% for s in range(1, plan.ks):
-% for j in range(plan.ns // 2):
-    add.rn.f16x2 ${plan.acc[0, i, j]}, ${plan.acc[0, i, j]}, ${plan.acc[s, i, j]};
+% for s in range(1, plan.mainloop.ks):
+% for j in range(plan.mainloop.ns // 2):
+    add.rn.f16x2 ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[0, i, j]}, ${plan.mainloop.acc[s, i, j]};
 % endfor
 % endfor
-% for j in range(0, plan.ns, 2):
-    mov.b32 {%low, %high}, ${plan.acc[0, i, j // 2]};
-    cvt.f32.f16 ${plan.row[j]}, %low;
-    cvt.f32.f16 ${plan.row[j + 1]}, %high;
+% for j in range(0, plan.mainloop.ns, 2):
+    mov.b32 {%low, %high}, ${plan.mainloop.acc[0, i, j // 2]};
+    cvt.f32.f16 ${plan.epilogue.vector[j]}, %low;
+    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %high;
 % endfor
-% for j in range(plan.ns):
-    mul.rn.f32 ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% for j in range(plan.mainloop.ns):
+    mul.rn.f32 ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
 % endfor
 </%def>

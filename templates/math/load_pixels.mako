@@ -4,22 +4,22 @@
 ## (ptxas 13.0 crashes on a lop3 that setp.eq compares with 0; setp.ne is safe.)
 <%def name="locate()">
     sub.u32 %t2, %high, %at_word;
-    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.OUT_OF_IMAGE_LUT};
+    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.mainloop.OUT_OF_IMAGE_LUT};
     setp.ne.u32 %skip, %t1, 0;
-    mad.wide.s32 %t64, %at_x, ${plan.size}, ${plan.images};
+    mad.wide.s32 %t64, %at_x, ${plan.mainloop.size}, ${plan.mainloop.images};
 </%def>
 
 <%def name="load(at, guard)">
-<% loaded = plan.words if plan.size == 2 else plan.pixels %>\
+<% loaded = plan.mainloop.loaded %>\
 % for r in loaded.all:
-    mov.${loaded.kind} ${r}, ${"0" if plan.size == 2 else plan.zero};
+    mov.${loaded.kind} ${r}, ${"0" if plan.mainloop.size == 2 else plan.arithmetic.zero};
 % endfor
-    ${guard}ld.global.nc.${plan.load_kind} ${plan.loaded}, [${at}];
-% if plan.size == 2 and plan.vec == 1:
-${convert.widen(plan.problem.dtype, plan.pixels[0], plan.words[0])}\
-% elif plan.size == 2:
-% for v in range(0, plan.vec, 2):
-${convert.widen_pair(plan.problem.dtype, plan.pixels[v], plan.pixels[v + 1], plan.words[v // 2], plan.halves)}\
+    ${guard}ld.global.nc.${plan.mainloop.load_kind} ${plan.mainloop.load_vector}, [${at}];
+% if plan.mainloop.size == 2 and plan.mainloop.vec == 1:
+${convert.widen(plan.problem.dtype, plan.mainloop.pixels[0], plan.mainloop.words[0])}\
+% elif plan.mainloop.size == 2:
+% for v in range(0, plan.mainloop.vec, 2):
+${convert.widen_pair(plan.problem.dtype, plan.mainloop.pixels[v], plan.mainloop.pixels[v + 1], plan.mainloop.words[v // 2], plan.mainloop.halves)}\
 % endfor
 % endif
 </%def>

@@ -1,13 +1,13 @@
-## mma.sync: a warp multiplies 16 x 8 tiles; fragments come by ldmatrix or vector loads.
+## mma.sync: a warp multiplies 16 x 8 tiles; fragments are loaded by ldmatrix or vector loads.
 <%def name="clear_accumulators()">
-% for x in plan.operands:
+% for x in plan.mainloop.operands:
     .reg .b32 ${x.swizzled_ptr};
 % endfor
-% if plan.packed:
+% if plan.mainloop.packed:
     .reg .b16 %low, %high;
 % endif
-% for r in plan.acc.all:
-    mov.${plan.acc.kind} ${r}, ${plan.zero if plan.acc.kind == plan.epilogue_type else 0};
+% for r in plan.mainloop.acc.all:
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.arithmetic.zero if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
 % endfor
 </%def>
 
@@ -25,42 +25,42 @@
 </%def>
 
 <%def name="multiply(k)">
-% for x in plan.operands:
+% for x in plan.mainloop.operands:
 % for to, low, high, selector in x.byte_permutes(x.buffer(k)):
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
 % endfor
-% if plan.rounding:
+% if plan.mainloop.rounding:
 % for n in range(x.tiles):
 % for r in range(x.registers):
-    ${plan.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
+    ${plan.mainloop.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
 % endfor
 % endfor
 % endif
 % endfor
-% for i, j in plan.products:
-% for sums, a, b in plan.issues(i, j, k):
-    ${plan.instruction.name} ${sums}, ${a}, ${b}, ${sums};
+% for i, j in plan.mainloop.products:
+% for sums, a, b in plan.mainloop.issues(i, j, k):
+    ${plan.mainloop.instruction.name} ${sums}, ${a}, ${b}, ${sums};
 % endfor
 % endfor
 </%def>
 
 ## Row i of the lane's sums, times alpha, into the registers e.
 <%def name="scaled_row(i)">
-% if plan.packed:
-% for j in range(0, plan.ns, 2):
-    mov.b32 {%low, %high}, ${plan.sum_at(i, j)};
-    cvt.f32.f16 ${plan.row[j]}, %low;
-    cvt.f32.f16 ${plan.row[j + 1]}, %high;
+% if plan.mainloop.packed:
+% for j in range(0, plan.mainloop.ns, 2):
+    mov.b32 {%low, %high}, ${plan.mainloop.sum_at(i, j)};
+    cvt.f32.f16 ${plan.epilogue.vector[j]}, %low;
+    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %high;
 % endfor
-% for j in range(plan.ns):
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% for j in range(plan.mainloop.ns):
+    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
 % endfor
 % else:
-% for j in range(plan.ns):
-% if plan.s32_to_f32:
-    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
+% for j in range(plan.mainloop.ns):
+% if plan.arithmetic.s32_to_f32:
+    cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
 % endif
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j] if plan.s32_to_f32 else plan.sum_at(i, j)}, %alpha;
+    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j] if plan.arithmetic.s32_to_f32 else plan.mainloop.sum_at(i, j)}, %alpha;
 % endfor
 % endif
 </%def>

@@ -3,26 +3,26 @@
 <%def name="clear_accumulators()">
     .reg .b16 %half<4>;
     .reg .b32 %pair, %byte_pair<4>;
-% for x in (plan.elements_x, plan.elements_y):
+% for x in (plan.mainloop.elements_x, plan.mainloop.elements_y):
 % if not x.used_directly:
     ${x.tile.declaration}
 % endif
 % endfor
-% for r in plan.acc.all:
-    mov.${plan.acc.kind} ${r}, ${plan.acc_zero};
+% for r in plan.mainloop.acc.all:
+    mov.${plan.mainloop.acc.kind} ${r}, ${plan.mainloop.acc_zero};
 % endfor
 </%def>
 
 <%def name="multiply(step)">
-% for r in plan.rounds(step):
+% for r in plan.mainloop.rounds(step):
 % for u in r.unpacks:
 ${dict(halves=halves, fp8=fp8, bytes=bytes, transpose=transpose)[u.how](u.into, u.words)}\
 % endfor
 % for s, x, y in r.products:
-% if plan.dp4a:
+% if plan.mainloop.dp4a:
     dp4a.s32.s32 ${s}, ${x}, ${y}, ${s};
 % else:
-    ${plan.fma_op} ${s}, ${x}, ${y}, ${s};
+    ${plan.mainloop.fma_op} ${s}, ${x}, ${y}, ${s};
 % endif
 % endfor
 % endfor
@@ -79,13 +79,13 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 
 ## Lanes that split K add their sums by butterfly shuffles: every lane has the total.
 <%def name="reduce_lanes()">
-% if plan.shuffle_masks:
+% if plan.mainloop.shuffle_masks:
     .reg .b32 %low, %high, %peer_low, %peer_high;
-    .reg .${plan.acc.kind} %peer;
+    .reg .${plan.mainloop.acc.kind} %peer;
 % endif
-% for lane in plan.shuffle_masks:
-% for r in plan.acc.all:
-% if plan.epilogue_bytes == 8:
+% for lane in plan.mainloop.shuffle_masks:
+% for r in plan.mainloop.acc.all:
+% if plan.arithmetic.bytes == 8:
     mov.b64 {%low, %high}, ${r};
     shfl.sync.bfly.b32 %peer_low, %low, ${lane}, 31, 0xffffffff;
     shfl.sync.bfly.b32 %peer_high, %high, ${lane}, 31, 0xffffffff;
@@ -93,19 +93,19 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % else:
     shfl.sync.bfly.b32 %peer, ${r}, ${lane}, 31, 0xffffffff;
 % endif
-    ${plan.add_op} ${r}, ${r}, %peer;
+    ${plan.mainloop.add_op} ${r}, ${r}, %peer;
 % endfor
 % endfor
 </%def>
 
 ## Row i of the thread's tile, times alpha, into the registers e.
 <%def name="scaled_row(i)">
-% for j in range(plan.ns):
-% if plan.s32_to_f32:
-    cvt.rn.f32.s32 ${plan.row[j]}, ${plan.sum_at(i, j)};
-    ${plan.mul} ${plan.row[j]}, ${plan.row[j]}, %alpha;
+% for j in range(plan.mainloop.ns):
+% if plan.arithmetic.s32_to_f32:
+    cvt.rn.f32.s32 ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)};
+    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;
 % else:
-    ${plan.mul} ${plan.row[j]}, ${plan.sum_at(i, j)}, %alpha;
+    ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.mainloop.sum_at(i, j)}, %alpha;
 % endif
 % endfor
 </%def>

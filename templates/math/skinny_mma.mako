@@ -2,16 +2,16 @@
 <%namespace name="dot" file="/math/skinny_fma.mako"/>
 <%def name="clear_accumulators()">
     .reg .b32 %low_pair, %high_pair;
-% for tile in plan.fragments.declared:
+% for tile in plan.mainloop.fragments.declared:
     ${tile.declaration}
 % endfor
-% for r in plan.acc.all:
+% for r in plan.mainloop.acc.all:
     mov.b32 ${r}, 0;
 % endfor
 </%def>
 
 <%def name="multiply(step)">
-% for words, chunks in plan.fragments.unaligned(step):
+% for words, chunks in plan.mainloop.fragments.unaligned(step):
 % for i in range(6):
     selp.b32 %shifted${i}, ${chunks[i + 2]}, ${chunks[i]}, %skip_two;
 % endfor
@@ -26,7 +26,7 @@ ${products(step)}\
 </%def>
 
 <%def name="products(step)">
-% for word, parts in plan.fragments.packed(step):
+% for word, parts in plan.mainloop.fragments.packed(step):
 % if len(parts) == 2:
     mov.b32 ${word}, {${parts[0]}, ${parts[1]}};
 % else:
@@ -35,11 +35,11 @@ ${products(step)}\
     prmt.b32 ${word}, %low_pair, %high_pair, 0x6420;
 % endif
 % endfor
-% for word, x in plan.fragments.rounded(step):
-    ${plan.rounding} ${word}, ${x};
+% for word, x in plan.mainloop.fragments.rounded(step):
+    ${plan.mainloop.rounding} ${word}, ${x};
 % endfor
-% for sums, a, b in plan.fragments.issues(step):
-    ${plan.instruction.name} ${sums}, ${a}, ${b}, ${sums};
+% for sums, a, b in plan.mainloop.fragments.issues(step):
+    ${plan.mainloop.instruction.name} ${sums}, ${a}, ${b}, ${sums};
 % endfor
 </%def>
 

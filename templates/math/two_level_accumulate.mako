@@ -2,16 +2,17 @@
 ## While one warpgroup adds, the other one multiplies.
 <%def name="begin()">
 % for r in plan.mainloop.acc.all:
-    mov.${plan.epilogue_type} ${r}, ${plan.zero};
+    mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
 % endfor
 </%def>
 
 <%def name="end_iteration(pipeline)">
+    // ---- wait: the products of this iteration
     wgmma.wait_group.sync.aligned 0;
     mov.b32 %prev_stage, %slot;
 ${pipeline.free("%frees")}\
     // add the sums of this iteration
 % for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
-    ${plan.add} ${r}, ${r}, ${part};
+    ${plan.arithmetic.add} ${r}, ${r}, ${part};
 % endfor
 </%def>

@@ -1,9 +1,9 @@
 ## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
-<%namespace name="realign" file="/${context['plan'].realign.template}"/>
+<%namespace name="realign" file="/${context['plan'].mainloop.realign.template}"/>
 <%def name="setup()">
-    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank lies above), leading offset / 16 (16-29);
+    // descriptors of stage 0. Low word: address / 16 (bits 0-13; a cluster's rank is above), leading offset / 16 (16-29);
     // high word: stride / 16 (bits 0-13), swizzle (30-31)
     // X = ${plan.x.name.upper()}. ${plan.x.desc_fields}
 ${constants.mad("%x_desc_low", "%wg", plan.mainloop.x_wg_bytes, "%smem")}\
@@ -25,7 +25,7 @@ ${realign.setup()}\
 <%def name="multiply(pipeline)">
 <% m = plan.mainloop %>\
 ${realign.realign()}\
-    // ${len(m.products)} products; a descriptor moves on in units of 16 bytes
+    // ${len(m.products)} products; descriptors advance in units of 16 bytes
     {
     .reg .b32 %x_at, %y_at, %low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;
@@ -51,7 +51,7 @@ ${descriptor("%y_desc", "%y_at", s.y, plan.y)}\
 % endif
 </%def>
 
-## f16 sums come in pairs.
+## f16 sums are in pairs.
 <%def name="widen()">
 % if plan.mainloop.f16_pairs:
     // f16 sums to f32
@@ -66,9 +66,9 @@ ${halves.widen_pair("f16", plan.mainloop.acc.all[2 * n], plan.mainloop.acc.all[2
 
 ## Finished sums to the type of the epilogue.
 <%def name="convert()">
-% if plan.s32_to_f32:
+% if plan.arithmetic.s32_to_f32:
 % for r in plan.fixup.sums.all:
-    cvt.rn.${plan.epilogue_type}.s32 ${r}, ${r};
+    cvt.rn.${plan.arithmetic.type}.s32 ${r}, ${r};
 % endfor
 % endif
 </%def>

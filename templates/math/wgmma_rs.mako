@@ -7,7 +7,7 @@
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
 ${smem.y_setup()}\
     // this thread's addresses of X in stage 0
-    .reg .b32 %from<${f.bases}>;
+    .reg .b32 %frag_ptr<${f.bases}>;
     ${f.tile.declaration}
 % if f.pairs:
     ${f.pairs.declaration}
@@ -15,22 +15,22 @@ ${smem.y_setup()}\
 % endif
     {
     .reg .b32 %row, %k;
-${constants.mad("%from0", "%wg", m.x_wg_bytes, "%smem")}\
+${constants.mad("%frag_ptr0", "%wg", m.x_wg_bytes, "%smem")}\
 % if f.words:
     // a load reads a pair of neighbours along X, at K = lane mod 4, or 4 further on
     mov.u32 %row, 0;
 ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     shr.u32 %t0, %row, 5;
-    mad.lo.u32 %from0, %t0, ${f.box_bytes}, %from0;
+    mad.lo.u32 %frag_ptr0, %t0, ${f.box_bytes}, %frag_ptr0;
     and.b32 %k, %wg_thread, 3;
-    mad.lo.u32 %from0, %k, ${f.span}, %from0;
+    mad.lo.u32 %frag_ptr0, %k, ${f.span}, %frag_ptr0;
     and.b32 %row, %row, 31;
     shl.b32 %row, %row, 2;
     shl.b32 %k, %k, 4;
     xor.b32 %row, %row, %k;
-    add.u32 %from0, %from0, %row;
-    xor.b32 %from1, %from0, 64;
-    add.u32 %from1, %from1, ${4 * f.span};
+    add.u32 %frag_ptr0, %frag_ptr0, %row;
+    xor.b32 %frag_ptr1, %frag_ptr0, 64;
+    add.u32 %frag_ptr1, %frag_ptr1, ${4 * f.span};
 % else:
     // ldmatrix loads pairs of neighbours along X, of two K a register; the order of the lanes' rows avoids bank conflicts
     shr.u32 %t0, %lane, 1;
@@ -44,11 +44,11 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     mad.lo.u32 %k, %t0, 2, %k;
     and.b32 %t0, %lane, 16;
     add.u32 %k, %k, %t0;
-    mad.lo.u32 %from0, %k, ${f.span}, %from0;
+    mad.lo.u32 %frag_ptr0, %k, ${f.span}, %frag_ptr0;
     shr.u32 %k, %k, 1;
     and.b32 %k, %k, 3;
     xor.b32 %k, %k, %wg_warp;
-    mad.lo.u32 %from0, %k, 16, %from0;
+    mad.lo.u32 %frag_ptr0, %k, 16, %frag_ptr0;
     and.b32 %t0, %lane, 2;
     setp.eq.u32 %p, %t0, 0;
     selp.b32 %select0, 0x6420, 0x2064, %p;
@@ -60,25 +60,25 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
 <%def name="multiply(pipeline)">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
     {
-    .reg .b32 %at<${f.bases}>, %y_at, %low;
+    .reg .b32 %frag_addr<${f.bases}>, %y_at, %low;
     .reg .b64 %y_desc;
 % for n in range(f.bases):
-    mad.lo.u32 %at${n}, %stage, ${m.stage_bytes}, %from${n};
+    mad.lo.u32 %frag_addr${n}, %stage, ${m.stage_bytes}, %frag_ptr${n};
 % endfor
     // this stage: addresses of X, descriptor of Y in units of 16 bytes
     mul.lo.u32 %low, %stage, ${m.stage_bytes // 16};
     add.u32 %y_at, %y_desc_low, %low;
 % for k in range(f.k_steps):
-    // K step ${k}: the products of the step before the previous one are complete, which frees the fragments' registers
+    // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
 % if k == 1:
 ${pipeline.free_previous()}\
 % endif
 % for x in f.loads(k):
 % if f.words:
-    ld.shared.v2.b32 ${x.registers}, [%at${x.base}+${x.offset}];
+    ld.shared.v2.b32 ${x.registers}, [%frag_addr${x.base}+${x.offset}];
 % else:
-    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.registers}, [%at${x.base}+${x.offset}];
+    ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 ${x.registers}, [%frag_addr${x.base}+${x.offset}];
 % endif
 % endfor
 % for to, low, high, row in f.permutes(k):

@@ -26,21 +26,21 @@ JOIN:
 % endif
 </%def>
 
-## Two warpgroups take turns: ``sync`` waits for the other, ``arrive`` lets the other go on.
-<%def name="turn(what, first)">
+## Two warpgroups alternate: ``sync`` waits for the other one, ``arrive`` lets it continue.
+<%def name="alternate(instruction, first)">
     {
     .reg .pred %warpgroup_1;
     setp.ne.u32 %warpgroup_1, %wg, 0;
     @%warpgroup_1 bra.uni WARPGROUP_1;
-    bar.${what} ${first}, 256;
+    bar.${instruction} ${first}, 256;
     bra.uni JOIN;
 WARPGROUP_1:
-    bar.${what} ${9 - first}, 256;
+    bar.${instruction} ${9 - first}, 256;
 JOIN:
     }
 </%def>
 
-## The next stage of the ring; the parity to wait for flips when the ring wraps.
+## The next stage; the parity to wait for flips when the stage number wraps.
 <%def name="advance(stages)">
     add.u32 %stage, %stage, 1;
     setp.eq.u32 %wrap, %stage, ${stages};

@@ -1,6 +1,6 @@
 ## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from that of the batch.
 <%def name="registers()">
-% if plan.batched:
+% if plan.batch.active:
     .reg .b32 %item, %items, %first_item, %batch_index;
     .reg .b64 %by_c, %item_c;
     ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %by_c, [by_c];
@@ -9,9 +9,9 @@
 
 ## grid.z counts slices of K, and the items of the launch within each slice.
 <%def name="from_block()">
-% if plan.batched:
+% if plan.batch.active:
     mov.u32 %item, %ctaid.z;
-% if plan.splits_k:
+% if plan.reduction.active:
     div.u32 %z, %item, %items;
     mul.lo.u32 %t0, %z, %items;
     sub.u32 %item, %item, %t0;
@@ -22,12 +22,12 @@ ${c_address()}\
 % endif
 </%def>
 
-## The item from a tile's index among the tiles of all items; %each: tiles of an item.
+## The item from a tile's index among the tiles of all items; %item_tiles: tiles of an item.
 <%def name="from_tile()">
-% if plan.batched:
-    div.u32 %item, %tile, %each;
-    mul.lo.u32 %t0, %item, %each;
-    sub.u32 %in_item, %tile, %t0;
+% if plan.batch.active:
+    div.u32 %item, %tile, %item_tiles;
+    mul.lo.u32 %t0, %item, %item_tiles;
+    sub.u32 %item_tile, %tile, %t0;
 ${c_address()}\
 % endif
 </%def>
@@ -41,17 +41,17 @@ ${c_address()}\
 
 ## The item's coordinates in tensors A and B: 0 where all items share one matrix.
 <%def name="tensor_coordinates()">
-% for register, last in zip(plan.item_at, plan.last_item):
-    min.u32 ${register}, ${plan.item_number}, ${last};
+% for register, last in zip(plan.batch.coordinates, plan.batch.last):
+    min.u32 ${register}, ${plan.batch.number}, ${last};
 % endfor
 </%def>
 
 ## Moves A and B to the item's matrices; packed copies count items from the first of the launch.
 <%def name="offset_operands()">
-% if plan.batched:
-% for x in plan.operands:
+% if plan.batch.active:
+% for x in (plan.a, plan.b):
     ld.param.u64 %u64, [by_${x.name}];
-    cvt.u64.u32 %t64, ${"%item" if x in plan.packed_operands else "%batch_index"};
+    cvt.u64.u32 %t64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
     mad.lo.u64 %${x.name.upper()}, %t64, %u64, %${x.name.upper()};
 % endfor
 % endif
@@ -59,7 +59,7 @@ ${c_address()}\
 
 ## The tile's index among the tiles of all items, from its index in the item.
 <%def name="tile_index(tile)">
-% if plan.batched:
+% if plan.batch.active:
     mov.u32 %t1, %nctaid.x;
     mov.u32 %t2, %nctaid.y;
     mul.lo.u32 %t1, %t1, %t2;
@@ -69,9 +69,9 @@ ${c_address()}\
 
 ## Warp-specialised schedule: registers of batch coordinates, and the last coordinate of each tensor.
 <%def name="last_coordinates()">
-% if plan.batched:
-    .reg .b32 %each, %in_item, ${", ".join(plan.item_at + plan.last_item)};
-% for r in plan.last_item:
+% if plan.batch.active:
+    .reg .b32 %item_tiles, %item_tile, ${", ".join(plan.batch.coordinates + plan.batch.last)};
+% for r in plan.batch.last:
     ld.param.u32 ${r}, [${r[1:]}];
 % endfor
 % endif

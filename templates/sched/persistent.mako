@@ -1,18 +1,18 @@
 ## As many blocks as multiprocessors, each of which loops over tiles.
-<%namespace name="place" file="/sched/tile_coords.mako"/>
+<%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
 <%def name="open(who)">
     // ---- tile loop: from the number of the block on, in steps of the grid
     mov.u32 %tile, %ctaid.x;
     mov.u32 %tile_step, %nctaid.x;
-${place.tile_counts()}\
+${coords.tile_counts()}\
     mul.lo.u32 %tiles, %tiles_x, %tiles_y;
 % if plan.pipeline.multicast_ctas > 1:
     mul.lo.u32 %tiles, %tiles, ${plan.pipeline.multicast_ctas};
 % endif
-% if plan.batched:
+% if plan.batch.active:
     // tiles of one batch item, tiles of all items
-    mov.u32 %each, %tiles;
+    mov.u32 %item_tiles, %tiles;
     mul.lo.u32 %tiles, %tiles, %items;
 % endif
 % if plan.config.pingpong and who == "CONSUMER":
@@ -29,8 +29,8 @@ ${who}_TILE:
     @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
 ${batch.from_tile()}\
 ${batch.tensor_coordinates()}\
-${place.from_number()}\
-${place.k_slice()}\
+${coords.from_number()}\
+${coords.k_slice()}\
 </%def>
 
 <%def name="close(who)">
@@ -43,10 +43,10 @@ ${wrap_stage()}\
 ${who}_END:
 </%def>
 
-## %stage may be past the end of the ring: takes it back, with its parity.
+## %stage may be past the last stage: reduces it to a stage number and a parity.
 <%def name="wrap_stage()">
-    div.u32 %t0, %stage, ${plan.stages};
-    mul.lo.u32 %t1, %t0, ${plan.stages};
+    div.u32 %t0, %stage, ${plan.pipeline.stages};
+    mul.lo.u32 %t1, %t0, ${plan.pipeline.stages};
     sub.u32 %stage, %stage, %t1;
     and.b32 %t0, %t0, 1;
     xor.b32 %phase, %phase, %t0;

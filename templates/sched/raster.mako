@@ -1,23 +1,23 @@
 ## The tile of C and the slice of K that a block computes.
 <%def name="tile()">
-% if plan.raster_group == 1:
+% if plan.scheduler.raster_group == 1:
     mov.u32 %m0, %ctaid.x;
     mov.u32 %n0, %ctaid.y;
 % else:
-    { // raster: groups of ${plan.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
+    { // raster: groups of ${plan.scheduler.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
     .reg .b32 %tiles_m, %tiles_n, %id, %group, %span, %high;
     add.u32 %tiles_m, %M, ${plan.config.ml - 1};
     div.u32 %tiles_m, %tiles_m, ${plan.config.ml};
     add.u32 %tiles_n, %N, ${plan.config.nl - 1};
     div.u32 %tiles_n, %tiles_n, ${plan.config.nl};
     mov.u32 %id, %ctaid.x;
-    mul.lo.u32 %span, %tiles_n, ${plan.raster_group};
+    mul.lo.u32 %span, %tiles_n, ${plan.scheduler.raster_group};
     div.u32 %group, %id, %span;
     mul.lo.u32 %t0, %group, %span;
     sub.u32 %id, %id, %t0;
-    mul.lo.u32 %group, %group, ${plan.raster_group};
+    mul.lo.u32 %group, %group, ${plan.scheduler.raster_group};
     sub.u32 %high, %tiles_m, %group;
-    min.u32 %high, %high, ${plan.raster_group};
+    min.u32 %high, %high, ${plan.scheduler.raster_group};
     div.u32 %n0, %id, %high;
     mul.lo.u32 %t0, %n0, %high;
     sub.u32 %m0, %id, %t0;
@@ -30,8 +30,8 @@
 
 ## %k0: the first k of the slice; %k_len: its length.
 <%def name="k_slice()">
-% if plan.splits_k:
-% if not plan.batched:
+% if plan.reduction.active:
+% if not plan.batch.active:
     mov.u32 %z, %ctaid.z;
 % endif
     mul.lo.u32 %k0, %z, %chunk;

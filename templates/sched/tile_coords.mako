@@ -24,19 +24,19 @@ ${to_elements()}\
 % else:
     mov.u32 %id, ${plan.scheduler.tile_register};
 % endif
-% if plan.raster_group == 1:
+% if plan.scheduler.raster_group == 1:
     div.u32 %y0, %id, %tiles_x;
     mul.lo.u32 %r, %y0, %tiles_x;
     sub.u32 %x0, %id, %r;
 % else:
-    // raster: groups of ${plan.raster_group} tiles along X, so that neighbouring blocks share Y in the L2
-    mul.lo.u32 %group_tiles, %tiles_y, ${plan.raster_group};
+    // raster: groups of ${plan.scheduler.raster_group} tiles along X, so that neighbouring blocks read the same Y from L2
+    mul.lo.u32 %group_tiles, %tiles_y, ${plan.scheduler.raster_group};
     div.u32 %group, %id, %group_tiles;
     mul.lo.u32 %r, %group, %group_tiles;
     sub.u32 %id, %id, %r;
-    mul.lo.u32 %group, %group, ${plan.raster_group};
+    mul.lo.u32 %group, %group, ${plan.scheduler.raster_group};
     sub.u32 %group_width, %tiles_x, %group;
-    min.u32 %group_width, %group_width, ${plan.raster_group};
+    min.u32 %group_width, %group_width, ${plan.scheduler.raster_group};
     div.u32 %y0, %id, %group_width;
     mul.lo.u32 %r, %y0, %group_width;
     sub.u32 %x0, %id, %r;
@@ -60,7 +60,7 @@ ${to_elements()}\
 ## A slice of K has %min_iters iterations, the first %extra_iters slices have one more.
 <%def name="k_slice()">
 % if plan.scheduler.splits_k:
-% if not plan.batched:
+% if not plan.batch.active:
     mov.u32 %z, %ctaid.z;
 % endif
     mov.u32 %t0, %z;

@@ -11,7 +11,7 @@ from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
 from ptxgen.families import rules
-from ptxgen.families.depthwise.rules import slides
+from ptxgen.families.depthwise.rules import supports
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -80,7 +80,7 @@ def config(
     v: Conv, d: Device, rng: np.random.Generator, family: str | None = None, threads: int = 128
 ) -> Config | None:
     """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
-    if slides(lower(v)) and family in (None, "depthwise"):
+    if supports(lower(v)) and family in (None, "depthwise"):
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None

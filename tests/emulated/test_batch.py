@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, verify
 
-from ptxgen.codegen import plan
+from ptxgen.codegen import scheduler as grid_scheduler
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
@@ -110,7 +110,7 @@ def test_items_share_both_operands():
 )
 def test_more_items_than_a_launch_holds(monkeypatch, base, way):
     """Several launches compute them; each reuses the workspace of the previous one."""
-    monkeypatch.setattr(plan, "GRID_LIMIT", 6)
+    monkeypatch.setattr(grid_scheduler, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "TILES_LIMIT", 7)
     dtype, on = ("f32", "emulated") if base == SIMT else ("f16", "emulated") if base == MMA else ("bf16", "h200")

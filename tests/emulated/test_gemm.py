@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gemm_runs import execute, inputs, verify
 
-from ptxgen.codegen import plan
+from ptxgen.codegen import c_kernels
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
@@ -206,7 +206,7 @@ def test_vectors_are_limited_by_alignment(split):
     assert p.vectors == (2, 2, 2)
     c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
     verify(p, c, "integers", 1.0, 1.0, shift=True)
-    assert first_violation(lower(p), replace(c, vec_a=4), device("emulated")).name == "vector_a"
+    assert first_violation(lower(p), replace(c, vec_a=4), device("emulated")).name == "simt_vec_a"
 
 
 # ---- numbers
@@ -320,7 +320,7 @@ def test_kernel_can_be_launched_again(text):
 @pytest.mark.parametrize("split", ["memset_red", "workspace"])
 def test_auxiliary_kernels_loop_over_rows_past_the_grid(monkeypatch, split):
     """A tall C has more rows than the grid has blocks; here the limit is two."""
-    monkeypatch.setattr(plan, "GRID_LIMIT", 2)
+    monkeypatch.setattr(c_kernels, "GRID_LIMIT", 2)
     p = Gemm(300, 3, 40, "TN", ldc=5)
     verify(p, parse_config(f"ms=2 ns=2 ml=64 nl=16 lanes_m=8 kg=2 splitk={split}"), "integers", 1.0, 2.0)
 

@@ -3,6 +3,7 @@ rewrites it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,17 @@ def test_text_is_unchanged(name, request, tmp_path, monkeypatch):
 
 def test_every_file_has_an_entry():
     assert {p.stem for p in FOLDER.glob("*.ptx")} == set(GOLDEN)
+
+
+WAITS = re.compile(r"\b(bar\.sync|\w+\.wait_group|mbarrier\.try_wait|barrier\.cluster\.wait|griddepcontrol\.wait)\b")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_every_wait_has_a_banner(name):
+    """The last banner before an instruction that waits says for what."""
+    banner = ""
+    for line in (FOLDER / f"{name}.ptx").read_text().splitlines():
+        if line.startswith(("    // ----", ".visible")):
+            banner = line
+        elif WAITS.search(line.partition("//")[0]):
+            assert "wait" in banner, f"{banner}: {line}"

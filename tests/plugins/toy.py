@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.axes import Axis, searched
 from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families import perf_blocks, perf_costs, registry
@@ -33,10 +33,10 @@ RULES = (
 )
 
 
-def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
+def geometry(p: KernelGemm, c: Any) -> Geometry:
     blocks = -(-p.m * p.n // c.threads)
     none = c.threads * 0
-    return SimpleNamespace(
+    return Geometry(
         threads=c.threads,
         shared=none,
         registers=none + 24,
@@ -47,7 +47,8 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         slices=none + 1,
         blocks=blocks,
         workspace=none,
-        gathers=none > 0,
+        c_via_smem=none > 0,
+        c_row_pitch=none,
         sum_bytes=4,
     )
 
@@ -58,7 +59,7 @@ class Model:
     cell = staticmethod(perf_blocks.cell)
 
     @staticmethod
-    def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> perf_blocks.Work:
+    def work(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> perf_blocks.Work:
         return perf_blocks.Work.of(
             len(c), resident=1, busy=1 / c.threads, alone=1, math=1 / c.threads, store=1, moved_a=1, moved_b=1, stages=1
         )
@@ -72,7 +73,7 @@ class Candidates(CandidateSpace):
     name = "toy"
     axes, alike = searched(AXES), {}
     tile, cell = ("threads",), ()
-    fixed = ("tables", "toy_types")
+    fixed = ("operand_addressing", "toy_types")
     tile_rules = ("axis", "range", "threads", "toy_warps")
     extent_rules = ("range", "grid")
 
@@ -97,32 +98,22 @@ class Candidates(CandidateSpace):
         return [config.replace(**changes)]
 
 
+@dataclass(frozen=True)
+class ElementScheduler:
+    """A block computes ``threads`` consecutive elements of C."""
+
+    grid_text: str = "(blocks of elements of C, 1, 1)"
+
+
 class ToyPlan(Plan):
     kernel = "one_per_element.mako"
     templates = Path(__file__).parent
-
-    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: SimpleNamespace) -> None:
-        self.problem = self.source_problem = problem
-        self.config, self.device, self.geometry, self.family = config, device, geometry, config.family
-        self.target, self.ptx_version = device.target, device.ptx_version
-        self.entry, self.threads, self.shared = f"toy_{problem.layout.lower()}", config.threads, 0
-        self.a_kmajor, self.b_kmajor = problem.layout[0] == "N", problem.layout[1] == "T"
-
-    epilogue_type = "f32"
     accesses = "accesses of single elements"
-    grid = "(blocks of elements of C, 1, 1)"
     block_tile = "one element per thread"
 
-    @property
-    def tiles(self) -> list[tuple[Tile, str]]:
-        return []
-
-    @property
-    def shared_map(self) -> list[str]:
-        return ["none"]
-
-    def pdl_entries(self, entries: Any) -> tuple[str, ...]:
-        return ()
+    def _compose(self) -> None:
+        self.scheduler = ElementScheduler()
+        self.a_kmajor, self.b_kmajor = self.problem.layout[0] == "N", self.problem.layout[1] == "T"
 
     def launch(self, problem: KernelGemm) -> Launch:
         if problem.results == 0:

@@ -6,13 +6,20 @@ import json
 
 import pytest
 
+from ptxgen.codegen.config import parse_config
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.registry import parse
 from tests.scripts import script as load
 
 script = load("compare-selection")
 
-ROW = {"problem": "gemm 1,1,1 NN f32", "config": "ms=8 kg=1", "origin": "model", "us": 2.5, "ms": 4.0}
+ROW = {
+    "problem": "gemm 1,1,1 NN f32",
+    "config": str(parse_config("ms=8 kg=1")),
+    "origin": "model",
+    "us": 2.5,
+    "ms": 4.0,
+}
 
 
 def test_problems_are_distinct_reproducible_and_of_all_kinds():
@@ -76,7 +83,7 @@ def written(path, *rows):
         ({"us": 2.5000001}, 0, "0 differ"),
         ({"us": 2.6}, 1, "us 2.5 -> 2.6"),
         ({"us": None}, 1, "us 2.5 -> None"),
-        ({"config": "ms=4 kg=1"}, 1, "config ms=8 kg=1 -> ms=4 kg=1"),
+        ({"config": "ms=4 kg=1"}, 1, "kg=1 -> ms=4 kg=1"),
         ({"origin": "seed"}, 1, "origin model -> seed"),
         ({"problem": "gemm 2,1,1 NN f32"}, 1, "only in one: 1 old, 1 new"),
     ],
@@ -98,6 +105,9 @@ def test_error_in_one_record_is_a_difference(tmp_path, capsys):
 
 def test_words_of_older_records_are_migrated(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(script, "migrate", lambda problem, config: (problem, config.replace("kg=", "splitk=")))
-    old, new = written(tmp_path / "old", ROW), written(tmp_path / "new", {**ROW, "config": "ms=8 splitk=flag_red"})
+    old, new = (
+        written(tmp_path / "old", ROW),
+        written(tmp_path / "new", {**ROW, "config": ROW["config"].replace("kg=", "splitk=")}),
+    )
     assert script.main(["compare", old, new]) == 0
     capsys.readouterr()

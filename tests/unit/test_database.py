@@ -273,7 +273,7 @@ def test_demote_marks_the_winners_whose_kernel_changed(db: Database) -> None:
     def current(problem: Problem, config: Config) -> str:
         assert config == Config(kg=4)
         if problem == broken:
-            raise ConfigError("kg is 4; it must be 1", "slices")
+            raise ConfigError("kg is 4; it must be 1", "kg")
         return NEW if problem == changed else OLD
 
     demoted = dict(db.demote("h200", current))

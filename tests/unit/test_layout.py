@@ -77,25 +77,25 @@ def stage(x, threads: int) -> dict[int, tuple[int, int]]:
 
 def first(plan: SimtPlan, x, thread: int) -> tuple[int, int]:
     """(group that shares K, first row or column) of a thread."""
-    lane, warp = thread & 31, (thread & plan.group - 1) >> 5
-    if plan.interleaved:
+    lane, warp = thread & 31, (thread & plan.mainloop.group - 1) >> 5
+    if plan.mainloop.interleaved:
         ln, lm = lane & 1, lane >> 1 & 1
         rest = lane >> 2
-        ln += 2 * (rest & (1 << plan.bits_n - 1) - 1)
-        lm += 2 * (rest >> plan.bits_n - 1)
+        ln += 2 * (rest & (1 << plan.mainloop.bits_n - 1) - 1)
+        lm += 2 * (rest >> plan.mainloop.bits_n - 1)
     else:
-        ln, lm = lane & plan.warp_n - 1, lane >> plan.bits_n
-    row = (warp >> plan.log2_warps_across) * plan.warp_m * plan.ms + lm * plan.a.contiguous
-    column = (warp & plan.warps_across - 1) * plan.warp_n * plan.ns + ln * plan.b.contiguous
-    return thread >> plan.log2_group, row if x is plan.a else column
+        ln, lm = lane & plan.mainloop.warp_n - 1, lane >> plan.mainloop.bits_n
+    row = (warp >> plan.mainloop.log2_warps_across) * plan.mainloop.warp_m * plan.mainloop.ms + lm * plan.a.contiguous
+    column = (warp & plan.mainloop.warps_across - 1) * plan.mainloop.warp_n * plan.mainloop.ns + ln * plan.b.contiguous
+    return thread >> plan.mainloop.log2_group, row if x is plan.a else column
 
 
 def readers(plan: SimtPlan, x, thread: int) -> list[int]:
     """The addresses that a thread reads, in bytes of the operand's part of a stage."""
     group, row = first(plan, x, thread)
     if not x.kmajor_smem:
-        return [(group * plan.steps * x.row + row) * x.bytes]
-    turn = (row >> x.swizzle_shift ^ group * (plan.steps // x.chunk)) & x.swizzle_q - 1
+        return [(group * plan.mainloop.steps * x.row + row) * x.bytes]
+    turn = (row >> x.swizzle_shift ^ group * (plan.mainloop.steps // x.chunk)) & x.swizzle_q - 1
     return [row * x.depth * x.bytes + (turn ^ q) * 16 for q in range(x.swizzle_q)]
 
 
@@ -115,35 +115,35 @@ def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]
 @pytest.mark.parametrize("n", range(len(PLANS)))
 def test_loads_cover_the_stage_and_fragments_match(n):
     plan = PLANS[n]
-    for x in plan.operands:
+    for x in plan.mainloop.operands:
         contents = stage(x, plan.threads)
         assert sorted(contents.values()) == [(mn, k) for mn in range(x.tile) for k in range(x.depth)]
-        per = 2 if plan.packed else 1  # elements of a register
+        per = 2 if plan.mainloop.packed else 1  # elements of a register
         for t in range(0, plan.threads, 7 if plan.threads > 64 else 1):
             group, row = first(plan, x, t)
             at = readers(plan, x, t)
             held: dict[str, tuple[int, int]] = {}
-            for k in range(plan.steps):
+            for k in range(plan.mainloop.steps):
                 for reader, offset, registers in fragment_loads(plan, x, k):
                     for e, name in enumerate(registers):
                         held[name] = contents[at[reader] + offset + e * per * x.bytes]
                 for i in range(0, x.thread, per):
-                    name = x.fragment[x.buffer(k), i // 2] if plan.packed else x.element(i, k)
-                    assert held[name] == (row + x.offset(i), group * plan.steps + k)
-        if plan.packed:
+                    name = x.fragment[x.buffer(k), i // 2] if plan.mainloop.packed else x.element(i, k)
+                    assert held[name] == (row + x.offset(i), group * plan.mainloop.steps + k)
+        if plan.mainloop.packed:
             assert x.offset(1) == 1  # the other half of a register
 
 
 @pytest.mark.parametrize("n", range(len(PLANS)))
 def test_threads_of_a_group_partition_the_tile_of_c(n):
     plan = PLANS[n]
-    for group in range(plan.kl):
+    for group in range(plan.config.kl):
         seen: Counter[tuple[int, int]] = Counter()
-        for t in range(group * plan.group, (group + 1) * plan.group):
+        for t in range(group * plan.mainloop.group, (group + 1) * plan.mainloop.group):
             (g, row), (_, column) = first(plan, plan.a, t), first(plan, plan.b, t)
             assert g == group
-            rows = [row + plan.a.offset(i) for i in range(plan.ms)]
-            seen.update((r, column + plan.b.offset(j)) for r in rows for j in range(plan.ns))
+            rows = [row + plan.a.offset(i) for i in range(plan.mainloop.ms)]
+            seen.update((r, column + plan.b.offset(j)) for r in rows for j in range(plan.mainloop.ns))
         assert seen == Counter({(r, c): 1 for r in range(plan.config.ml) for c in range(plan.config.nl)})
 
 
@@ -151,12 +151,12 @@ def test_prefetched_fragments_do_not_overwrite_current_ones():
     """With fragment_prefetch, a step's fragments go to the other buffer, also from one iteration to the next."""
     checked = 0
     for plan in PLANS:
-        for x in plan.operands:
+        for x in plan.mainloop.operands:
             if not x.prefetches:
                 continue
             current = {
-                x.element(i, k) if not plan.packed else x.fragment[x.buffer(k), i // 2]
-                for k in [plan.steps - 1]
+                x.element(i, k) if not plan.mainloop.packed else x.fragment[x.buffer(k), i // 2]
+                for k in [plan.mainloop.steps - 1]
                 for i in range(x.thread)
             }
             following = {r for _, _, registers in fragment_loads(plan, x, 0) for r in registers}
@@ -191,10 +191,10 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, layout, tile, lanes):
             continue
         plan = simt_plan(p, c)
         made += 1
-        for x in plan.operands:
+        for x in plan.mainloop.operands:
             for warp in range(0, plan.threads, 32):
                 at = [readers(plan, x, t) for t in range(warp, warp + 32)]
-                for k in range(plan.steps):
+                for k in range(plan.mainloop.steps):
                     for reader, offset, registers in fragment_loads(plan, x, k):
                         size = len(registers) * x.bytes
                         assert wavefronts([a[reader] + offset for a in at], size) == size // 4
@@ -210,7 +210,7 @@ def test_transposing_stores_have_no_bank_conflicts(dtype, vec):
         if first_violation(p, c, H200):
             continue
         plan = simt_plan(p, c)
-        for x in plan.operands:
+        for x in plan.mainloop.operands:
             assert x.transposed
             for warp in range(0, plan.threads, 32):
                 places = [start(x, t)[2] * x.bytes for t in range(warp, warp + 32)]
@@ -274,7 +274,7 @@ def test_32_bit_offsets_are_used_only_if_sufficient():
 def test_thread_offsets_match_numpy():
     """offset(i): contiguous runs, interleaved over the threads of a warp."""
     for plan in PLANS:
-        for x in plan.operands:
+        for x in plan.mainloop.operands:
             run = x.contiguous
             expected = np.arange(x.thread) // run * x.warp * run + np.arange(x.thread) % run
             assert [x.offset(i) for i in range(x.thread)] == expected.tolist()

@@ -93,15 +93,15 @@ def test_fragments_give_the_product(dtype, compute, layout, tile, target):
     """Fragments of both operands, loaded as planned and multiplied by the instruction's tables, are the product, at
     each lane's rows and columns."""
     p = plan(dtype, compute, layout, tile, target)
-    rng, ins = np.random.default_rng(1), p.instruction
+    rng, ins = np.random.default_rng(1), p.mainloop.instruction
     a = rng.integers(-8, 8, (p.a.tile, p.config.u)).astype(float)
     b = rng.integers(-8, 8, (p.b.tile, p.config.u)).astype(float)
     memories = stage(p.a, a), stage(p.b, b)
     sums: dict[str, np.ndarray] = {}
-    for step in range(p.steps):
-        fa, fb = (load(x, m, step, x.buffer(step)) for x, m in zip(p.operands, memories, strict=True))
-        for i, j in p.products:
-            for to, rows, columns in p.issues(i, j, step):
+    for step in range(p.mainloop.steps):
+        fa, fb = (load(x, m, step, x.buffer(step)) for x, m in zip(p.mainloop.operands, memories, strict=True))
+        for i, j in p.mainloop.products:
+            for to, rows, columns in p.mainloop.issues(i, j, step):
                 left, right = np.zeros((ins.m, ins.k)), np.zeros((ins.k, 8))
                 halves = ins.m // 8
                 for lane in range(32):
@@ -114,7 +114,7 @@ def test_fragments_give_the_product(dtype, compute, layout, tile, target):
                             k, column = at_b(ins, lane, r, e)
                             right[k, column] = v
                 for n, name in enumerate(names(to)):
-                    if p.packed:
+                    if p.mainloop.packed:
                         at = [[at_c(lane, 2 * n + e) for e in range(2)] for lane in range(32)]
                         add = np.array([[(left @ right)[place] for place in two] for two in at])
                     else:
@@ -123,12 +123,12 @@ def test_fragments_give_the_product(dtype, compute, layout, tile, target):
     whole = a[: p.a.thread] @ b[: p.b.thread].T
     seen = np.zeros_like(whole)
     for lane in range(32):
-        for i in range(p.ms):
-            for j in range(p.ns):
+        for i in range(p.mainloop.ms):
+            for j in range(p.mainloop.ns):
                 row = p.a.lane_of_c.of(lane) + p.a.offset(i)
                 column = p.b.lane_of_c.of(lane) + p.b.offset(j)
-                value = sums[p.sum_at(i, j)][lane]
-                assert (value[p.b.c_positions[j][2]] if p.packed else value) == whole[row, column]
+                value = sums[p.mainloop.sum_at(i, j)][lane]
+                assert (value[p.b.c_positions[j][2]] if p.mainloop.packed else value) == whole[row, column]
                 seen[row, column] += 1
     assert (seen == 1).all()
 
@@ -157,7 +157,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
-    for x in p.operands:
+    for x in p.mainloop.operands:
         for step in range(2):
             for read in x.fragment_loads(step, 0):
                 at = [address(x, read, lane) for lane in range(32)]
@@ -171,7 +171,7 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, layout, shape):
     p = plan(dtype, compute, layout, shape)
-    for x in p.operands:
+    for x in p.mainloop.operands:
         for load in x.loads[:2]:
             starts = []
             for thread in range(min(32, x.vectors)):
@@ -186,7 +186,7 @@ def test_loads_cover_the_stage(target):
     """Over random legal configurations: the threads' copies of a stage are the tile, each element once, in place."""
     for p, c in SOURCES["mma"].cases(3, 60, device(target)):
         made = plan_for(p, c, device(target))
-        for x in made.operands:
+        for x in made.mainloop.operands:
             seen = set()
             for thread, load in product(range(made.threads), x.loads):
                 if thread >= x.vectors:
@@ -204,18 +204,19 @@ def test_loads_cover_the_stage(target):
 def test_staged_c_has_few_bank_conflicts(dtype, compute, layout):
     for shape in SHAPES:
         p = plan(dtype, compute, layout, f"{shape} epilogue_smem=1 stages=2")
-        width = p.sts_vec * p.epilogue_bytes
+        width = p.epilogue.sts_vec * p.arithmetic.bytes
         at = [
-            (p.a.lane_of_c.of(lane) * p.c_row_pitch + p.b.lane_of_c.of(lane)) * p.epilogue_bytes for lane in range(32)
+            (p.a.lane_of_c.of(lane) * p.epilogue.row_pitch + p.b.lane_of_c.of(lane)) * p.arithmetic.bytes
+            for lane in range(32)
         ]
-        assert conflicts(at, width) <= (0 if p.a.together == p.b.together == 1 else 4)
-        assert p.c_row_pitch * p.epilogue_bytes % (p.vec_c * p.epilogue_bytes) == 0
+        assert conflicts(at, width) <= (0 if p.a.adjacent == p.b.adjacent == 1 else 4)
+        assert p.epilogue.row_pitch * p.arithmetic.bytes % (p.c.vec * p.arithmetic.bytes) == 0
 
 
 def test_lanes_hold_neighbours_if_vectors_load_them():
-    assert plan("f32", "tf32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 8
-    assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").contiguous == 2
-    assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").contiguous == 4
+    assert plan("f32", "tf32", "NN", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 8
+    assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 2
+    assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 4
     assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.way for x in ("NT", "NN")] == [SINGLE, VECTOR]
 
 
@@ -227,9 +228,9 @@ def test_f64_needs_a_target_with_f64_mma():
 @pytest.mark.parametrize(
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
-        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_dtype"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_dtype"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_dtype"),
         (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (
             KernelGemm(64, 64, 63, "NT", "e4m3"),
@@ -239,12 +240,12 @@ def test_f64_needs_a_target_with_f64_mma():
         ),
         (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_ns"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
-        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_cp_async_a"),
+        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vec_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_loads_per_thread"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_deferred_sts"),
     ],
 )
 def test_illegal_configurations_break_the_expected_rule(problem, config, target, rule):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from dataclasses import is_dataclass
 
 import pytest
 
+from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE, Config, parse_config
-from ptxgen.codegen.plan import AUX_KERNEL_THREADS, neutral
+from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.plan import Plan, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
@@ -36,6 +39,30 @@ def test_families_have_plans():
     with pytest.raises(ConfigError, match="family is one of simt, mma") as caught:
         Config(family="nonsense")
     assert caught.value.rule == "axis"
+
+
+def test_plans_are_composed_of_parts():
+    """No plan derives from another one or from two classes, and every part is a frozen record."""
+    assert Plan.__subclasses__()
+    for plan in Plan.__subclasses__():
+        assert plan.__bases__ == (Plan,)
+        assert not plan.__subclasses__()
+    for p, c in PAIRS[:4]:
+        parts = plan_for(p, c, H200).parts
+        assert len(parts) > 5
+        assert all(is_dataclass(part) and part.__dataclass_params__.frozen for part in parts)
+
+
+def test_regions_of_the_workspace_are_aligned_and_disjoint():
+    workspace = Allocator()
+    sizes = [(5, 1), (3, 128), (0, 4), (4, 4)]
+    regions = [workspace.claim(size, "", alignment) for size, alignment in sizes]
+    assert [r.offset for r in regions] == [0, 128, 132, 132]
+    assert workspace.bytes == 136
+    assert not workspace.zeroed
+    workspace.claim(1, "flags", zeroed=True)
+    assert workspace.zeroed
+    assert workspace.regions[-1].offset == 136
 
 
 @pytest.mark.parametrize("n", range(len(PAIRS)))
@@ -74,7 +101,7 @@ def test_grid_covers_every_tile_and_slice_once(n):
     a = arguments(main)
     assert [a[x] for x in ("M", "N", "K", "lda", "ldb", "ldc")] == [p.m, p.n, p.k, p.lda, p.ldb, p.ldc]
     assert [a[x] for x in ("A", "B", "C", "W", "alpha", "beta")] == ["A", "B", "C", "W", "alpha", "beta"]
-    slices, chunk = plan.slices_for(p)
+    slices, chunk = plan.scheduler.k_slices(p)
     assert (slices, chunk) == (g.slices, g.chunk)
     assert a["chunk"] == chunk
     assert launch.workspace >= g.workspace
@@ -108,10 +135,10 @@ def test_auxiliary_kernels_cover_each_vector_of_c_once():
         for x in range(step.grid[0]):
             for y in range(step.grid[1]):
                 for t in range(AUX_KERNEL_THREADS):
-                    q = ((t & (1 << shift) - 1) + (x << shift)) * plan.vec_c
+                    q = ((t & (1 << shift) - 1) + (x << shift)) * plan.c.vec
                     if q < n:
                         seen.update((r, q) for r in range(y * rows + (t >> shift), m, step.grid[1] * rows))
-        assert seen == Counter({(r, q): 1 for r in range(m) for q in range(0, n, plan.vec_c)})
+        assert seen == Counter({(r, q): 1 for r in range(m) for q in range(0, n, plan.c.vec)})
 
 
 def test_auxiliary_kernels_of_tall_matrices_stay_within_the_grid():
@@ -128,14 +155,14 @@ def test_empty_problems_launch_nothing():
     p = KernelGemm(64, 64, 0)
     (step,) = plan_for(p, Config(), H200).launch(p).steps  # C = beta C
     assert step.grid == (1, 1, 1)
-    assert plan_for(p, Config(), H200).slices_for(p) == (1, 0)
+    assert plan_for(p, Config(), H200).scheduler.k_slices(p) == (1, 0)
 
 
 def test_k_near_its_limit():
     p = KernelGemm(16, 16, 2**31 - 1, "TN")
     for kg in (1, 7, 65535):
         plan = plan_for(p, Config(kg=kg, u=32, ms=4, ns=4), H200)
-        slices, chunk = plan.slices_for(p)
+        slices, chunk = plan.scheduler.k_slices(p)
         assert chunk * slices >= p.k > chunk * (slices - 1)
         assert chunk + 31 < 1 << 32  # what 32-bit sums of the kernel hold
         assert slices * chunk < 1 << 32
@@ -186,8 +213,8 @@ def test_command_in_the_header_emits_the_same_text(n):
 def test_vectors_of_c_are_no_wider_than_16_bytes_of_sums():
     for p, c in PAIRS:
         plan = plan_for(p, c, H200)
-        assert plan.vec_c * plan.epilogue_bytes <= 16
-        assert plan.vec_c <= c.vec_c
-        assert c.nl % plan.vec_c == 0
-        assert plan.row_vectors * plan.vec_c == c.nl
-        assert plan.gather_rounds * plan.threads >= plan.gather_loads
+        assert plan.c.vec * plan.arithmetic.bytes <= 16
+        assert plan.c.vec <= c.vec_c
+        assert c.nl % plan.c.vec == 0
+        assert plan.epilogue.row_vectors * plan.c.vec == c.nl
+        assert plan.epilogue.gather_rounds * plan.threads >= plan.epilogue.gather_loads

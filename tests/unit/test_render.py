@@ -58,9 +58,9 @@ def test_expressions_may_be_text_and_integers_only():
 
 
 @pytest.mark.parametrize("value", [None, True, 0.5, np.int64(4)])
-def test_none_is_an_error_with_template_and_line(value):
+def test_none_is_an_error_with_template_and_line(value, monkeypatch):
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
-    plan.stage_bytes = value
+    monkeypatch.setattr(type(plan.mainloop), "stage_bytes", value)
     with pytest.raises(RenderError) as caught:
         render(plan)
     words = str(caught.value)
@@ -71,17 +71,17 @@ def test_none_is_an_error_with_template_and_line(value):
     assert re.search(r'File ".*\.mako", line \d+', words), words
 
 
-def test_missing_attribute_is_an_error_with_template():
+def test_missing_attribute_is_an_error_with_template(monkeypatch):
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
-    del plan.zero
-    with pytest.raises(RenderError, match=r"(?s)zero.*math/fma\.mako") as caught:
+    monkeypatch.delattr(type(plan.mainloop), "products")
+    with pytest.raises(RenderError, match=r"(?s)products.*math/fma\.mako") as caught:
         render(plan)
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
 def test_register_out_of_range_is_an_error_with_template():
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
-    plan.products.append((8, 0))
+    plan.mainloop.products.append((8, 0))
     with pytest.raises(RenderError, match=r"(?s)outside its shape.*fma\.mako"):
         render(plan)
 
@@ -185,7 +185,7 @@ def test_header_of_a_module(n):
     assert source.entries[0] == plan.entry
     assert source.entries == tuple(re.findall(r"\.entry (\w+)", source.text))
     assert f"{plan.shared} bytes of dynamic shared memory" in source.text
-    for tile, _ in plan.tiles:
+    for tile, _ in plan.register_table:
         assert f"%{tile.name}<{tile.size}> .{tile.kind}" in source.text.partition(".version")[0]
         assert tile.declaration in source.text
     assert all(line == line.rstrip() for line in lines)

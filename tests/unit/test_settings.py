@@ -52,7 +52,7 @@ def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch)
         settings()
 
 
-@pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.field not in ("driver", "plugins")])
+@pytest.mark.parametrize("name", [v.name for v in VARIABLES if v.read is module._path])
 def test_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "~nosuchuser/file")
     with pytest.raises(

@@ -19,7 +19,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt import candidates as simt
 from ptxgen.families.skinny import candidates as stream
 from ptxgen.families.wgmma import candidates as wgmma
-from ptxgen.families.wgmma.geometry import together
+from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
@@ -410,8 +410,8 @@ def clusters(*sizes: int) -> Columns:
 
 
 def test_clusters_fill_the_multiprocessors():
-    assert together(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
-    assert together(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
+    assert resident_blocks(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
+    assert resident_blocks(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
     c = space.candidates(KernelGemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}
@@ -524,7 +524,7 @@ def test_explain_accounts_for_every_row(small_axes):
     p = KernelGemm(64, 48, 1000, "NT")
     counts = space.explain(p, H200)
     assert set(counts) <= {r.name for r in rules.RULES}
-    assert {"slices", "loads_a", "threads", "registers"} <= set(counts)
+    assert {"kg", "simt_loads_a", "threads", "registers"} <= set(counts)
     total = 0
     shapes = np.prod([len(SMALL[n]) for n in ("ms", "ns", "ks", "kl", "stages")]) * 16
     for ml, nl, u in product(SMALL["ml"], SMALL["nl"], SMALL["u"]):
@@ -533,15 +533,24 @@ def test_explain_accounts_for_every_row(small_axes):
         blocks = ceil_div(p.k, u)
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
-    cannot = {"mma_types": 1, "wgmma_types": 1, "stream_thin": 1, "slide_filters": 1}  # f32 in f32, not thin
+    cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, no short side
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
 
 def test_explain_covers_every_family():
     counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
-    assert {"mma_tile", "wgmma_accumulators", "wgmma_meeting", "wgmma_stage_c", "tile_n", "shared"} <= set(counts)
-    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_repack"]  # copies and slices that wait
+    assert {
+        "mma_tile",
+        "wgmma_accumulators",
+        "wgmma_splitk",
+        "wgmma_epilogue_smem",
+        "simt_tile_n",
+        "shared_memory",
+    } <= set(counts)
+    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)[
+        "wgmma_operand_path"
+    ]  # packing, and slices that wait
 
 
 def test_slices_fill_whole_waves():

@@ -74,7 +74,7 @@ def test_the_axes_are_the_familys_own(registered: None) -> None:
 def test_the_template_is_from_outside_the_package(registered: None) -> None:
     text = render(plan_for(P, Config(family="toy"), H200)).text
     assert "config   family=toy" in text
-    assert ".visible .entry toy_nn(" in text
+    assert ".visible .entry gemm_f32_nn(" in text
 
 
 def test_the_search_visits_the_family(registered: None) -> None:

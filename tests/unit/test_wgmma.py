@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -119,12 +121,12 @@ def test_realignment_moves_every_word_once():
     seen = 0
     for p, c in SOURCES["wgmma"].cases(23, 150, H200, limit=600):
         made = plan_for(p, c, H200)
-        for x in made.realign.operands:
+        for x in made.mainloop.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
             assert x.residue_bytes % 128 == 0
             assert x.residue_bytes * 8 <= (made.y.base if x is made.x else made.mainloop.stage_bytes - x.base)
             found, got = set(), set()
-            for t in range(128 * made.realign.warpgroups):
+            for t in range(128 * made.mainloop.realign.warpgroups):
                 group, word = t >> x.log2_line_threads, t & x.line_threads - 1
                 further, line = divmod(group, x.residues_at_once)
                 for n, m in enumerate(x.moves):
@@ -149,7 +151,7 @@ def test_realignment_moves_every_word_once():
 
 def staged_rows(made, values: np.ndarray) -> np.ndarray:
     """A warpgroup's staging buffers after the stmatrix stores of all subtiles that have a buffer of their own."""
-    s = made.staging
+    s = made.epilogue.staging
     memory = np.full(s.bytes // 2, 0xFFFF, np.uint16)
     columns = s.sums.shape[1]
     registers = {s.sums[m, i]: (m, i) for m in range(s.mi) for i in range(columns)}
@@ -186,7 +188,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
         if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
-        s = made.staging
+        s = made.epilogue.staging
         rows = 64 * made.mainloop.mi
         values = np.arange(rows * made.epilogue.y_columns, dtype=np.uint16).reshape(rows, made.epilogue.y_columns)
         memory = staged_rows(made, values)
@@ -246,8 +248,9 @@ def test_fixup_owners(groups, blocks, expected):
 def test_columns_agree_with_integers():
     for p, c in SOURCES["wgmma"].cases(25, 40, H200, limit=600):
         one, many = geometry(p, c), geometry(p, Columns.of([c, c]))
-        for name, value in vars(one).items():
-            assert np.all(np.broadcast_to(getattr(many, name), 2) == value), (name, str(c))
+        for field in fields(one):
+            value = getattr(one, field.name)
+            assert np.all(np.broadcast_to(getattr(many, field.name), 2) == value), (field.name, str(c))
         assert legal(p, Columns.of([c]), H200).all()
 
 
@@ -335,53 +338,61 @@ def test_single_row_needs_no_pitch():
 @pytest.mark.parametrize(
     ("problem", "config", "rule"),
     [
-        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
-        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_tensor_map_a"),
+        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_tensor_map_b"),
         *(
-            (KernelGemm(64, 64, 65, "NT", "f16"), f"operand_path_a=realign operand_path_b=realign {text}", "wgmma_lies")
+            (
+                KernelGemm(64, 64, 65, "NT", "f16"),
+                f"operand_path_a=realign operand_path_b=realign {text}",
+                "wgmma_realign",
+            )
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_residues"),
-        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_lies"),
+        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign_k"),
+        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign"),
         (
             KernelGemm(64, 64, 65, "NT", "f16", batch=2),
             "operand_path_a=realign operand_path_b=realign",
-            "wgmma_residues",
+            "wgmma_realign_k",
         ),
-        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
-        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
-        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (KernelGemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path_a=pack operand_path_b=direct", "wgmma_map_b"),
-        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_lies"),
+        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_epilogue_smem"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_kmajor_y"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_x_from_registers"),
+        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
+        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
+        (
+            KernelGemm(64, 63, 64, "TN", "f16", ldb=63),
+            "operand_path_a=pack operand_path_b=direct",
+            "wgmma_tensor_map_b",
+        ),
+        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_realign"),
         (
             KernelGemm(64, 64, 64, "TN", "f32", "f32_bf16x6"),
             "operand_path_a=pack operand_path_b=direct u=32",
-            "wgmma_repack",
+            "wgmma_operand_path",
         ),
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_dtype"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "math_warpgroups=3", "range"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "persistent=2", "range"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_tma_rows"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_k_iters"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
-        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
-        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
-        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_meeting"),
-        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_meeting"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_multicast_x"),
+        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_multicast_x"),
+        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_multicast_x"),
+        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_splitk"),
+        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_splitk"),
         (
             KernelGemm(256, 256, 60000, "TN", "f16"),
             "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=distributed",
-            "wgmma_meeting",
+            "wgmma_splitk",
         ),
-        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_meeting"),
+        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_splitk"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )

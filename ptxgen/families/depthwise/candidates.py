@@ -26,9 +26,9 @@ class Slide(CandidateSpace):
     axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
     cell = ("kg", "splitk")
-    fixed = ("tables", "slide_filters")
-    tile_rules = ("axis", "range", "threads", "slide_strip")
-    extent_rules = ("range", "bounds", "slices", "splitk", "grid")
+    fixed = ("operand_addressing", "depthwise_filter")
+    tile_rules = ("axis", "range", "threads", "depthwise_strip")
+    extent_rules = ("range", "bounds", "kg", "splitk", "grid")
 
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)

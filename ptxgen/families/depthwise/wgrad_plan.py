@@ -3,116 +3,142 @@ sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations
 
-from ptxgen.codegen.registers import Tile
+from dataclasses import dataclass
+
+from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.epilogue import Epilogue
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families.depthwise.plan import DepthwisePlan
+from ptxgen.families.depthwise.mainloop import WgradLoop
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
-from ptxgen.lowering.kernel_gemm import KernelGemm
-
-TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
-TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 
-class DepthwiseWgradPlan(DepthwisePlan):
-    """Result gradients times the pixels of their windows."""
+@dataclass(frozen=True)
+class WgradScheduler(Part):
+    """A block has a tile of lanes, or a filter, and a slice of the strips."""
 
-    kernel = "kernel/depthwise_wgrad.mako"
-    TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS = TAPS_PER_BLOCK, THREADS_PER_TAP, TAP_THREADS
-    STRIDES = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
+    config: Config
+    grouped: bool
+
+    def grid(self, s: DepthwiseStrip) -> tuple[int, int, int]:
+        """The grid for the strips ``s``."""
+        across = -(-s.lanes // (self.config.nl * self.config.vec_a)) if s.grouped else s.groups
+        return across, self.config.kg, 1
+
+    @property
+    def grid_text(self) -> str:
+        """The meaning of the axes of the grid."""
+        return "(tiles of lanes, slices)" if self.grouped else "(filters, slices)"
+
+
+@dataclass(frozen=True)
+class WgradParameters(Part):
+    """The parameters of the main kernel."""
+
+    config: Config
+    arithmetic: Arithmetic
+
     COUNTS = ("lanes", "rows", "results", "units", "chunks")
-
-    def _set_operands(self) -> None:
-        super()._set_operands()
-        s = self.strip
-        self.results = self.filters
-        self.acc = Tile("acc", self.epilogue_type, (s.tapped, self.vec))
-        self.result_grads = Tile("grad", self.epilogue_type, (self.config.ns, self.vec))
-        self.tap_offsets = Tile("tap_offset", "b32", (s.steps, 2))
-
-    def _vec_c(self) -> int:
-        return 1
+    #: strides of images, coordinates and results from one lane, row of the strip's axis and group to the next
+    STRIDES = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
 
     @property
-    def contiguous(self) -> int:
-        return 1
-
-    @property
-    def tiles(self) -> list[tuple[Tile, str]]:
-        return [(self.acc, "accumulators of all taps")]
-
-    @property
-    def shared_map(self) -> list[str]:
-        return ["sums: tap, thread"]
-
-    @property
-    def grid(self) -> str:
-        return "(tiles of lanes, slices)" if self.strip.grouped else "(filters, slices)"
-
-    @property
-    def parameters(self) -> list[str]:
-        numbers = (*self.COUNTS, *self.STRIDES, "guard", "high")
+    def declarations(self) -> list[str]:
+        """The parameter declarations, in lines."""
+        numbers, kind = (*self.COUNTS, *self.STRIDES, "guard", "high"), self.arithmetic.type
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
             " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{self.epilogue_type} alpha, .param .{self.epilogue_type} beta",
+            f".param .{kind} alpha, .param .{kind} beta",
         ]
 
-    def launch(self, problem: KernelGemm) -> Launch:
-        s, c = problem.strip, self.config
-        if not problem.results:
-            return Launch(())
-        assert s is not None
+    def arguments(self, s: DepthwiseStrip) -> tuple[Argument, ...]:
+        """The values of ``declarations`` for the strips ``s``."""
+        c = self.config
         unit = tuple(n // s.step for n in s.along.axes)
-        chunks = 1 if s.grouped else -(-s.lanes // self.lanes)
-        units = s.rows * -(-s.results // c.ns) * chunks
+        chunks = 1 if s.grouped else -(-s.lanes // (c.nl * c.vec_a))
         numbers = (
-            s.lanes,
-            s.rows,
-            s.results,
-            units,
-            chunks,
-            s.lane.image,
-            s.word(s.lane.axes),
-            s.lane.result,
-            s.along.image // s.step,
-            s.word(unit),
-            s.along.result,
-            s.group.image,
-            s.group.result,
-            s.packing.guard,
-            s.packing.high,
+            *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.ns) * chunks, chunks),
+            *(s.lane.image, s.word(s.lane.axes), s.lane.result),
+            *(s.along.image // s.step, s.word(unit), s.along.result),
+            *(s.group.image, s.group.result, s.packing.guard, s.packing.high),
         )
-        pointers: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
-        arguments = (
-            *pointers,
+        return (
+            *POINTERS,
             *(("table", table) for table in s.tables),
             *(("u32", n % (1 << 32)) for n in numbers),
-            (self.epilogue_type, "alpha"),
-            (self.epilogue_type, "beta"),
+            (self.arithmetic.type, "alpha"),
+            (self.arithmetic.type, "beta"),
         )
-        across = -(-s.lanes // self.lanes) if s.grouped else s.groups
-        main = Step(self.entry, (across, c.kg, 1), (self.threads, 1, 1), self.shared, arguments)
-        return Launch((main, self._add_kernel(problem, s)), c.kg * s.groups * s.tapped * self.epilogue_bytes)
 
-    def _add_kernel(self, problem: KernelGemm, s: DepthwiseStrip) -> Step:
-        """The launch of the auxiliary kernel that adds the sums of all slices."""
-        size, every = problem.output.bytes, s.groups * s.tapped
-        assert isinstance(problem, ImplicitGemm)
-        tap = problem.parts[0].c  # of the rows or the columns, which are taps
+
+@dataclass(frozen=True)
+class TapSums(Part):
+    """The sums of taps: a block adds those of its threads, an auxiliary kernel those of all slices. ``entry``: name of
+    the main kernel."""
+
+    entry: str
+    config: Config
+    arithmetic: Arithmetic
+
+    TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
+    TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        assert p.strip is not None
+        size = self.config.kg * p.strip.groups * p.strip.tapped * self.arithmetic.bytes
+        workspace.claim(size, "sums [slice][filter][tap]")
+
+    def step(self, p: KernelGemm) -> Step:
+        """The launch of the auxiliary kernel."""
+        s = p.strip
+        assert s is not None
+        assert isinstance(p, ImplicitGemm)
+        size, sums = p.output.bytes, s.groups * s.tapped
+        tap = p.parts[0].c  # of the rows or the columns, which are taps
         near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
-        numbers = (every, s.tapped, self.config.kg, problem.offsets[2] // size, near)
+        numbers = (sums, s.tapped, self.config.kg, p.offsets[2] // size, near)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
             *(("u32", n) for n in numbers),
-            (self.epilogue_type, "beta"),
+            (self.arithmetic.type, "beta"),
         )
-        shared = TAPS_PER_BLOCK * THREADS_PER_TAP * self.epilogue_bytes
-        return Step(
-            f"{self.entry}_add",
-            (-(-every // TAPS_PER_BLOCK), 1, 1),
-            (TAPS_PER_BLOCK * THREADS_PER_TAP, 1, 1),
-            shared,
-            arguments,
-        )
+        threads = self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
+        grid = (-(-sums // self.TAPS_PER_BLOCK), 1, 1)
+        return Step(f"{self.entry}_add", grid, (threads, 1, 1), threads * self.arithmetic.bytes, arguments)
+
+
+class DepthwiseWgradPlan(Plan):
+    """Result gradients times the pixels of their windows."""
+
+    kernel = "kernel/depthwise_wgrad.mako"
+
+    def _compose(self) -> None:
+        p, c = self.problem, self.config
+        self.batch = Batch(False)  # items are among strips
+        self.fused_ops = FusedOps.of(p, batched=False)
+        self.mainloop: WgradLoop = WgradLoop(p, c, self.arithmetic)
+        self.scheduler: WgradScheduler = WgradScheduler(c, self.mainloop.strip.grouped)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
+        self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
+        self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if not problem.results:
+            return Launch(())
+        s, workspace = problem.strip, Allocator()
+        assert s is not None
+        self.tap_sums.claim(problem, 1, workspace)
+        grid, arguments = self.scheduler.grid(s), self.parameters.arguments(s)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
+        return Launch((main, self.tap_sums.step(problem)), workspace.bytes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import Ints, default, meetings, overlap
-from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import axes, operand_packing
+from ptxgen.families.mma.geometry import MmaGeometry, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -34,9 +33,9 @@ class Mma(Cooperative):
     name = "mma"
     axes, alike = AXES, ALIKE
     tile = (*Cooperative.tile, "operand_path_a", "operand_path_b")
-    extent_rules = (*Cooperative.extent_rules, "mma_repack")
-    fixed = ("mma_types", "mma_native")
-    tile_rules = ("axis", "range", "mma_tile", "mma_columns", "mma_depth", "threads")
+    extent_rules = (*Cooperative.extent_rules, "mma_operand_path")
+    fixed = ("mma_dtype", "mma_native")
+    tile_rules = ("axis", "range", "mma_tile", "mma_ns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
     def _operand_paths(self, p: KernelGemm) -> list[tuple[int, int]]:
@@ -113,7 +112,7 @@ class Mma(Cooperative):
         """Copies take the workspace that flags would have to find clear."""
         plain = super().split(p, c)
         return np.where(
-            (operand_packing.packed(c, "a") | operand_packing.packed(c, "b")) & (plain == SPLIT_FLAG),
+            (operand_packing.packs(c, "a") | operand_packing.packs(c, "b")) & (plain == SPLIT_FLAG),
             SPLIT_MEMSET,
             plain,
         )
@@ -147,7 +146,7 @@ class Mma(Cooperative):
         )
 
 
-def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in a lane."""
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, 2 * g.b.together))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, 2 * g.b.adjacent))

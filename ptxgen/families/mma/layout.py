@@ -12,11 +12,12 @@ that makes the elements of a vector neighbours in one lane, and lanes hold neigh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
+from ptxgen.codegen.addressing import OperandAddressing
+from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR
+from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
 
 #: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
@@ -28,7 +29,7 @@ ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two c
 @dataclass(frozen=True)
 class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage, ``place``: the index of its store pointer; ``oob``: the register that
+    bytes from its address in the stage, ``place``: the index of its store pointer; ``oob``: the register that
     holds whether it is outside M or N (predicated bounds), shared by the loads of one row."""
 
     index: int
@@ -73,7 +74,7 @@ class Term:
 
 
 def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
-    """What the chunks of a row are exchanged by."""
+    """The XOR of the chunks of a row."""
     return sum((row >> s if s >= 0 else row << -s) & m for s, m in keys)
 
 
@@ -82,33 +83,36 @@ class MmaOperand:
 
     ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
     ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
-    operand's place in a stage, ``copied`` whether it is read from a copy with longer rows.
+    operand's offset in a stage, ``packed`` whether a packing kernel copies it to longer rows first, ``addressing`` how
+    it is addressed in global memory, ``ld`` the leading dimension that the kernel reads.
     """
 
     kmajor_smem = transposed = widens = unpacks = False
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: MmaOperandGeometry,
         i: Instruction,
         threads: int,
         depth: int,
         steps: int,
         ahead: bool,
         base: int,
-        copied: bool,
+        packed: bool,
+        addressing: str,
+        ld: int,
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way, self.packed_first = i, int(g.way), copied
-        self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
-        self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
-        self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
+        self.instruction, self.way, self.packed_first = i, int(g.fragment_load), packed
+        self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.cp_async)
+        self.tile, self.thread, self.warps = int(g.tile), int(g.warp_tile), int(g.warps)
+        self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row_pitch), int(g.rows), int(g.stage_bytes)
         self.bytes = self.global_bytes = int(g.bytes)
-        self.chunk, self.together = int(g.chunk), int(g.together)
+        self.chunk, self.adjacent = int(g.chunk), int(g.adjacent)
         self.depth, self.steps, self.base, self.prefetches = depth, steps, base, ahead and steps % 2 == 0
-        self.vectors, self.across = int(g.loads), int(g.across)
+        self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
         self.keys = self._keys()
@@ -116,12 +120,14 @@ class MmaOperand:
         self.swizzled = self.way != VECTOR
         self.store_ptrs: list[tuple[str, str]] = []
         self.swizzles: list[int] = []
-        self.loads = self._pieces(threads)
-        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.loads = self._global_loads(threads)
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT and self.fits_32bit_offsets(ld)
+        self.addressing = OperandAddressing.of(self.name, addressing, ((p.mn, p.k) for p in self.loads))
+        self.copy = copy_template(self.asynchronous)
         self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
         self._fragments()
         self._staging()
-        self.c_positions = self._held()
+        self.c_positions = self._c_positions()
 
     def _keys(self) -> tuple[tuple[int, int], ...]:
         if self.way == VECTOR:
@@ -136,7 +142,7 @@ class MmaOperand:
         row, column = (mn, k) if self.kmajor else (k, mn)
         return row * self.row * self.bytes + (column * self.bytes ^ key_of(row, self.keys) << 4)
 
-    def _pieces(self, threads: int) -> list[GlobalLoad]:
+    def _global_loads(self, threads: int) -> list[GlobalLoad]:
         out: list[GlobalLoad] = []
         names: dict[int, str] = {}
         for first in range(0, self.vectors, threads):
@@ -170,7 +176,7 @@ class MmaOperand:
 
     @property
     def edge(self) -> int:
-        """What is taken off the extent to get the last element that a load may start at."""
+        """Elements from the last one that a load may start at to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property
@@ -178,7 +184,7 @@ class MmaOperand:
         return self.vec * self.bytes
 
     def _staging(self) -> None:
-        """``staging``: what global loads fill; ``puts``: the stores of it, by piece."""
+        """``staging``: the registers that global loads fill; ``shared_stores``: the stores of it, by load."""
         size = self.copy_bytes
         words = max(size // 4, 1)
         self.staging = self.converted = Tile(f"ldg_{self.name}", "b16" if size < 4 else "b32", (len(self.loads), words))
@@ -197,7 +203,7 @@ class MmaOperand:
         self.registers = i.registers_a if self.first else i.registers_b
         self.buffers = 2 if self.prefetches else 1
         self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
-        #: columns of 8 bits come in pairs that are parted after
+        #: columns of 8 bits are loaded in pairs, and separated by prmt
         self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.way == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
@@ -213,7 +219,7 @@ class MmaOperand:
     @property
     def lane_mn(self) -> list[Term]:
         """Rows (columns) from a warp's first to the first that a lane reads."""
-        t = self.together
+        t = self.adjacent
         if self.way == MATRIX:
             if self.kmajor:
                 return [Term(0, 15, 1)] if self.first else [Term(0, 7, 1), Term(4, 1, 8)][: 1 + (self.tiles > 1)]
@@ -268,8 +274,8 @@ class MmaOperand:
         return out
 
     def _vectors(self, k: int, buffer: int) -> list[FragmentLoad]:
-        """One row of K a load, ``together`` neighbours along M (the halves of a tile) or N (of as many tiles)."""
-        out, t = [], self.together
+        """One row of K a load, ``adjacent`` elements along M (the halves of a tile) or N (of as many tiles)."""
+        out, t = [], self.adjacent
         halves = self.least // 8
         for n in range(0, self.tiles, t // halves):
             for group in range(self.registers // halves):
@@ -299,10 +305,10 @@ class MmaOperand:
 
     # ---- C
 
-    def _held(self) -> list[tuple[int, int, int]]:
+    def _c_positions(self) -> list[tuple[int, int, int]]:
         """The rows (columns) of C that a lane holds, in order: elements from the lane's first, the tile, and which of
         the tile's two."""
-        t = self.together
+        t = self.adjacent
         out = []
         for n in range(self.tiles):
             for e in range(2):
@@ -318,4 +324,4 @@ class MmaOperand:
     @property
     def lane_of_c(self) -> Term:
         """Rows (columns) from a warp's first to the first that a lane holds of C."""
-        return Term(2, 7, self.together) if self.first else Term(0, 3, 2 * self.together)
+        return Term(2, 7, self.adjacent) if self.first else Term(0, 3, 2 * self.adjacent)

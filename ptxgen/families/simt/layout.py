@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
+from ptxgen.codegen.addressing import OperandAddressing
+from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.families.simt.geometry import SimtOperandGeometry
 
-POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
+POINTERS_LIMIT = 4  #: with more loads per thread, each adds a 32-bit offset to one pointer
 
 
 @dataclass(frozen=True)
 class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its place in the stage; ``oob``: the register that holds whether it is outside M or N (predicated
+    bytes from its address in the stage; ``oob``: the register that holds whether it is outside M or N (predicated
     bounds), shared by the loads of one row."""
 
     index: int
@@ -48,14 +50,15 @@ class OperandLayout:
 
     ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
     U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``packed`` whether
-    fragments are pairs of f16.
+    fragments are pairs of f16, ``base`` the operand's offset in a stage, ``addressing`` how it is addressed in global
+    memory, ``ld`` its leading dimension.
     """
 
     swizzled = False
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: SimtOperandGeometry,
         threads: int,
         depth: int,
         steps: int,
@@ -63,22 +66,26 @@ class OperandLayout:
         packed: bool,
         global_bytes: int,
         base: int,
+        addressing: str,
+        ld: int,
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
-        self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
-        self.tile, self.thread, self.warp = int(g.tile), int(g.thread), int(g.warp)
-        self.vec, self.row, self.size = int(g.vec), int(g.row), int(g.size)
+        self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kmajor_smem), bool(g.transposed)
+        self.tile, self.thread, self.warp = int(g.tile), int(g.thread_tile), int(g.warp_threads)
+        self.vec, self.row, self.size = int(g.vec), int(g.row_pitch), int(g.stage_bytes)
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
-        self.asynchronous = bool(g.copy)
+        self.asynchronous = bool(g.cp_async)
         self.depth, self.steps, self.packed, self.base = depth, steps, packed, base
-        self.vectors, self.across = int(g.loads), int(g.across)
+        self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
         #: where a thread stores: in the stage that is being filled, and in a stage
         self.store_ptrs = [(f"%dst_{self.name}", f"%smem_off_{self.name}")]
-        self.loads = self._pieces(threads)
-        self.shared_pointer = len(self.loads) > POINTERS_LIMIT
+        self.loads = self._global_loads(threads)
+        self.shared_pointer = len(self.loads) > POINTERS_LIMIT and fits_32bit_offsets(self, ld)
+        self.addressing = OperandAddressing.of(self.name, addressing, ((p.mn, p.k) for p in self.loads))
+        self.copy = copy_template(self.asynchronous)
         self.oob_predicates = list(dict.fromkeys(p.oob for p in self.loads))
         # prefetching fragments across the loop's end needs an even number of fragment loads per K iteration
         self.reads_per_iteration = steps // self.chunk if self.kmajor_smem else steps
@@ -97,7 +104,7 @@ class OperandLayout:
 
     # ---- global memory
 
-    def _pieces(self, threads: int) -> list[GlobalLoad]:
+    def _global_loads(self, threads: int) -> list[GlobalLoad]:
         out: list[GlobalLoad] = []
         names: dict[int, str] = {}
         for first in range(0, self.vectors, threads):
@@ -125,7 +132,7 @@ class OperandLayout:
 
     @property
     def edge(self) -> int:
-        """What is taken off the extent to get the last element that a load may start at."""
+        """Elements from the last one that a load may start at to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property
@@ -135,7 +142,8 @@ class OperandLayout:
     # ---- registers between global and shared memory
 
     def _staging(self) -> None:
-        """``staging``: what global loads fill; ``staged``: the elements stored; ``puts``: the stores, by piece."""
+        """``staging``: the registers that global loads fill; ``converted``: the elements to store;
+        ``shared_stores``: the stores, by load."""
         halves = self.global_bytes == 2 and self.vec > 1
         words = self.vec // 2 if halves else self.vec
         kind = "b32" if halves else f"b{8 * self.global_bytes}"
@@ -149,9 +157,9 @@ class OperandLayout:
         else:
             self.converted = self.staging
         self.halves = Tile(f"half_{self.name}", "b16", (2,))
-        self.shared_stores = [self._puts(p) for p in self.loads]
+        self.shared_stores = [self._stores_of(p) for p in self.loads]
 
-    def _puts(self, p: GlobalLoad) -> list[SharedStore]:
+    def _stores_of(self, p: GlobalLoad) -> list[SharedStore]:
         kind = self.converted.kind
         size = 4 if kind.endswith("32") else 8 if kind.endswith("64") else 2
         count = self.converted.shape[1]
@@ -217,8 +225,8 @@ def fits_32bit_offsets(x: Any, ld: int) -> bool:
 
 
 def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:
-    """The (i, j) of one k step in the order they are issued: consecutive products share an operand, which the
-    register reuse cache supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
+    """The (i, j) of one k step in the order they are issued: consecutive products have a common operand, which
+    the register reuse cache supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
     outer, inner = (range(ns), range(ms)) if order == 1 else (range(ms), range(ns))
     out = []
     for n, x in enumerate(outer):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.candidates import NEUTRAL, meetings
-from ptxgen.families.geometry import WARP, ceil_div, geometry
+from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.families.skinny import axes
-from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
+from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -41,7 +41,7 @@ def thin_tile(extent: int) -> int:
     return 1 << max(extent - 1, 0).bit_length()
 
 
-def together(g: SimpleNamespace, d: Device) -> Any:
+def resident_blocks(g: Geometry, d: Device) -> Any:
     """Blocks that find registers on a multiprocessor, each warp on one of its quarters."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
@@ -53,20 +53,20 @@ class Stream(Cooperative):
     axes, alike = AXES, ALIKE
     derived = ("epilogue_smem", "vec_c", "lanes_long")
     tile = ("ml", "nl", "u")
-    fixed = ("tables", "stream_thin", "stream_types")
-    tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
+    fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")
+    tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """Thin extents stay as they are, and so does what is one column without gaps."""
-        m, n = (x if x <= THIN else NEUTRAL for x in (p.m, p.n))
+        m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
-        gaps = {f"ld{x}": 2 for x in "ab" if lined_up(plain, x) and not lined_up(p, x)}
+        gaps = {f"ld{x}": 2 for x in "ab" if is_kmajor(plain, x) and not is_kmajor(p, x)}
         starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
         return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
 
     def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(swap, thin tile) of each way to look at C."""
-        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= THIN]
+        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
     def _pair(self, p: KernelGemm, swap: int) -> tuple[str, str]:
         return ("b", "a") if swap else ("a", "b")
@@ -76,8 +76,8 @@ class Stream(Cooperative):
         x, y = self._pair(p, swap)
         size, thin = p.element.bytes, dict(self._sides(p))[swap]
         most = min(widest(p, x), 16 // size)
-        if lined_up(p, x):
-            whole, along = 16 // size, lined_up(p, y)
+        if is_kmajor(p, x):
+            whole, along = 16 // size, is_kmajor(p, y)
             own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
             shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
             return [
@@ -85,7 +85,7 @@ class Stream(Cooperative):
                 *(shifted if along and most < whole else []),
             ]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
-        if not lined_up(p, y):
+        if not is_kmajor(p, y):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
@@ -109,7 +109,7 @@ class Stream(Cooperative):
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
             depth = max(d for _, _, d in self._depths(p, swap))
-            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
+            if by_words(p) is None or not is_kmajor(p, x) or depth * p.element.bytes < 8:
                 continue
             for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
@@ -159,7 +159,7 @@ class Stream(Cooperative):
                 c = c.replace(**{name: np.where(thin & (c.mma_m16 > 0), 1, getattr(c, name))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
-        return c.replace(min_ctas_per_sm=together(g, d))
+        return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.skinny.geometry import SkinnyOperandGeometry
 from ptxgen.problem.dtypes import bits_of, dtype
 
 QUAD = 4  #: bytes that dp4a multiplies at once
+
+#: (pointer, registers of single elements, register that they make, first of them along K) of each register of a step
+ElementLoads = list[tuple[str, tuple[str, ...], str, int]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Unpack:
 
 @dataclass(frozen=True)
 class Round:
-    """A part of a step: what is unpacked, then (sum, x, y) of each product."""
+    """A part of a step: words to unpack, then (sum, x, y) of each product."""
 
     unpacks: tuple[Unpack, ...]
     products: tuple[tuple[str, str, str], ...]
@@ -53,7 +56,7 @@ class SkinnyOperand:
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: SkinnyOperandGeometry,
         kind: str,
         size: int,
         along: int,
@@ -69,16 +72,16 @@ class SkinnyOperand:
         self.count, self.vec, self.size, self.dtype = int(g.count), int(g.vec), size, kind
         self.along = along if self.long else 1
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
-        #: past which caches it is read, or with what
+        #: the cache operator of its loads
         self.cache_hint = ".L1::no_allocate" if self.long else ""
-        self.unaligned = bool(g.shifted)
+        self.unaligned = bool(g.unaligned)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
-        self.split_vectors = bool(g.paired)
+        self.split_vectors = bool(g.split_vectors)
         #: adjacent rows (columns) of C of a thread
         self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
         self.rows = [self.offset(i) for i in range(0, self.count, 1 if self.kmajor else self.vec)]
-        #: what is taken off the extent to get the last element that a load may start at
+        #: elements from the last one that a load may start at to the end of the extent
         self.edge = 1 if self.kmajor else self.vec
         self._registers()
         self._set_pointer_steps(stride)
@@ -136,7 +139,7 @@ class SkinnyOperand:
         return out
 
     def _next_step(self, step: int) -> int:
-        """The advance behind the last row of a step."""
+        """The advance after the last row of a step."""
         return len(self.pointer_steps) - 1 if step == self.steps - 1 else int(self.depth > 1)
 
     def _load(self, row: int, index: int, pointer: int, offset: int, advance: int = -1) -> Load:
@@ -152,11 +155,10 @@ class SkinnyOperand:
         """The type of a load of one element."""
         return {1: "b8", 2: "b16"}.get(self.size, self.raw.kind)
 
-    def element_loads(self, into: Tile | None = None) -> list[tuple[str, tuple[str, ...], str, int]]:
-        """(pointer, registers of single elements, register that they make, first of them along K) of every register of
-        a step, where each element is loaded on its own. One element makes itself. ``into``: other registers than
-        those of loads."""
-        out = []
+    def element_loads(self, into: Tile | None = None) -> ElementLoads:
+        """The loads of a step where each element has a load of its own. ``into``: the registers that words are
+        assembled in, if they are not those of vector loads."""
+        out: ElementLoads = []
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
                 name = into[n, d // self.packed] if into else self.word(0, n, d)[0]
@@ -165,7 +167,7 @@ class SkinnyOperand:
         return out
 
     def word(self, step: int, i: int, d: int) -> tuple[str, int]:
-        """(register of a load, place within it) of element ``i`` at depth ``d`` of a step."""
+        """(register of a load, index in it) of element ``i`` at depth ``d`` of a step."""
         row = step if self.long else 0
         if self.kmajor:
             load, at = i * (self.depth // self.vec) + d // self.vec, d % self.vec
@@ -179,7 +181,7 @@ class Elements:
 
     def __init__(self, x: SkinnyOperand, kind: str, shape: tuple[int, int]) -> None:
         self.x = x
-        #: whether what is loaded is what is multiplied
+        #: whether loaded registers are multiplied without conversion
         self.used_directly = x.size >= 4 or (x.dp4a and x.kmajor)
         self.tile = Tile(f"cvt_{x.name}", "b32" if x.dp4a else kind, shape)
 
@@ -193,7 +195,7 @@ class Elements:
         return self._at(i, d // (QUAD if self.x.dp4a else 1))
 
     def unpacks(self, step: int, ds: range) -> list[Unpack]:
-        """What makes the elements at depths ``ds``."""
+        """The conversions that produce the elements at depths ``ds``."""
         if self.used_directly:
             return []
         if self.x.dp4a:
@@ -203,7 +205,8 @@ class Elements:
             for d in ds:
                 word, place = self.x.word(step, i, d)
                 found.setdefault(word, {})[place] = self._at(i, d)
-        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "fp8")
+        kind = dtype(self.x.dtype)
+        how = "fp8" if kind.fp8 else "bytes" if kind.int8 else "halves"
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:

@@ -33,8 +33,8 @@ from ptxgen.families.wgmma.geometry import (
     SPAN,
     STEP,
     from_registers,
-    groups_leave,
-    together,
+    packs_8bit,
+    resident_blocks,
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
@@ -72,34 +72,34 @@ class Wgmma(CandidateSpace):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
+    fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
         "range",
-        "wgmma_major",
+        "wgmma_kmajor_y",
         "wgmma_depth",
         "wgmma_tile_x",
         "wgmma_tile_y",
         "wgmma_accumulators",
         "wgmma_cluster",
-        "wgmma_parts_x",
+        "wgmma_multicast_x",
         "wgmma_pingpong",
-        "wgmma_rows",
-        "wgmma_map_a",
-        "wgmma_map_b",
+        "wgmma_tma_rows",
+        "wgmma_tensor_map_a",
+        "wgmma_tensor_map_b",
     )
     extent_rules = (
         "range",
-        "slices",
+        "kg",
         "splitk",
         "grid",
-        "wgmma_walk",
-        "wgmma_passes",
-        "wgmma_meeting",
+        "wgmma_raster_group",
+        "wgmma_k_iters",
+        "wgmma_splitk",
         "wgmma_stages",
-        "wgmma_planes",
-        "wgmma_repack",
-        "wgmma_residues",
+        "wgmma_bf16x3",
+        "wgmma_operand_path",
+        "wgmma_realign_k",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
@@ -156,14 +156,14 @@ class Wgmma(CandidateSpace):
         if planes(p) > 1:
             return [(DIRECT, DIRECT)]
         if p.im2col is not None:
-            a, b = operand_packing.walked(p)
-            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
+            a, b = operand_packing.packs_conv(p)
+            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
             return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
         off_a, off_b = unmapped(p)
         packed = PACK * off_a, PACK * off_b
         if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:
             return [packed, (REALIGN * off_a, REALIGN * off_b)]
-        a, b = operand_packing.turns(p, "a"), operand_packing.turns(p, "b")
+        a, b = operand_packing.transposes(p, "a"), operand_packing.transposes(p, "b")
         if a and b:
             return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
         return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
@@ -244,7 +244,7 @@ class Wgmma(CandidateSpace):
     def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.walked(p)) else SLICES
+        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.packs_conv(p)) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
@@ -257,12 +257,12 @@ class Wgmma(CandidateSpace):
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
         c = Columns({**names, "splitk": split}).replace(family=self.code)
         g = geometry(p, c)
-        room = together(d, c)
+        room = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.walked(p)) else (1, 1)
+        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.packs_conv(p)) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,
@@ -321,7 +321,7 @@ class Wgmma(CandidateSpace):
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
         blocks = int(geometry(p, config.replace(kg=1, splitk=0)).blocks)
-        room = int(together(d, config))
+        room = int(resident_blocks(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
             yield from ({"kg": kg, "splitk": s} for s in self.axes["splitk"] if kg > 1)
@@ -354,5 +354,5 @@ def width_c(p: KernelGemm, c: Columns) -> Any:
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
         p.im2col is not None and not p.im2col.beside
     )
-    side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
+    side = np.where(apart, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
+from ptxgen.codegen import epilogue
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, widest
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, WgmmaGeometry, packs_8bit, widest
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
@@ -27,7 +27,7 @@ WORD = 2  #: elements in four bytes of C
 @dataclass(frozen=True)
 class Stmatrix:
     """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
-    register and what is added to it; ``column``: first column along Y."""
+    register and a constant to add; ``column``: first column along Y."""
 
     registers: list[tuple[str, str]]
     variant: int
@@ -46,8 +46,8 @@ class BoxStore:
 
 @dataclass(frozen=True)
 class Subtile:
-    """Columns that are stored together. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
-    ``along_y``: a thread's sums that have one place along X (or Y), counted from its first."""
+    """Columns that are stored at once. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
+    ``along_y``: a thread's sums of each row along X (or column along Y), counted from its first."""
 
     index: int
     reuses_buffer: bool
@@ -78,11 +78,11 @@ class Staging:
         self.bytes = self.subtile_bytes * buffers
         #: address registers: stmatrix instructions whose chunk of 16 bytes differs within a row of the box
         self.variants = 1 if transposed else max(1, self.width // 16)
-        #: rows of the box that share 128 bytes (log2), and the bits of a row that the swizzle uses
+        #: rows of the box in 128 bytes (log2), and the bits of a row that the swizzle uses
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
         #: coordinates of a box, and how many there are
-        self.coordinates, self.rank = ["%x_at", "%y_at"] if transposed else ["%y_at", "%x_at"], 2
+        self.coordinates, self.rank = ["%box_x", "%box_y"] if transposed else ["%box_y", "%box_x"], 2
         self.rows, self.pairs = RowStores(self), PairStores(self)
         self.subtiles = [
             Subtile(
@@ -96,9 +96,9 @@ class Staging:
         return 8 * (1 + subtile.index % self.buffers)
 
     @staticmethod
-    def words(put: Stmatrix) -> str:
+    def words(stmatrix: Stmatrix) -> str:
         """The operand of packed pairs."""
-        return braces([f"%word{n}" for n in range(len(put.registers))])
+        return braces([f"%word{n}" for n in range(len(stmatrix.registers))])
 
     def _stmatrices(self, subtile: int) -> list[Stmatrix]:
         out = []
@@ -115,11 +115,13 @@ class Staging:
                 box, inner = divmod(j * COLUMNS, self.width)
                 column = subtile * self.columns + j * COLUMNS
                 if self.transposed:
-                    put = Stmatrix(registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column)
+                    stmatrix = Stmatrix(
+                        registers, 0, buffer + m * ROWS * self.columns * 2 + j * ATOM * self.span, column
+                    )
                 else:
                     offset = buffer + m * ROWS * self.columns * 2 + box * ROWS * self.span
-                    put = Stmatrix(registers, inner // 16, offset, column)
-                out.append(put)
+                    stmatrix = Stmatrix(registers, inner // 16, offset, column)
+                out.append(stmatrix)
                 j += 2 if pair else 1
         return out
 
@@ -183,7 +185,7 @@ class PairStores:
 
 class RowStores:
     """Warps store boxes to C row by row: a warp has a row, a thread a word of each 64 elements of it. The rows of a
-    warp are four apart, so that all begin at the same place in a word."""
+    warp are four apart, so that all begin at the same offset in a word."""
 
     IN_FLIGHT = 8  #: words of a thread
 
@@ -200,7 +202,7 @@ class RowStores:
         self.parts = -(-self.width // (WARP * WORD))
         self.last_words = self.width // WORD - (self.parts - 1) * WARP
         #: registers with the addresses of a thread's words: ``word``, and ``last_word`` of the last part where that is
-        #: shorter than a warp; ``next_word`` and ``last_next``: the words behind these
+        #: shorter than a warp; ``next_word`` and ``last_next``: the words after these
         self.last_address = "word" if self.last_words == WARP else "last_word"
         self.addresses = ["word", "next_word", "last_next"] + ["last_word"] * (self.last_words < WARP)
         #: bytes from words of a row to those of the next part, and address bits that the swizzle inverts four rows on
@@ -229,7 +231,7 @@ class RowStores:
 @dataclass(frozen=True)
 class RegisterStore:
     """One store from registers. ``pointer``: which row pointer; ``second``: 1 where it begins at the second of two
-    columns of Y; ``row``, ``column``: of C, a register and what to add to it."""
+    columns of Y; ``row``, ``column``: of C, a register and a constant to add."""
 
     registers: list[str]
     pointer: int
@@ -240,33 +242,41 @@ class RegisterStore:
 
 
 @dataclass(frozen=True)
-class Epilogue:
-    """How finished sums get to C. ``sums``: their registers; ``vec_c``, ``out_bytes``: elements of a store from
-    registers, bytes of an element; ``pack_8bit``: groups of four lanes exchange 8-bit results; ``staged``: results of a
-    vector, where they have registers of their own."""
+class Epilogue(epilogue.Epilogue):
+    """How finished sums get to C. ``sums``: their registers."""
 
     problem: KernelGemm
-    config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     sums: Tile
-    vec_c: int
-    out_bytes: int
-    pack_8bit: bool
-    vector: Tile
+
+    @cached_property
+    def vector(self) -> Tile:
+        """Results of a vector, where they have registers of their own."""
+        return Tile("e", self.arithmetic.type, (self.c.vec,))
+
+    @property
+    def store_op(self) -> str:
+        return "epilogue/stmatrix_subtiles.mako" if self.via_smem else self.reduction.store_op
+
+    @property
+    def pack_8bit(self) -> bool:  # type: ignore[override]
+        """Whether four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
+        whole = self.config.vec_c >= COLUMNS and self.y_columns % (4 * COLUMNS) == 0
+        return whole and bool(packs_8bit(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
 
     @property
     def transposed(self) -> bool:
         return bool(self.config.transposed_mma)
 
     @property
-    def via_smem(self) -> bool:
+    def via_smem(self) -> bool:  # type: ignore[override]
         return bool(self.config.epilogue_smem)
 
     @property
     def y_columns(self) -> int:
         """Columns along Y that this block stores."""
-        return int(self.geometry.finish)
+        return int(self.geometry.owner_columns)
 
     # ---- fused operations
 
@@ -277,7 +287,7 @@ class Epilogue:
     @property
     def out_of_place(self) -> bool:
         """Whether fused operations write to registers of their own. In place, sums would stay live until the next
-        tile, and ptxas would hold both; results that other lanes receive must stay in place."""
+        tile, and ptxas would hold both; results that other lanes receive must stay in their registers."""
         return bool(self.problem.epilogue_ops) and not self.pack_8bit
 
     @property
@@ -299,8 +309,15 @@ class Epilogue:
 
     @property
     def staging_base(self) -> int:
-        """Offset of the staging buffers in shared memory: over the stages, or behind them and the cluster's sums."""
-        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
+        """Offset of the staging buffers in shared memory: on the stages, or after them and the cluster's sums."""
+        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.pipeline_bytes + self.geometry.dsmem_bytes)
+
+    @property
+    def shared_map(self) -> list[str]:
+        if not self.via_smem:
+            return []
+        s = self.staging
+        return [f"{self.staging_base}: C, {s.buffers} of {len(s.subtiles)} subtiles a warpgroup"]
 
     @cached_property
     def tma(self) -> bool:
@@ -315,9 +332,11 @@ class Epilogue:
         return "epilogue/tma_store.mako" if self.tma else "epilogue/unaligned_row_store.mako"
 
     @property
-    def template(self) -> str:
+    def template(self) -> str:  # type: ignore[override]
         if self.via_smem:
             return "epilogue/stmatrix_subtiles.mako"
+        if self.runs and not self.reduction.stores_partials:
+            return "epilogue/store_scatter.mako"
         return "epilogue/wgmma_from_registers.mako"
 
     @property
@@ -357,11 +376,11 @@ class Epilogue:
         """Rows from a thread's first to its ``n``-th."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
-    def results(self, put: Stmatrix) -> list[tuple[str, str]]:
+    def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
         if not self.has_activation:
-            return put.registers
-        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(put.registers))]
+            return stmatrix.registers
+        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(stmatrix.registers))]
 
     def result_registers(self, store: RegisterStore) -> list[str]:
         """The registers in which the sums of a store become results."""
@@ -371,7 +390,7 @@ class Epilogue:
         """The stores of row ``n``, columns of group ``j``."""
         m, h = divmod(n, 2)
         pair = [self.sums[m, 4 * j + 2 * h + e] for e in range(2)]
-        step = self.vec_c
+        step = self.c.vec
         out = []
         if self.transposed and step == 2:  # neighbours along X
             rows = [] if h else [[self.sums[m, 4 * j + e], self.sums[m, 4 * j + 2 + e]] for e in range(2)]

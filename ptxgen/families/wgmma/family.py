@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.wgmma import axes, perf_model, rules
 from ptxgen.families.wgmma.candidates import Wgmma
-from ptxgen.families.wgmma.geometry import geometry
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -24,10 +23,11 @@ def _groups(c: Any) -> Any:
     return np.where(c.pingpong == 1, 1, c.math_warpgroups)
 
 
-def _issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+def _issuer_tile(p: KernelGemm, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    size = g.size * g.planes
-    loads = [np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)]
+    size = g.element_bytes * g.planes
+    x_rows = g.x_rows / c.cluster_y
+    loads = [np.where(c.transposed_mma == other, x_rows, g.y_slice) * c.u * size / 16 for other in (0, 1)]
     return g.x_tile // _groups(c), g.y_tile, c.u, loads[0], loads[1]
 
 

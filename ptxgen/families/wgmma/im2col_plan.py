@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.source import Argument, TensorMap, Walk
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: parameters of an axis of the images
 PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
 
 
 class RunLayout:
-    """Where rows (or columns) of C are, in runs of constant stride: ``parameters`` are what a kernel computes it
-    from."""
+    """Where rows (or columns) of C are, in runs of constant stride: a kernel computes it from
+    ``parameters``."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
@@ -46,10 +47,10 @@ class Im2colPixels(OperandPath):
         self.tma_rank = loads.window.rank
         self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
         self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
-        self.copy_operands = ", {" + ", ".join(f"%offset{a}" for a in loads.axes) + "}" + self.copy_operands
+        self.copy_operands = ", {" + ", ".join(f"%im2col_offset{a}" for a in loads.axes) + "}" + self.copy_operands
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return "%c"
+        return "%channel"
 
     def coordinates(self, first: str) -> str:
         return f"%inner{self.pixel}, %image"
@@ -70,10 +71,10 @@ class FilterTaps(OperandPath):
             self.box = (self.box[0], 1, loads.unit)
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return "%c" if self.kmajor else first
+        return "%channel" if self.kmajor else first
 
     def coordinates(self, first: str) -> str:
-        return f"%inner, {self.tap}, {first if self.kmajor else '%c'}"
+        return f"%inner, {self.tap}, {first if self.kmajor else '%channel'}"
 
 
 class Im2colColumns(OperandPath):
@@ -90,13 +91,13 @@ class Im2colColumns(OperandPath):
         self.boxes = [Box(b.offset, 0) for b in self.boxes]
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return f"%c{self.boxes.index(b)}"
+        return f"%channel{self.boxes.index(b)}"
 
     def coordinates(self, first: str) -> str:
         return f"%inner{self.pixel}, %image"
 
     def trailing_operands(self, b: Box) -> str:
-        offsets = ", ".join(f"%offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
+        offsets = ", ".join(f"%im2col_offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)
         return f", {{{offsets}}}{self.copy_operands}"
 
 
@@ -115,7 +116,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def flipped(self) -> bool:
-        """Whether the filter's last tap meets the first pixel."""
+        """Whether the filter's last tap is multiplied by the first pixel."""
         return self.window.flipped
 
     @property
@@ -145,7 +146,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def dividers(self) -> list[str]:
-        """BatchRange-time numbers that the kernel divides by, each as a multiplier and a shift."""
+        """Run-time numbers that the kernel divides by, each as a multiplier and a shift."""
         places = [f"places{a}" for a in self.axes]
         return places + (["each", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
 
@@ -171,7 +172,7 @@ class Im2colLoads(MatrixLoads):
         divided = {"channels": x.channels, "each": each}
         divided.update((f"places{a}", x.places[a]) for a in self.axes)
         divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
-        # the coordinate behind the last channel must be a multiple of 16 bytes too
+        # the coordinate after the last channel must be a multiple of 16 bytes too
         chunk = max(TMA_ALIGNED // p.element.bytes, 1)
         channels = x.channels if x.summed else -(-x.channels // chunk) * chunk
         values = [channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
@@ -230,6 +231,27 @@ def multiplier(n: int) -> tuple[int, int]:
     """(by, shift): x // n is x · by >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
     return (1 << shift) // n + 1, shift
+
+
+@dataclass(frozen=True)
+class RunAddressing(CAddressing):
+    """C where its rows and columns may be in runs of constant stride: auxiliary kernels address it through tables."""
+
+    runs: bool
+
+    @classmethod
+    def of(cls, p: KernelGemm) -> RunAddressing:
+        tables = p.addr_c != STRIDED or (p.im2col is not None and p.im2col.result is not None)
+        return cls(tables, bool(run_layouts(p)))
+
+    @property
+    def parameters(self) -> list[str]:
+        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.runs else []
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        if p.im2col is None or not p.im2col.result:
+            return ()
+        return tuple(("table", t) for t in c_tables(*p.im2col.result))
 
 
 @lru_cache(maxsize=64)

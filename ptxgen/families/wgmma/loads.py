@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import WARPGROUP
+from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
-from ptxgen.families.wgmma.operand_packing import lies
+from ptxgen.families.wgmma.operand_packing import realigns
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
@@ -18,12 +18,12 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 @dataclass(frozen=True)
-class MatrixLoads:
+class MatrixLoads(Part):
     """A and B are matrices: the coordinate along K is the register %k."""
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     batched: bool
 
     template = "addr/tensormap.mako"
@@ -31,7 +31,13 @@ class MatrixLoads:
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""
-        if lies(self.config, name):
+        x = self._path(role, name, base, multicast)
+        if self.batched:
+            x.batch_coordinate, x.tma_rank = f"%item_{name}", x.tma_rank + 1
+        return x
+
+    def _path(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        if realigns(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
             return RealignedOperand(role, name, self.geometry, self.config, base, threads)
         kind = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
@@ -43,6 +49,10 @@ class MatrixLoads:
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
             return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        if p.k == 0 and not workspace.bytes:
+            workspace.claim(1, "zeros in place of A and B", zeroed=True)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[1]}"

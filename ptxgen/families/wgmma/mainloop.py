@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
+from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
 from ptxgen.families.wgmma.rs_fragments import (
     BYTE_ROWS,
@@ -26,18 +27,15 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 @dataclass(frozen=True)
-class Mainloop:
-    """What the consumer warpgroups do with a stage. ``sum_type``: of sums outside the loop; ``add``: adds two of the
-    accumulators."""
+class Mainloop(Part):
+    """The loop of the consumer warpgroups over stages. ``arithmetic``: of sums outside the loop."""
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     x: OperandPath
     y: OperandPath
-    sum_type: str
-    s32_to_f32: bool
-    add: str
+    arithmetic: Arithmetic
 
     ADDRESS_MASK = ADDRESS_MASK
 
@@ -77,11 +75,11 @@ class Mainloop:
 
     @property
     def stage_bytes(self) -> int:
-        return int(self.geometry.stage)
+        return int(self.geometry.stage_bytes)
 
     @property
     def tx_bytes(self) -> int:
-        """Bytes that a full barrier waits for: of this block's own loads, and of what others multicast to it."""
+        """Bytes that a full barrier waits for: of this block's loads, and of slices that others multicast."""
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
 
     @property
@@ -89,7 +87,7 @@ class Mainloop:
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        kind = "tf32" if p.compute == "tf32" else p.dtype
+        kind = p.element.mma
         return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
 
     @property
@@ -144,7 +142,7 @@ class Mainloop:
     @cached_property
     def fragments(self) -> Fragments:
         """The register fragments of X, where wgmma takes it from registers."""
-        return Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
+        return Fragments(int(self.geometry.element_bytes), self.mi, self.x.span, self.x.depth)
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
@@ -171,13 +169,13 @@ class Mainloop:
 
     @property
     def acc_type(self) -> str:
-        """Type of the registers of sums: integers share theirs with the f32 that they become."""
-        return "b32" if self.s32_to_f32 else self.sum_type
+        """Type of the registers of sums: integers are in the registers of the f32 that they are converted to."""
+        return "b32" if self.arithmetic.s32_to_f32 else self.arithmetic.type
 
     @property
     def join(self) -> str:
         """The instruction that adds sums of different slices of K."""
-        return "add.s32" if self.s32_to_f32 else self.add
+        return "add.s32" if self.arithmetic.s32_to_f32 else self.arithmetic.add
 
     @cached_property
     def acc(self) -> Tile:
@@ -193,20 +191,39 @@ class Mainloop:
     def wgmma_acc(self) -> Tile:
         """The registers that wgmma accumulates in."""
         if self.split:
-            return Tile("iter_acc", self.sum_type, self.acc.shape)
+            return Tile("iter_acc", self.arithmetic.type, self.acc.shape)
         return Tile("pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
+
+    # ---- the header
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "sums: [instruction along X][pair of columns]")]
+        if self.f16_pairs:
+            out.append((self.wgmma_acc, "f16 accumulators, two in a register"))
+        if self.split:
+            out.append((self.wgmma_acc, "sums of one iteration of K"))
+        return out
+
+    @property
+    def shared_map(self) -> list[str]:
+        x, y = self.x, self.y
+        return [
+            f"{self.config.stages} stages of {self.stage_bytes} bytes: {x.name.upper()} at 0 ({x.span}-byte swizzle),"
+            f" {y.name.upper()} at {y.base} ({y.span}-byte swizzle)"
+        ]
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    """The ring of stages between the producer and the consumers: its mbarriers, and who arrives at them.
+class Pipeline(Part):
+    """The stages between the producer and the consumers: their mbarriers, and who arrives at them.
 
-    The mbarriers lie at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
+    The mbarriers are at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
     blocks, then those of the epilogue.
     """
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     a_from_registers: bool
     split: bool
     c_barriers: int  #: mbarriers of the epilogue, a warpgroup
@@ -217,7 +234,11 @@ class Pipeline:
 
     @property
     def base(self) -> int:
-        return int(self.geometry.shared - self.geometry.barriers)
+        return int(self.geometry.shared - self.geometry.barrier_bytes)
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [f"{self.base}: mbarriers: full, empty, cluster sums, C"]
 
     @property
     def empty(self) -> int:
@@ -254,7 +275,7 @@ class Pipeline:
         """Registers a thread of the producer warpgroup keeps, and those that a consumer then has; None: all have the
         same."""
         g = self.geometry
-        return (int(g.keeps), int(g.takes)) if g.gives else None
+        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_consumer)) if g.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.packing import ROW, Buffers
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.layout import OperandPath
-from ptxgen.families.wgmma.operand_packing import ROW, copy_bytes
-from ptxgen.families.wgmma.packing import POINTERS, Buffers, Packing
+from ptxgen.families.wgmma.operand_packing import copy_bytes
+from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -22,8 +24,8 @@ CHUNK = 16  #: bytes that a thread stores at once
 
 class ChannelCopy:
     """Numbers of the kernel for one operand, whose elements have ``size`` bytes: a block copies ``words`` words of the
-    channels of ``columns`` places. Places are ``pitch`` words apart in shared memory, so that neither loads nor stores
-    have bank conflicts."""
+    channels of ``columns`` pixels (places). Places are ``pitch`` words apart in shared memory, so that loads and stores
+    have no bank conflicts."""
 
     THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW
     #: numbers of a copy: channels and elements between them; places and their digits; elements and rows that each digit
@@ -114,7 +116,7 @@ def image_copy(p: KernelGemm, name: str) -> PackedCopy:
 
 
 @dataclass(frozen=True)
-class ChannelPacking(Packing):
+class ChannelPacking(TmaPacking):
     """Images, filters or both as rows of channels."""
 
     template = "copy/pack_channels.mako"
@@ -142,15 +144,14 @@ class ChannelPacking(Packing):
         lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.operands]
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
 
-    def packed_map(self, p: KernelGemm, x: OperandPath, kind: str, direct: TensorMap) -> TensorMap:
-        return replace(direct, operand="W") if x.name in self.names else direct
+    def tensor_map(
+        self, p: KernelGemm, run: BatchRange, x: OperandPath, kind: str, direct: TensorMap, buffers: Buffers
+    ) -> TensorMap:
+        packed = buffers.packed
+        return replace(direct, operand="W", offset=packed[x.name]) if x.name in packed else direct
 
-    def allocate(self, p: KernelGemm, run: BatchRange, start: int) -> Buffers:
-        packed, end = {}, start
-        for name in self.names:
-            packed[name] = end
-            end += copy_bytes(p, image_copy(p, name))
-        return Buffers(packed, {}, end)
+    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+        return {name: copy_bytes(p, image_copy(p, name)) for name in self.names}, {}
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         copies = [image_copy(p, x.name) for x in self.operands]
@@ -158,7 +159,7 @@ class ChannelPacking(Packing):
         numbers = blocks[:1] if len(blocks) > 1 else []
         for x, copy in zip(self.operands, copies, strict=True):
             numbers += x.numbers(copy, buffers.packed[x.name])
-        arguments = (*POINTERS, *self.array_arguments(p), *(("u32", n) for n in numbers))
+        arguments = (*self.pointers, *(("u32", n) for n in numbers))
         shared = max(x.bytes for x in self.operands)
         return (
             Step(f"{self.entry}_pack_channels", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments),

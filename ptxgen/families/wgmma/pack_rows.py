@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.plan import AUX_KERNEL_THREADS, BatchRange
+from ptxgen.codegen.packing import ROW, Buffers
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.families.wgmma.layout import OperandPath
-from ptxgen.families.wgmma.operand_packing import ROW, copied, copy_of, mapped, straight, turns
-from ptxgen.families.wgmma.packing import POINTERS, Buffers, Packing
+from ptxgen.families.wgmma.operand_packing import PackedMatrix, mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
+from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -35,7 +36,7 @@ class RowCopyKernel:
         self.size, self.bits = size, 8 * size
         #: elements of a chunk
         self.chunk_elements = CHUNK // size
-        #: two aligned chunks; what is left after skipping 8 bytes or none, then after skipping 4 or none
+        #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
         self.loaded = Tile("w", "b32", (ROUNDS, 8))
         self.by_8 = Tile("h", "b32", (6,))
         self.by_4 = Tile("q", "b32", (5,))
@@ -43,7 +44,7 @@ class RowCopyKernel:
 
 
 @dataclass(frozen=True)
-class RowPacking(Packing):
+class RowPacking(TmaPacking):
     """Operands with rows of whole 128 bytes; K contiguous where wgmma needs that."""
 
     config: Config
@@ -52,12 +53,12 @@ class RowPacking(Packing):
 
     @cached_property
     def names(self) -> list[str]:
-        return [name for name in "ab" if copied(self.config, name)]
+        return [name for name in "ab" if packs(self.config, name)]
 
     @cached_property
     def transposed(self) -> list[str]:
         """Operands that the transpose kernel packs, all items of them."""
-        return [name for name in self.names if turns(self.problem, name)]
+        return [name for name in self.names if transposes(self.problem, name)]
 
     @cached_property
     def copied(self) -> list[str]:
@@ -82,84 +83,85 @@ class RowPacking(Packing):
             ("u32", "columns"),
             ("u32", "at"),
             ("u32", "stride"),
-            *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batched else []),
+            *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batch.active else []),
         ]
 
     @property
     def copy_parameters(self) -> list[str]:
         """The parameters of the copy kernel after the addresses, in lines."""
-        first = [".param .u32 blocks_a"] * (len(self.copied) > 1) + [".param .u32 first_item"] * self.batched
+        first = [".param .u32 blocks_a"] * (len(self.copied) > 1) + [".param .u32 first_item"] * self.batch.active
         names = self.copy_arguments
         lines = [*first, *(", ".join(f".param .{kind} {n}_{x}" for kind, n in names) for x in self.copied)]
         return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    def packed_map(self, p: KernelGemm, x: OperandPath, kind: str, direct: TensorMap) -> TensorMap:
-        if x.name not in self.names or p.k == 0:
+    def tensor_map(
+        self, p: KernelGemm, run: BatchRange, x: OperandPath, kind: str, direct: TensorMap, buffers: Buffers
+    ) -> TensorMap:
+        if x.name not in buffers.packed:
             return direct
-        return matrix_map(p, "W", kind, copy_of(p, x.name).place, p.element.bytes, x.box, x.span, self.batched)
+        place, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
+        return matrix_map(p, "W", kind, place, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
-    def allocate(self, p: KernelGemm, run: BatchRange, start: int) -> Buffers:
-        packed, staging, end = {}, {}, start
-        for name in self.names:
-            packed[name] = end
-            end += copy_of(p, name).bytes
-        for name in self.copied:
-            if name in self.transposed:
-                staging[name] = end
-                end += straight(p, name).bytes
-        return Buffers(packed, staging, end)
+    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+        staged = [name for name in self.copied if name in self.transposed]
+        packed = {name: packed_operand(p, name).bytes for name in self.names}
+        return packed, {name: row_copy(p, name).bytes for name in staged}
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        copy = (self._copy_step(p, run, buffers.packed | buffers.staging),) if self.copied else ()
+        if not self.packs(p):
+            return ()
+        copy = (self._copy_step(p, run, {**buffers.packed, **buffers.staging}),) if self.copied else ()
         return (*copy, *(self._transpose_step(p, run, name, buffers) for name in self.transposed))
 
     def _copy_step(self, p: KernelGemm, run: BatchRange, offsets: dict[str, int]) -> Step:
-        """The launch of the copy kernel: the items of the run, or the one that all items share."""
+        """The launch of the copy kernel: the items of the run, or the one that all items have."""
         size = p.element.bytes
-        copies = {name: straight(p, name) for name in self.copied}
-        chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
+        copies = {name: row_copy(p, name) for name in self.copied}
+        chunks = [x.matrix[1] * -(-x.matrix[0] * size // CHUNK) for x in copies.values()]
         rounds = ROUNDS if sum(chunks) > LARGE else 1
         blocks = [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
         numbers: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
-        if self.batched:
+        if self.batch.active:
             numbers.append(("u32", run.first))
         for (name, x), n in zip(copies.items(), blocks, strict=True):
             numbers += self._copy_numbers(p, run, name, x, offsets[name], n * AUX_KERNEL_THREADS)
         grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
-        arguments = (*POINTERS, *self.array_arguments(p), *numbers)
+        arguments = (*self.pointers, *numbers)
         return Step(f"{self.entry}_pack_rows", grid, (AUX_KERNEL_THREADS, 1, 1), 0, arguments)
 
     def _copy_numbers(
-        self, p: KernelGemm, run: BatchRange, name: str, copy: SimpleNamespace, offset: int, stride: int
+        self, p: KernelGemm, run: BatchRange, name: str, copy: PackedMatrix, offset: int, stride: int
     ) -> list[Argument]:
-        columns, rows, _, item_bytes = copy.place
+        columns, rows, _, item_bytes = copy.matrix
         _, _, ld, item_stride = stored(p, name)
         size = p.element.bytes
         span = ((rows - 1) * ld + columns) * size
         out: list[Argument] = [("u64", span), ("u64", ld * size)]
         out += [("u32", n) for n in (rows, columns, offset // ROW, stride)]
-        if self.batched:
+        if self.batch.active:
             out += [("u64", item_stride), ("u32", run.items if item_bytes else 1), ("u64", item_bytes)]
         return out
 
     def _transpose_step(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> Step:
-        """The launch of the transpose kernel: the items of the run, or the one that all items share. It reads the
+        """The launch of the transpose kernel: the items of the run, or the one that all items have. It reads the
         operand, or the copy of it that TMA can map."""
-        t, copy, size = self.transpose_kernel, copy_of(p, name), p.element.bytes
+        t, copy, size = self.transpose_kernel, packed_operand(p, name), p.element.bytes
         kind = "s32" if size == 4 else "u8"
         source = (name.upper(), stored(p, name), 0)
         if name in buffers.staging:
-            source = ("W", straight(p, name).place, buffers.staging[name])
+            source = ("W", row_copy(p, name).matrix, buffers.staging[name])
         maps = (
-            matrix_map(p, source[0], kind, source[1], size, (t.side, t.DEPTH), t.ROW, self.batched, source[2]),
-            matrix_map(p, "W", kind, copy.place, size, (t.side, t.side), t.ROW, self.batched, buffers.packed[name]),
+            matrix_map(p, source[0], kind, source[1], size, (t.side, t.DEPTH), t.ROW, self.batch.active, source[2]),
+            matrix_map(
+                p, "W", kind, copy.matrix, size, (t.side, t.side), t.ROW, self.batch.active, buffers.packed[name]
+            ),
         )
-        across, extent = -(-p.k // t.DEPTH), copy.place[1]
+        across, extent = -(-p.k // t.DEPTH), copy.matrix[1]
         first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
-            *self.array_arguments(p),
+            *self.fused_ops.arguments,
             ("u32", across),
             ("u32", first),
             *(("map", m) for m in maps),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
+from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.families.wgmma.geometry import WARPGROUP, batch, owners
+from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.mainloop import Mainloop
+from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns
 
@@ -34,12 +36,12 @@ def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
 
 
 @dataclass(frozen=True)
-class ClusterReduction:
+class ClusterReduction(Part):
     """The blocks of a cluster split K: each sends its sums to the block that finishes them, through distributed shared
     memory."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
 
     @property
@@ -49,7 +51,7 @@ class ClusterReduction:
     @property
     def single_reducer(self) -> bool:
         """Whether block 0 finishes the whole tile."""
-        return bool(self.geometry.alone)
+        return bool(self.geometry.single_reducer)
 
     @cached_property
     def owners(self) -> int:
@@ -64,11 +66,15 @@ class ClusterReduction:
     @property
     def base(self) -> int:
         """Offset in shared memory of the sums received, and their bytes."""
-        return int(self.geometry.ring)
+        return int(self.geometry.pipeline_bytes)
 
     @property
     def bytes(self) -> int:
-        return int(self.geometry.added_used)
+        return int(self.geometry.dsmem_used)
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [f"{self.base}: sums of the cluster's other blocks, {self.bytes} bytes"] if self.active else []
 
     @property
     def wg_bytes(self) -> int:
@@ -85,29 +91,30 @@ class ClusterReduction:
 
     @cached_property
     def sent(self) -> list[list[SumSlot]]:
-        """What a block sends, by owner."""
+        """The sums that a block sends, by owner."""
         return [owner_slots(self.mainloop.acc, owner, self.groups) for owner in range(self.owners)]
 
     @cached_property
     def received(self) -> list[SumSlot]:
-        """What an owner adds, sender by sender."""
-        alone, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
+        """The sums that an owner adds, sender by sender."""
+        single, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
         return [
-            SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not alone)
-            for sender in range(self.config.cluster_k - alone)
+            SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not single)
+            for sender in range(self.config.cluster_k - single)
             for s in sum_slots(self.sums, self.groups)
         ]
 
 
 @dataclass(frozen=True)
-class SplitKFixup:
-    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or several share
-    it (``distributed``)."""
+class SplitKFixup(Part):
+    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or
+    several finish a part each (``distributed``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     cluster: ClusterReduction
+    scheduler: TileScheduler
 
     @property
     def active(self) -> bool:
@@ -121,7 +128,7 @@ class SplitKFixup:
     @property
     def owners(self) -> int:
         """Slices that finish a part of the tile."""
-        return int(self.geometry.own) if self.distributed else 1
+        return int(self.geometry.owners) if self.distributed else 1
 
     @property
     def groups(self) -> int:
@@ -142,6 +149,16 @@ class SplitKFixup:
         """Bytes of workspace that a tile takes."""
         return self.owners * self.config.kg * self.slice_bytes
 
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        if self.active:
+            tiles = self.scheduler.tiles(p)[2] * items * self.config.cluster_k
+            workspace.claim(tiles * self.tile_bytes, "partial sums [tile][owner][slice]", zeroed=True)
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        mine = self.sums is not self.mainloop.acc
+        return [(self.sums, "sums that this block finishes")] if mine else []
+
     @property
     def inverted_bits(self) -> int:
         """Bits of a sum that are inverted in the workspace, where zero means "not written"."""
@@ -156,7 +173,7 @@ class SplitKFixup:
 
     @cached_property
     def stored(self) -> list[SumSlot]:
-        """What a slice stores."""
+        """The sums that a slice stores."""
         if not self.distributed:
             return sum_slots(self.sums, self.groups)
         return [
@@ -167,12 +184,12 @@ class SplitKFixup:
 
     @property
     def batch(self) -> int:
-        """Slots that a thread has in flight together."""
+        """Slots that a thread has in flight at once."""
         return int(batch(self.mainloop.acc.size))
 
     @cached_property
     def loaded(self) -> list[list[SumSlot]]:
-        """What an owner adds, slice by slice, in batches."""
+        """The sums that an owner adds, slice by slice, in batches."""
         slices = self.config.kg if self.distributed else self.config.kg - 1
         slots = [
             SumSlot(z * self.slice_bytes + s.offset, s.registers, self.distributed and z == 0)

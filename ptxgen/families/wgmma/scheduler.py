@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Part
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.wgmma.geometry import length, together
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -15,17 +15,22 @@ TILES_LIMIT = (1 << 31) - 1  #: tiles that a persistent launch counts
 
 
 @dataclass(frozen=True)
-class TileScheduler:
+class TileScheduler(Part):
     """One tile a block, or blocks that loop over tiles (``persistent``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     device: Device
     batched: bool
 
     @property
     def template(self) -> str:
         return "sched/persistent.mako" if self.config.persistent else "sched/one_tile.mako"
+
+    @property
+    def raster_group(self) -> int:
+        """Tiles along X of a raster group."""
+        return self.config.raster_group
 
     @property
     def transposed(self) -> bool:
@@ -73,9 +78,13 @@ class TileScheduler:
     @property
     def tile_register(self) -> str:
         """Register with the number of a tile in its batch item."""
-        return "%in_item" if self.batched and self.config.persistent else "%tile"
+        return "%item_tile" if self.batched and self.config.persistent else "%tile"
 
     # ---- launches
+
+    def slices(self, p: KernelGemm) -> int:
+        """Slices of K that store partial sums."""
+        return self.config.kg
 
     def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
         """Blocks along X and Y of one batch item, in whole clusters, and their product."""
@@ -96,7 +105,7 @@ class TileScheduler:
         c = self.config
         across, down, tiles = self.tiles(p)
         if c.persistent:
-            return min(int(together(self.device, c)), tiles * items), 1, 1
+            return min(int(resident_blocks(self.device, c)), tiles * items), 1, 1
         z = c.kg * items
         return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
 
@@ -113,7 +122,7 @@ class TileScheduler:
 
     @property
     def grid_text(self) -> str:
-        """What the axes of the grid count."""
+        """The meaning of the axes of the grid."""
         if self.config.persistent:
             return "(multiprocessors, 1, 1)"
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.wgmma.geometry import COLUMNS
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
-from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, lying
+from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, residue_bytes
 from ptxgen.families.wgmma.tensor_maps import Matrix
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -42,20 +41,20 @@ class Move:
 class RealignedOperand(OperandPath):
     """An operand whose rows are not aligned to 16 bytes. ``threads``: threads that realign a stage.
 
-    As many threads as ``span`` has words move a line of a box together, word by word. Where that is a warp, no two
-    threads access one bank, neither as they read from any place in 16 bytes nor as they write a swizzled line.
+    As many threads as ``span`` has words move a line of a box, one word each. If that is a warp, no two threads access
+    one bank, neither when they read from any offset in 16 bytes nor when they write a swizzled line.
     """
 
     realigned = True
     map_count = RESIDUES
     stage_register = "%prev_offset"
 
-    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, threads: int) -> None:
+    def __init__(self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, threads: int) -> None:
         super().__init__(role, name, g, config, base, None)
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
         #: bytes of a line as loaded, and of all lines of one residue
         self.line_bytes = width * self.element + TMA_ALIGNED
-        self.residue_bytes = int(lying(lines, width, self.element))
+        self.residue_bytes = int(residue_bytes(lines, width, self.element))
         #: threads of a line of a box of the tile (and its log2); residues that are moved at once; further lines of the
         #: same residue that are moved at the same time
         self.line_threads = self.span // WORD
@@ -66,7 +65,7 @@ class RealignedOperand(OperandPath):
         self.residue_groups = RESIDUES // self.residues_at_once
         self.residue_lines = lines // RESIDUES
         self.rounds = -(-self.residue_lines // self.lines_at_once)
-        #: lines that share 128 bytes (log2), and the bits of a line that the swizzle uses
+        #: lines in 128 bytes (log2), and the bits of a line that the swizzle uses
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.moves = [
             Move(
@@ -136,7 +135,7 @@ class Realignment:
 
     @property
     def warpgroups(self) -> int:
-        """Warpgroups that realign a stage together."""
+        """Warpgroups that realign a stage."""
         return 1 if self.pingpong else self.math_warpgroups
 
     @property
@@ -146,5 +145,5 @@ class Realignment:
 
     @cached_property
     def batches(self) -> list[list[tuple[RealignedOperand, Move]]]:
-        """Moves that a thread has in flight together."""
+        """Moves that a thread has in flight at once."""
         return in_batches([(x, m) for x in self.operands for m in x.moves], IN_FLIGHT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ptxgen.codegen.source import TensorMap
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-#: columns, rows, leading dimension in elements, bytes from one batch item to the next (0: all items share one matrix)
+#: columns, rows, leading dimension in elements, bytes from one batch item to the next (0: all items have one matrix)
 Matrix = tuple[int, int, int, int]
 
 
 def stored(p: KernelGemm, name: str) -> Matrix:
-    """Operand A or B as it lies in memory."""
+    """Operand A or B as it is in memory."""
     if name == "a":
         return p.columns_a, p.rows_a, p.lda, p.offsets[0]
     return p.columns_b, p.rows_b, p.ldb, p.offsets[1]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.families.wgmma.operand_packing import ROW
 
 DEPTH = 128  #: rows of K of a block
 CHUNK = 16  #: bytes that a thread moves at once
-TILE = ROW * DEPTH  #: bytes that a block loads, and that it stores from the memory behind them
+TILE = ROW * DEPTH  #: bytes that a block loads, and that it stores from the memory after them
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Addresses of elements of an operand or of C in global memory: by a leading dimension, or through offset tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.source import Argument
+from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitGemm, ImplicitOperand
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+
+#: lop3 look-up table of (not a or not b) and c: nonzero if a coordinate is outside the image
+OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
+
+
+def _implicit(p: KernelGemm, name: str) -> ImplicitOperand | None:
+    """The offset tables of A, B or C, if ``p`` addresses it through tables."""
+    x = getattr(p.parts[0], name) if isinstance(p, ImplicitGemm) else None
+    return x if x is not None and x.found != STRIDED else None
+
+
+@dataclass(frozen=True)
+class OperandAddressing(Part):
+    """How a thread's loads of operand ``name`` are addressed. ``mode``: STRIDED, or the kind of offset tables;
+    ``mn_offsets``, ``k_offsets``: the distinct offsets of the loads of a stage along M (or N) and K."""
+
+    name: str
+    mode: str
+    mn_offsets: list[int]
+    k_offsets: list[int]
+
+    OUT_OF_IMAGE_LUT = OUT_OF_IMAGE_LUT
+
+    @classmethod
+    def of(cls, name: str, mode: str, offsets: Iterable[tuple[int, int]] = ()) -> OperandAddressing:
+        """``offsets``: along M (or N) and K, of each load."""
+        known = list(offsets)
+        return cls(name, mode, list(dict.fromkeys(mn for mn, _ in known)), list(dict.fromkeys(k for _, k in known)))
+
+    @property
+    def template(self) -> str:
+        return f"addr/{'strided' if self.strided else 'offset_table'}.mako"
+
+    @property
+    def strided(self) -> bool:
+        """Whether the operand is a matrix with a leading dimension."""
+        return self.mode == STRIDED
+
+    @property
+    def is_im2col(self) -> bool:
+        """Whether entries of the tables have coordinates, which tell the elements outside the image."""
+        return self.mode == WINDOW
+
+    @property
+    def table_entry_bytes(self) -> int:
+        return 8 if self.is_im2col else 4
+
+    @property
+    def parameters(self) -> list[str]:
+        """Kernel parameters: the tables, and the words that test coordinates."""
+        n = self.name
+        tables = [] if self.strided else [f".param .u64 along_{n}, .param .u64 down_{n},"]
+        return tables + ([f".param .u32 guard_{n}, .param .u32 high_{n},"] if self.is_im2col else [])
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        """The values of ``parameters``."""
+        x = _implicit(p, self.name)
+        if x is None:
+            return ()
+        tables: tuple[Argument, ...] = tuple(("table", table) for table in x.tables)
+        return (*tables, ("u32", x.packing.guard), ("u32", x.packing.high)) if x.found == WINDOW else tables
+
+
+@dataclass(frozen=True)
+class CAddressing(Part):
+    """How elements of C are addressed. ``tables``: through a table of rows and a table of columns."""
+
+    tables: bool
+
+    @property
+    def template(self) -> str:
+        return f"epilogue/c_{'table' if self.tables else 'strided'}.mako"
+
+    @property
+    def parameters(self) -> list[str]:
+        """Kernel parameters: the tables."""
+        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.tables else []
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        """The values of ``parameters``."""
+        x = _implicit(p, "c")
+        return tuple(("table", table) for table in x.tables) if x is not None else ()

@@ -1,0 +1,125 @@
+"""Accesses to C: types, vector widths and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class CAccess(Part):
+    """``vec``: elements of one access to C or to partial sums; ``vector_red``: whether red.global adds vectors;
+    ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers are set before guarded
+    instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of them spill."""
+
+    problem: KernelGemm
+    arithmetic: Arithmetic
+    addressing: CAddressing
+    vec: int
+    vector_red: bool
+    streaming: bool
+    preinitialises: bool = False
+
+    @cached_property
+    def is_16bit(self) -> bool:
+        return self.problem.output.bytes == 2
+
+    @cached_property
+    def is_s8(self) -> bool:
+        return self.problem.out == "s8"
+
+    @cached_property
+    def is_fp8(self) -> bool:
+        """Whether C has 8-bit floats, which are converted in pairs."""
+        return self.problem.output.fp8
+
+    @cached_property
+    def converts(self) -> bool:
+        """Whether elements of C differ from the type of the epilogue's arithmetic."""
+        return self.is_16bit or self.is_s8 or self.is_fp8
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of an element."""
+        return self.problem.output.bytes
+
+    @cached_property
+    def element_type(self) -> str:
+        return "b16" if self.is_16bit else "b8" if self.is_fp8 else self.problem.out
+
+    @cached_property
+    def type(self) -> str:
+        """The type of an access of ``vec`` elements."""
+        n = self.vec
+        if n == 1 or not (self.is_16bit or self.is_fp8):
+            return width(n, self.element_type)
+        return width(n // 2, "b16" if self.is_fp8 else "b32")
+
+    @cached_property
+    def sums_type(self) -> str:
+        """The type of an access of ``vec`` partial sums."""
+        return width(self.vec, self.arithmetic.type)
+
+    @cached_property
+    def store_cache_op(self) -> str:
+        return ".cs" if self.streaming else ""
+
+    # ---- registers
+
+    @cached_property
+    def loaded(self) -> Tile:
+        """The registers that a load of ``vec`` elements fills."""
+        if self.is_fp8:
+            return Tile("c", "b16", (max(1, self.vec // 2),))
+        if self.is_16bit:
+            return Tile("c", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c", "b16", (1,))
+        return Tile("c", "b32" if self.is_s8 else self.element_type, (self.vec,))
+
+    @cached_property
+    def half(self) -> Tile:
+        """The halves of a word."""
+        return Tile("half", "b16", (2,))
+
+    @cached_property
+    def pair(self) -> Tile:
+        """Two 8-bit floats, as f16."""
+        return Tile("pair", "b32", (1,))
+
+    @cached_property
+    def values(self) -> Tile:
+        """The elements in the type of the epilogue's arithmetic."""
+        return Tile("wide", self.arithmetic.type, (self.vec,)) if self.converts else self.loaded
+
+    @cached_property
+    def addend(self) -> Tile:
+        """Partial sums that are added to others."""
+        return Tile("other", self.arithmetic.type, (self.vec,))
+
+    @cached_property
+    def registers(self) -> list[Tile]:
+        """The registers of epilogue/c_elements.mako."""
+        return [
+            self.loaded,
+            *([self.half] if self.is_16bit or self.is_fp8 else []),
+            *([self.pair] if self.is_fp8 else []),
+            *([self.values] if self.converts else []),
+        ]
+
+    @cached_property
+    def declaration(self) -> str:
+        """The declaration of ``registers``."""
+        return " ".join(t.declaration for t in self.registers)
+
+    @cached_property
+    def preinitialised(self) -> list[tuple[str, str, str]]:
+        """(type, register, zero) of registers that are set before guarded instructions write them."""
+        if not self.preinitialises:
+            return []
+        kind, zero = self.arithmetic.type, self.arithmetic.zero
+        return [(t.kind, r, zero if t.kind == kind else "0") for t in self.registers for r in t.all]

@@ -1,0 +1,127 @@
+"""The epilogue: how finished sums become C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.c_access import CAccess
+from ptxgen.codegen.config import BOUNDS_NONE, Config
+from ptxgen.codegen.parts import Part, Reduction
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import log2
+
+_STORES = {
+    Reduction.MEMSET_RED: "add to C by red.global",
+    Reduction.FLAG_RED: "add to C by red.global",
+    Reduction.WORKSPACE: "store partial sums in the workspace",
+}
+
+
+@dataclass(frozen=True)
+class Epilogue(Part):
+    """``template``: the slot that stores a tile. Families derive from it."""
+
+    config: Config
+    arithmetic: Arithmetic
+    reduction: Reduction
+    c: CAccess
+
+    template = ""
+    via_smem = False  #: whether sums go through shared memory
+    pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored by one access
+    computes_oob = False  #: whether threads compute sums outside C too (only their stores are guarded)
+
+    @property
+    def store_op(self) -> str:
+        """The slot that stores one vector of sums."""
+        return self.reduction.store_op
+
+    @property
+    def out_addr(self) -> str:
+        """The slot that computes the addresses to which a block stores: of C or of partial sums."""
+        return "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c.addressing.template
+
+    @cached_property
+    def out_bytes(self) -> int:
+        """Bytes of an element that a block stores."""
+        return self.arithmetic.bytes if self.reduction.stores_partials else self.c.bytes
+
+    @property
+    def summary(self) -> str:
+        """The text of its banner."""
+        return _STORES.get(self.reduction, "store C") + (
+            " through shared memory" if self.via_smem else " from registers"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileEpilogue(Epilogue):
+    """Threads hold sums of a tile of the block. ``threads`` of the block; ``ns``: columns of C that a thread (or lane)
+    holds, ``columns``: from its first column, the first of each vector; ``contiguous``: adjacent columns among them;
+    ``via_smem``: sums go through shared memory, in rows of ``row_pitch`` elements; ``aliases_stages``: in the place of
+    the stages of A and B; ``sts_guard``: the guard of stores of sums to shared memory."""
+
+    threads: int
+    ns: int
+    columns: list[int]
+    contiguous: int
+    via_smem: bool
+    row_pitch: int
+    aliases_stages: bool
+    computes_oob: bool
+    sts_guard: str = ""
+
+    UNROLLED = 8  #: the epilogue through shared memory is unrolled up to this many rounds
+
+    @property
+    def template(self) -> str:  # type: ignore[override]
+        return "epilogue/via_smem.mako" if self.via_smem else "epilogue/from_registers.mako"
+
+    @cached_property
+    def vector(self) -> Tile:
+        """A row of the thread's sums, or a vector of the block's tile."""
+        return Tile("e", self.arithmetic.type, (max(self.ns, self.c.vec),))
+
+    @cached_property
+    def checks_bounds(self) -> bool:
+        return self.config.bounds != BOUNDS_NONE
+
+    @property
+    def shared_map(self) -> list[str]:
+        if not self.via_smem:
+            return []
+        tiles = f"{self.config.kl} tiles of C, rows of {self.row_pitch}"
+        return [f"then {tiles}, in the same place" if self.aliases_stages else tiles]
+
+    # ---- through shared memory
+
+    @property
+    def sts_vec(self) -> int:
+        """Elements of one store of sums to shared memory."""
+        return min(self.contiguous, 16 // self.arithmetic.bytes)
+
+    @property
+    def row_vectors(self) -> int:
+        """Vectors of a row of the block's tile."""
+        return self.config.nl // self.c.vec
+
+    @property
+    def log2_row_vectors(self) -> int:
+        return log2(self.row_vectors)
+
+    @property
+    def gather_loads(self) -> int:
+        """Vectors of the block's tile."""
+        return self.config.ml * self.config.nl // self.c.vec
+
+    @property
+    def gather_rounds(self) -> int:
+        """Vectors of a thread."""
+        return -(-self.gather_loads // self.threads)
+
+    @cached_property
+    def gather_guard(self) -> str:
+        """The guard of a thread's vector."""
+        return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""

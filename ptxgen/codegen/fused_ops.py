@@ -1,0 +1,50 @@
+"""The fused operations of the epilogue and their operands in global memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.source import Argument
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.dtypes import bits_of, dtype
+
+
+@dataclass(frozen=True)
+class FusedOps(Part):
+    """``template``: their slot; ``operands``: by name, the PTX type of a load and the bytes of an element;
+    ``scalar_bias``: all elements of C add the same bias; ``batched_bias``: each batch item has a bias of its own,
+    stored consecutively."""
+
+    template: str
+    operands: dict[str, tuple[str, int]]
+    scalar_bias: bool
+    batched_bias: bool
+
+    #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
+    MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
+    GELU_LINEAR = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e), dtype("f32"))
+    GELU_CUBIC = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e) * 0.044715, dtype("f32"))
+
+    @classmethod
+    def of(cls, p: KernelGemm, batched: bool, template: str = "epilogue/fused_ops.mako") -> FusedOps:
+        """The fused operations of ``p``. ``template``: the slot, if there are any."""
+        types = {name: p.epilogue_operand_dtype(name) for name in p.epilogue_operands}
+        operands = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
+        return cls(
+            template if p.epilogue else "epilogue/identity.mako",
+            operands,
+            p.scalar_bias and "bias" in operands,
+            batched and p.batched_bias and "bias" in operands,
+        )
+
+    @property
+    def parameters(self) -> list[str]:
+        """Kernel parameters: the addresses of the operands."""
+        return [f".param .u64 {name}," for name in self.operands]
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The values of ``parameters``."""
+        return tuple(("u64", name) for name in self.operands)

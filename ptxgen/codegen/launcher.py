@@ -1,0 +1,70 @@
+"""The launches of a product: packing kernels, the main kernel, auxiliary kernels over C, and their workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.c_kernels import CKernels
+from ptxgen.codegen.packing import Buffers, Packing
+from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+class Arguments(Protocol):
+    """The arguments of the main kernel."""
+
+    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+        """The arguments of the launch of the batch items of ``run``."""
+
+
+class Grid(Protocol):
+    """The grid of the main kernel."""
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        """The grid of a launch of ``items`` batch items."""
+
+    def batch_limit(self, p: KernelGemm) -> int:
+        """Batch items that one launch can have."""
+
+
+@dataclass(frozen=True)
+class GemmLauncher:
+    """``entry``, ``threads``, ``shared``: name, block size and dynamic shared memory of the main kernel; ``parts``:
+    those that claim workspace."""
+
+    entry: str
+    threads: int
+    shared: int
+    scheduler: Grid
+    parameters: Arguments
+    packing: Packing
+    c_kernels: CKernels
+    parts: Sequence[Part]
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, which use
+        the same workspace one after the other."""
+        if problem.results == 0:
+            return Launch(())
+        launches = [
+            self._launch_range(p, run)
+            for p in problem.gemms
+            for run in BatchRange.split(p.batch, self.scheduler.batch_limit(self.packing.product_problem(p)))
+        ]
+        steps = tuple(step for each in launches for step in each.steps)
+        return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)
+
+    def _launch_range(self, problem: KernelGemm, run: BatchRange) -> Launch:
+        """The steps that compute the batch items of ``run``."""
+        p, workspace = self.packing.product_problem(problem), Allocator()
+        for part in self.parts:
+            part.claim(p, run.items, workspace)
+        buffers = self.packing.allocate(problem, run, workspace)
+        grid, arguments = self.scheduler.grid(p, run.items), self.parameters.arguments(p, run, buffers)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
+        steps = (*self.packing.steps(problem, run, buffers), *self.c_kernels.steps(main, p, run))
+        return Launch(steps, workspace.bytes, workspace.zeroed)

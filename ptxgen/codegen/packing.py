@@ -1,0 +1,91 @@
+"""Kernels that pack operands into the workspace before the product: one mechanism for every kind of packing.
+
+A packing claims its buffers in the workspace, launches its kernels, and gives the product the addresses of the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ptxgen.codegen.batch import Batch, BatchRange
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.source import Argument, Step
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+ROW = 128  #: bytes that packed rows and buffers start at a multiple of
+POINTERS: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Offsets in the workspace: ``packed``: of the operands that the product reads, by name; ``staging``: of those
+    that one packing kernel stores for the next."""
+
+    packed: Mapping[str, int] = field(default_factory=dict)
+    staging: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Packing(Part):
+    """No packing: the product reads A and B where they are. ``entry``: name of the product's kernel."""
+
+    problem: KernelGemm
+    entry: str
+    batch: Batch
+    fused_ops: FusedOps
+
+    template = "copy/no_packing.mako"
+    packs_empty = False  #: whether it runs where K is zero
+    ROW = ROW
+
+    @property
+    def names(self) -> list[str]:
+        """The operands that it packs."""
+        return []
+
+    @property
+    def summary(self) -> str:
+        """Its part of the header."""
+        return ""
+
+    def packs(self, p: KernelGemm) -> bool:
+        """Whether a launch of ``p`` runs the packing kernels."""
+        return bool(self.names) and (p.k > 0 or self.packs_empty)
+
+    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+        """Bytes of the packed operands, and of those that one packing kernel stores for the next, by operand."""
+        return {}, {}
+
+    def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
+        """The buffers of a launch."""
+        if not self.packs(p):
+            return Buffers()
+        packed, staging = self.buffer_bytes(p, run)
+        return Buffers(
+            {name: workspace.claim(n, f"packed {name.upper()}", ROW).offset for name, n in packed.items()},
+            {name: workspace.claim(n, f"rows of {name.upper()}", ROW).offset for name, n in staging.items()},
+        )
+
+    def product_problem(self, p: KernelGemm) -> KernelGemm:
+        """The problem that the product's kernel computes on packed operands."""
+        return p
+
+    @property
+    def product_parameters(self) -> list[str]:
+        """Parameters of the product's kernel: where the packed operands are."""
+        return []
+
+    def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
+        """The values of ``product_parameters``."""
+        return ()
+
+    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+        """The launches of the packing kernels."""
+        return ()
+
+    @property
+    def pointers(self) -> tuple[Argument, ...]:
+        """The addresses that every packing kernel takes: A, B, C, W and the operands of fused operations."""
+        return (*POINTERS, *self.fused_ops.arguments)

@@ -1,0 +1,57 @@
+"""Which tile of C and which slice of K a block computes, where a block has one tile and the grid counts slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.vectorized import ceil_div
+from ptxgen.cuda_abi import GRID_LIMIT
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class GridScheduler(Part):
+    """The grid counts tiles along M and N, and the slices of all batch items."""
+
+    config: Config
+    batched: bool
+
+    template = "sched/raster.mako"
+
+    @property
+    def raster_group(self) -> int:
+        """Tiles along M of a raster group; 1: the grid's axes are the tiles of M and of N."""
+        return self.config.raster_group
+
+    def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
+        """Tiles of one batch item along M and N, and their product."""
+        tiles_m, tiles_n = -(-p.m // self.config.ml), -(-p.n // self.config.nl)
+        return tiles_m, tiles_n, tiles_m * tiles_n
+
+    def k_slices(self, p: KernelGemm) -> tuple[int, int]:
+        """(non-empty slices of K, length of a slice)."""
+        c = self.config
+        chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
+        return max(-(-p.k // chunk), 1) if chunk else 1, chunk
+
+    def slices(self, p: KernelGemm) -> int:
+        """Slices of K that store partial sums."""
+        return self.k_slices(p)[0]
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        """The grid of a launch of ``items`` batch items."""
+        tiles_m, tiles_n, tiles = self.tiles(p)
+        z = self.slices(p) * items
+        return (tiles_m, tiles_n, z) if self.raster_group == 1 else (tiles, 1, z)
+
+    def batch_limit(self, p: KernelGemm) -> int:
+        """Batch items that one launch can have: grid.z counts the slices of all of them."""
+        return GRID_LIMIT // self.slices(p)
+
+    @property
+    def grid_text(self) -> str:
+        """The meaning of the axes of the grid."""
+        last = "items of all slices" if self.batched else "slices"
+        return f"(tiles of M, tiles of N, {last})" if self.raster_group == 1 else f"(tiles, 1, {last})"

@@ -1,0 +1,161 @@
+"""The main loop of a depthwise kernel: a thread's strip, the pixels of its windows and their products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.addressing import OUT_OF_IMAGE_LUT
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.vectorized import log2
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class StripLoop(Part):
+    """The part that both depthwise schedules have: loads of pixels, ``vec`` adjacent ones at once."""
+
+    problem: KernelGemm
+    config: Config
+    arithmetic: Arithmetic
+
+    OUT_OF_IMAGE_LUT = OUT_OF_IMAGE_LUT
+
+    @property
+    def strip(self) -> DepthwiseStrip:
+        assert self.problem.strip is not None
+        strip: DepthwiseStrip = self.problem.strip
+        return strip
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.problem.element.bytes
+
+    @property
+    def images(self) -> str:
+        """The register with the address of the images."""
+        return "%A" if self.strip.image == "a" else "%B"
+
+    @property
+    def filters(self) -> str:
+        """The register with the address of the other operand: filters, or result gradients."""
+        return "%B" if self.strip.image == "a" else "%A"
+
+    # ---- threads
+
+    @property
+    def vec(self) -> int:
+        """Adjacent results; a thread computes a strip of each."""
+        return self.config.vec_a
+
+    @property
+    def lanes(self) -> int:
+        """Adjacent results of a block."""
+        return self.config.nl * self.vec
+
+    @property
+    def log2_lanes(self) -> int:
+        """log2 of the threads of a block along these."""
+        return log2(self.config.nl)
+
+    @property
+    def log2_block(self) -> int:
+        return log2(self.lanes)
+
+    # ---- pixels
+
+    @cached_property
+    def pixels(self) -> Tile:
+        """Pixels in the type of the arithmetic."""
+        return Tile("pixel", self.arithmetic.type, (self.vec,))
+
+    @cached_property
+    def words(self) -> Tile:
+        """16-bit pixels as loaded, two of them in a word."""
+        halves = self.size == 2 and self.vec > 1
+        return Tile("word", "b32", (self.vec // 2,)) if halves else Tile("word", "b16", (1,))
+
+    @cached_property
+    def halves(self) -> Tile:
+        return Tile("half", "b16", (2,))
+
+    @property
+    def loaded(self) -> Tile:
+        """The registers that a load fills."""
+        return self.words if self.size == 2 else self.pixels
+
+    @property
+    def load_kind(self) -> str:
+        """The type of a load."""
+        return width(self.loaded.size, self.loaded.kind)
+
+    @property
+    def load_vector(self) -> str:
+        """The operand of a load."""
+        return self.loaded.vector(0, n=self.loaded.size)
+
+    @cached_property
+    def window_pixels(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """The pixels of a strip's windows: row, row of the preceding pixel, (result, tap) of each product."""
+        pixels: dict[int, list[tuple[int, int]]] = {}
+        for i in range(self.config.ns):
+            for r in range(self.strip.taps):
+                row = self.strip.met(i, r)
+                if row is not None:
+                    pixels.setdefault(row, []).append((i, r))
+        rows = sorted(pixels)
+        return [(row, before, pixels[row]) for row, before in zip(rows, [0, *rows], strict=False)]
+
+
+@dataclass(frozen=True)
+class TapLoop(StripLoop):
+    """A loop over the taps of other axes; the taps along the strip are unrolled."""
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.config.ns, self.vec))
+
+    @cached_property
+    def weights(self) -> Tile:
+        """The filter's taps along the strip."""
+        return Tile("weight", self.arithmetic.type, (self.strip.taps, self.vec))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of a strip")]
+
+
+@dataclass(frozen=True)
+class WgradLoop(StripLoop):
+    """A loop over strips of result gradients, each multiplied by the pixels of its windows."""
+
+    @property
+    def results(self) -> str:
+        """The register with the address of the result gradients."""
+        return self.filters
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.strip.tapped, self.vec))
+
+    @cached_property
+    def result_grads(self) -> Tile:
+        return Tile("grad", self.arithmetic.type, (self.config.ns, self.vec))
+
+    @cached_property
+    def tap_offsets(self) -> Tile:
+        """Offset and word of coordinates of the taps of other axes."""
+        return Tile("tap_offset", "b32", (self.strip.steps, 2))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of all taps")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return ["sums: tap, thread"]

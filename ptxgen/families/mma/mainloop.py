@@ -1,0 +1,107 @@
+"""The main loop of an mma.sync kernel: accumulators and the instructions of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.multistage import MultistageMainloop
+from ptxgen.codegen.registers import Tile, braces
+from ptxgen.codegen.vectorized import log2
+from ptxgen.families.mma.instructions import ROWS, Instruction
+from ptxgen.families.mma.layout import MmaOperand
+from ptxgen.families.simt.layout import products
+
+
+@dataclass(frozen=True)
+class MmaMainloop(MultistageMainloop):
+    """mma.sync on fragments that ldmatrix or vector loads fill. ``rounding``: the instruction that rounds f32 to tf32,
+    "" for other types."""
+
+    a: MmaOperand
+    b: MmaOperand
+    instruction: Instruction
+    rounding: str
+
+    fragment_addr = "addr/ldmatrix_addr.mako"
+    math = "math/mma_sync.mako"
+
+    @property
+    def operands(self) -> tuple[MmaOperand, MmaOperand]:
+        return self.a, self.b
+
+    @property
+    def log2_across(self) -> int:
+        """log2 of the warps along N."""
+        return log2(self.b.warps)
+
+    # ---- accumulators
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.instruction.sum, (self.a.tiles, self.b.tiles, self.instruction.sums))
+
+    @property
+    def packed(self) -> bool:
+        """Whether accumulators are pairs of f16."""
+        return self.instruction.sums == 2
+
+    @property
+    def ms(self) -> int:
+        """Rows of C that a lane holds."""
+        return len(self.a.c_positions)
+
+    @property
+    def ns(self) -> int:
+        """Columns of C that a lane holds."""
+        return len(self.b.c_positions)
+
+    @property
+    def contiguous(self) -> int:
+        """Adjacent columns of C that a lane holds."""
+        return 2 * self.b.adjacent
+
+    def sum_at(self, i: int, j: int) -> str:
+        """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed)."""
+        (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]
+        return self.acc[tile_m, tile_n, low if self.packed else 2 * low + right]
+
+    # ---- instructions
+
+    @cached_property
+    def products(self) -> list[tuple[int, int]]:
+        """The tiles along M and N of a step, in the order in which they are multiplied."""
+        return products(self.a.tiles, self.b.tiles, self.config.mma_order)
+
+    def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
+        """The instructions that add one step to tile (i, j): operands C (also D), A and B of each."""
+        ins, a, b = self.instruction, self.a.buffer(k), self.b.buffer(k)
+        halves = ROWS // ins.m
+        per_a, per_b = self.a.registers * ins.k // ins.depth, self.b.registers * ins.k // ins.depth
+        out = []
+        for part in range(ins.depth // ins.k):
+            for h in range(halves):
+                rows = [self.a.fragment[a, i, part * per_a + n] for n in range(h, per_a, halves)]
+                columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
+                per_half = ins.sums // halves
+                sums = [self.acc[i, j, h * per_half + n] for n in range(per_half)]
+                out.append((operand_list(sums), operand_list(rows), operand_list(columns)))
+        return out
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "accumulators: tile along M, tile along N, the lane's elements of 16 x 8")]
+        for x in self.operands:
+            name = x.name.upper()
+            out.append((x.fragment, f"fragments of {name}: buffer, tile, register"))
+            if x.raw:
+                out.append((x.raw, f"fragments of {name} as loaded, two tiles interleaved"))
+            out.append((x.fragment_ptrs, f"shared-memory address of this lane's fragments of {name}"))
+            if not x.asynchronous:
+                out.append((x.staging, f"{name} between global and shared memory"))
+        return out
+
+
+def operand_list(names: list[str]) -> str:
+    """An operand of mma: in braces, be it one register."""
+    return braces(names) if len(names) > 1 else "{" + names[0] + "}"

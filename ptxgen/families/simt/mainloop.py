@@ -1,0 +1,114 @@
+"""The main loop of a SIMT kernel: accumulators, the order of products, lanes of a warp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.multistage import MultistageMainloop
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.vectorized import log2
+from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
+
+
+@dataclass(frozen=True)
+class SimtMainloop(MultistageMainloop):
+    """Scalar multiply-adds of FP32 or FP64, or of pairs of f16."""
+
+    a: OperandLayout
+    b: OperandLayout
+    arithmetic: Arithmetic
+
+    fragment_addr = "addr/simt_fragment_addr.mako"
+
+    @property
+    def operands(self) -> tuple[OperandLayout, OperandLayout]:
+        return self.a, self.b
+
+    @property
+    def packed(self) -> bool:
+        """Whether accumulators are pairs of f16."""
+        return self.a.packed
+
+    @property
+    def math(self) -> str:
+        return "math/hfma2.mako" if self.packed else "math/fma.mako"
+
+    # ---- accumulators
+
+    @property
+    def ms(self) -> int:
+        """Rows of C that a thread holds."""
+        return self.config.ms
+
+    @property
+    def ns(self) -> int:
+        """Columns of C that a thread holds."""
+        return self.config.ns
+
+    @property
+    def ks(self) -> int:
+        """Sets of accumulators."""
+        return self.config.ks
+
+    def set_of(self, k: int) -> int:
+        """Which set of accumulators step ``k`` adds to."""
+        return k % self.ks
+
+    @cached_property
+    def acc(self) -> Tile:
+        if self.packed:
+            return Tile("acc", "b32", (self.ks, self.ms, self.ns // 2))
+        return Tile("acc", self.arithmetic.type, (self.ks, self.ms, self.ns))
+
+    @cached_property
+    def pairs(self) -> Tile:
+        """The elements of A, each duplicated in a pair."""
+        return Tile("pair", "b32", (self.ms,))
+
+    @cached_property
+    def products(self) -> list[tuple[int, int]]:
+        """(row, column or pair of columns) of each multiply-add of a step, in order."""
+        return products(self.ms, self.ns // 2 if self.packed else self.ns, self.config.mma_order)
+
+    # ---- lanes
+
+    @property
+    def bits_n(self) -> int:
+        """log2 of the lanes of a warp along N."""
+        return lane_bits(self.warp_m)[1]
+
+    @property
+    def warp_m(self) -> int:
+        """Lanes of a warp along M."""
+        return self.config.lanes_m
+
+    @property
+    def warp_n(self) -> int:
+        """Lanes of a warp along N."""
+        return 32 // self.config.lanes_m
+
+    @property
+    def warps_across(self) -> int:
+        """Warps along N."""
+        return self.config.nl // (self.warp_n * self.ns)
+
+    @property
+    def log2_warps_across(self) -> int:
+        return log2(self.warps_across)
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the bits of a lane's number alternate between N and M."""
+        return bool(self.config.lane_interleave) and all(bits > 0 for bits in lane_bits(self.warp_m))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        out = [(self.acc, "accumulators: set, row, column" + (" (pairs)" if self.packed else ""))]
+        for x in self.operands:
+            out.append((x.fragment, f"fragment of {x.name.upper()}"))
+            out.append((x.fragment_ptrs, f"shared-memory addresses of this thread's fragments of {x.name.upper()}"))
+            if not x.asynchronous:
+                out.append((x.staging, f"{x.name.upper()} between global and shared memory"))
+        return out

@@ -1,0 +1,96 @@
+"""The parameters of a wgmma kernel: tensor maps in place of the addresses of A and B."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.packing import Buffers
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.families.wgmma.epilogue import Epilogue
+from ptxgen.families.wgmma.layout import OperandPath
+from ptxgen.families.wgmma.loads import MatrixLoads
+from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.families.wgmma.smem_realign import RealignedOperand
+from ptxgen.families.wgmma.tensor_batch import TensorBatch
+from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
+from ptxgen.families.wgmma.tma_packing import TmaPacking
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+MAP_BYTES = 128  #: of a tensor map
+
+
+@dataclass(frozen=True)
+class TmaParameters(Part):
+    """Parameters of kernels that load A and B by TMA."""
+
+    arithmetic: Arithmetic
+    batch: TensorBatch
+    fused_ops: FusedOps
+    loads: MatrixLoads
+    x: OperandPath
+    y: OperandPath
+    epilogue: Epilogue
+    scheduler: TileScheduler
+    packing: TmaPacking
+
+    @property
+    def maps(self) -> list[str]:
+        """Names of the tensor maps, in the order of the parameters."""
+        return ["map_x", "map_y", *self.epilogue.maps]
+
+    @property
+    def realigns(self) -> bool:
+        """Whether the kernel takes the addresses of A and B, to realign their rows."""
+        return self.x.realigned or self.y.realigned
+
+    @property
+    def declarations(self) -> list[str]:
+        """The parameter declarations, in lines."""
+        kind = self.arithmetic.type
+        return [
+            *([".param .u64 A, .param .u64 B,"] if self.realigns else []),
+            ".param .u64 C, .param .u64 W,",
+            *self.fused_ops.parameters,
+            *self.batch.parameters,
+            *([".param .u32 lda, .param .u32 ldb,"] if self.realigns else []),
+            ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc,",
+            ".param .u32 k_iters, .param .u32 extra_iters,",
+            f".param .{kind} alpha, .param .{kind} beta,",
+            *self.loads.parameters,
+            ", ".join(f".param .align 64 .b8 {n}[{MAP_BYTES * self._map_count(n)}]" for n in self.maps),
+        ]
+
+    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+        """The values of ``declarations`` for the batch items of ``run``."""
+        maps = [m for name in self.maps for m in self._tensor_maps(p, run, name, buffers)]
+        return (
+            *((("u64", "A"), ("u64", "B")) if self.realigns else ()),
+            ("u64", "C"),
+            ("u64", "W"),
+            *self.fused_ops.arguments,
+            *self.batch.arguments(p, run),
+            *((("u32", p.lda), ("u32", p.ldb)) if self.realigns else ()),
+            *(("u32", n) for n in (p.m, p.n, p.k, p.ldc, *self.scheduler.k_iters(p))),
+            (self.arithmetic.type, "alpha"),
+            (self.arithmetic.type, "beta"),
+            *self.loads.arguments(p),
+            *(("map", m) for m in maps),
+        )
+
+    def _map_count(self, name: str) -> int:
+        return {"map_x": self.x.map_count, "map_y": self.y.map_count}.get(name, 1)
+
+    def _tensor_maps(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
+        if name in ("map_c", "map_residual"):
+            s, matrix = self.epilogue.staging, (p.n, p.m, p.ldc, p.offsets[2])
+            operand = "C" if name == "map_c" else "residual"
+            return [matrix_map(p, operand, p.out, matrix, p.output.bytes, s.box, s.span, self.batch.active)]
+        x = self.x if name == "map_x" else self.y
+        if isinstance(x, RealignedOperand):
+            return x.residue_maps(p, p.dtype, stored(p, x.name))
+        kind = "tf32" if p.compute == "tf32" else p.element.tma
+        return [self.packing.tensor_map(p, run, x, kind, self.loads.tensor_map(p, x, kind), buffers)]

@@ -1,0 +1,46 @@
+"""The batch of wgmma kernels: batch items are a third direction of the tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.batch import Batch, BatchRange
+from ptxgen.codegen.source import Argument
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class TensorBatch(Batch):
+    """A tensor that all items share has one item. ``names``: of the operands X and Y; ``planes``: whether these are
+    planes of the launch's items."""
+
+    names: str
+    planes: bool
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Registers with the coordinate of an item in each tensor."""
+        return [f"%item_{name}" for name in self.names] if self.active else []
+
+    @property
+    def last(self) -> list[str]:
+        """Registers with the last coordinate of each tensor."""
+        return [f"%last_{name}" for name in self.names] if self.active else []
+
+    @property
+    def number(self) -> str:
+        """The register that counts items as the tensors do."""
+        return "%item" if self.planes else "%batch_index"
+
+    @property
+    def parameters(self) -> list[str]:
+        """As other families', but with the last items of tensors A and B in place of their strides."""
+        if not self.active:
+            return []
+        return [".param .u64 by_c, .param .u32 first_item, .param .u32 items, .param .u32 last_a, .param .u32 last_b,"]
+
+    def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
+        if not self.active:
+            return ()
+        last = [p.batch - 1 if offset else 0 for offset in p.offsets[:2]]
+        return (("u64", p.offsets[2]), *(("u32", n) for n in (run.first, run.items, *last)))
