@@ -33,7 +33,7 @@ def test_variables_win_and_are_read_at_each_call(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PTXGEN_PTXAS", "/opt/ptxas")
     monkeypatch.setenv("PTXGEN_PLUGINS", "toy:register, other,")
     assert settings() == Settings(
-        tmp_path / "mine.sqlite", tmp_path / "c", "emulated", Path("/opt/ptxas"), ("toy:register", "other")
+        tmp_path / "mine.sqlite", tmp_path / "c", "emulated", Path("/opt/ptxas"), plugins=("toy:register", "other")
     )
     monkeypatch.setenv("PTXGEN_DRIVER", "cuda")
     assert settings().driver == "cuda"
