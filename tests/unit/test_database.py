@@ -361,7 +361,9 @@ def test_merged_winner_with_values_out_of_range_is_stale(db: Database) -> None:
     def current(device: str, problem: Problem, config: Config) -> str:
         return render(plan_for(problem, config, ptxgen.problem.device.device(device))).digest
 
-    m = measured(problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family=2, nl=256, math_warpgroups=-1, ml=10**17))
+    m = measured(
+        problem=Gemm(64, 1, 64, "NT", "f16"), config=Config(family="wgmma", nl=256, math_warpgroups=-1, ml=10**17)
+    )
     assert db.merge([], [m], current)["stale"] == 1
 
 
