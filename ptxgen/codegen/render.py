@@ -62,9 +62,9 @@ def header(plan: Plan) -> list[str]:
     return [*lines, f"again    {plan.command}"]
 
 
-def spaced(text: str) -> str:
-    """The text with blank lines where a reader wants them: before a phase, an entry and the directives."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+def tidy(text: str) -> str:
+    """The text without instructions that do nothing, and with a blank line before a phase, an entry and directives."""
+    lines = simplified([line.rstrip() for line in text.splitlines() if not line.isspace()])
     opens = (".version", ".extern", ".visible", "    // ----", "// C =")
     out = [
         f"\n{line}" if line.startswith(opens) and not before.startswith("// C =") else line
@@ -82,6 +82,6 @@ def render(plan: Plan) -> Source:
         trace = mako.exceptions.text_error_template().render()
         what = f"{plan.problem.key()} with {plan.config}"
         raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
-    tidy = spaced(simplified(out))
-    entries, registers = tuple(_ENTRY.findall(tidy)), int(plan.geometry.registers)
-    return Source(tidy, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))
+    text = tidy(out)
+    entries, registers = tuple(_ENTRY.findall(text)), int(plan.geometry.registers)
+    return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))

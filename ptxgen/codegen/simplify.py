@@ -9,20 +9,24 @@ import re
 
 #: an integer instruction whose last operand is 0, with its guard and indentation
 _BY_ZERO = re.compile(
-    r"^(?P<head> *(?:@!?%\w+ )?)(?P<op>add|sub|shl|shr|or|xor|mad\.lo)\.[usb](?P<bits>32|64)"
-    r" (?P<to>%\w+), (?P<operands>[%\w]+(?:, [%\w-]+)?), 0;\n",
-    re.M,
+    r"(?P<head> *(?:@!?%\w+ )?)(?P<op>add|sub|shl|shr|or|xor|mad\.lo)\.[usb](?P<bits>32|64)"
+    r" (?P<to>%\w+), (?P<operands>[%\w]+(?:, [%\w-]+)?), 0;"
 )
-_ZERO_OFFSET = re.compile(r"(\[%\w+)\+0\]")
+_END = ", 0;"
 
 
-def _simpler(m: re.Match[str]) -> str:
+def _simpler(line: str) -> str:
+    """The line without its addition or shift; empty: the instruction does nothing."""
+    m = _BY_ZERO.fullmatch(line)
+    if m is None:
+        return line
     head, to, operands, bits = m["head"], m["to"], m["operands"], m["bits"]
     if m["op"] == "mad.lo":
-        return f"{head}mul.lo.u{bits} {to}, {operands};\n"
-    return "" if operands == to else f"{head}mov.b{bits} {to}, {operands};\n"
+        return f"{head}mul.lo.u{bits} {to}, {operands};"
+    return "" if operands == to else f"{head}mov.b{bits} {to}, {operands};"
 
 
-def simplified(text: str) -> str:
-    """``text`` without additions of 0, shifts by 0 and offsets of 0. It assembles to the same machine code."""
-    return _BY_ZERO.sub(_simpler, _ZERO_OFFSET.sub(r"\1]", text))
+def simplified(lines: list[str]) -> list[str]:
+    """The lines of a text without additions of 0, shifts by 0 and offsets of 0. They assemble to the same code."""
+    out = [_simpler(line) if line.endswith(_END) else line for line in lines]
+    return [line.replace("+0]", "]") if line.endswith("+0];") or "+0]," in line else line for line in out if line]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.render import emitted, header, lookup, render, spaced
+from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.conv import Conv
@@ -230,7 +230,7 @@ def test_rendering_is_repeatable():
 
 def test_blank_lines_precede_phases_only():
     plain = ".version 8.1\n\n\n  x  \n    // ---- phase\n// C = beta C\n.visible .entry k()\n"
-    assert spaced(plain) == ".version 8.1\n  x\n\n    // ---- phase\n\n// C = beta C\n.visible .entry k()\n"
+    assert tidy(plain) == ".version 8.1\n  x\n\n    // ---- phase\n\n// C = beta C\n.visible .entry k()\n"
 
 
 def test_undefined_name_is_an_error(tmp_path):
