@@ -168,7 +168,7 @@ class Target(ProblemOptions):
             problem = of.problem(**of.problem.read_shape(text), **chosen)
             cases.append(suites.Case(problem.key(), problem))
         if self.shapes_file is not None:
-            with _open_lines(self.shapes_file) as lines:
+            with open_lines(self.shapes_file) as lines:
                 cases += suites.read(lines, str(self.shapes_file), of.name, **chosen)
         if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
             cases += suites.cases(suite, of.name, **chosen)
@@ -206,7 +206,7 @@ class Target(ProblemOptions):
 
 
 @contextmanager
-def _open_lines(path: Path) -> Iterator[Iterator[str | bytes]]:
+def open_lines(path: Path) -> Iterator[Iterator[str | bytes]]:
     if str(path) == "-":
         yield iter(getattr(sys.stdin, "buffer", sys.stdin))
         return

@@ -30,8 +30,8 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
-    and, optionally, a ``name`` for the case. ``fields``: defaults of fields; ``of``: the operation; ``name``: the name
-    of the file, for errors.
+    and, optionally, a ``name`` for the case. ``fields``: defaults of fields; ``of``: the operation, or "": any, which a
+    line names if it is not gemm; ``name``: the name of the file, for errors.
 
     InputError: names the line and the rule that the line breaks.
     """
@@ -40,7 +40,7 @@ def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: An
             continue
         try:
             values = _object(_text(line.strip()))
-            if values.setdefault("operation", of) != of:
+            if values.setdefault("operation", of or "gemm") != of and of:
                 raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
             title = _title(values.pop("name", ""))
             problem = from_dict({**fields, **values})

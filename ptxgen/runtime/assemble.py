@@ -19,8 +19,9 @@ import stat
 import subprocess
 import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, UnavailableError
@@ -41,6 +42,24 @@ class Assembled:
     registers: dict[str, int]
     spills: dict[str, int]
     log: str
+
+
+@dataclass(frozen=True)
+class CachedSource(Source):
+    """A source whose machine code is in the disk cache: its digest is in place of its text."""
+
+    digest: str = ""
+
+    @classmethod
+    def of(cls, source: Source) -> CachedSource:
+        own = {f.name: getattr(source, f.name) for f in fields(Source)}
+        return cls(**{**own, "text": ""}, digest=source.digest)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> CachedSource:
+        """The source whose ``dataclasses.asdict`` is ``values``, read from JSON."""
+        lists = {name: tuple(values[name]) for name in ("entries", "pdl_entries")}
+        return cls(**{**values, **lists})
 
 
 def find_ptxas() -> Path | None:

@@ -29,6 +29,7 @@ from ptxgen.runtime.driver import Kernel, Timing
 STATIC_SHARED_LIMIT = 48 << 10
 MAX_GRAPH_NODES = 400  #: of a timing graph; more take time to record and add no precision
 MAX_REPLAYS = 100  #: of a graph in one sample
+LAUNCH_GAPS_US = 200  #: a time without a graph above this is hardly of the gaps between launches
 NON_BLOCKING = 1
 
 
@@ -315,6 +316,8 @@ class CudaDriver:
                 launches[-1]()
 
             once = max(self._elapsed(both) / 2, 1.0)
+            if once > max(timing.limit_us, LAUNCH_GAPS_US):
+                return [once]
             wanted = timing.target_ms * 1e3
             count = ring * max(1, round(min(wanted / once, MAX_GRAPH_NODES) / ring))
 
@@ -324,6 +327,8 @@ class CudaDriver:
 
             with cuda_graph.Graph(self.stream, record) as replay:
                 first = max(self._elapsed(replay.launch), 1e-3)
+                if first / count > timing.limit_us:
+                    return [first / count]
                 repeat = min(max(1, round(wanted / first)), MAX_REPLAYS)
 
                 def sample() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,12 +16,14 @@ from ptxgen.problem.device import Device
 @dataclass(frozen=True)
 class Timing:
     """The timing policy: ``samples`` times are taken, each from graph replays that last about ``target_ms``, over a
-    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets)."""
+    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets). A kernel that takes
+    more than ``limit_us`` has one sample, of fewer replays."""
 
     samples: int = 5
     target_ms: float = 4.0
     ring: float = 4.0
     most: int = 24
+    limit_us: float = math.inf
 
     def __str__(self) -> str:
         return f"graph samples={self.samples} target_ms={self.target_ms:g} ring={self.ring:g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source, Step
-from ptxgen.errors import InputError
+from ptxgen.errors import AssembleError, InputError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import dtype
@@ -83,10 +84,23 @@ class Runner:
         return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, DeviceTable))
 
     @classmethod
-    def of(cls, driver: Driver, problem: Problem, config: Config, workspace: Workspace | None = None) -> Runner:
-        """The runner of ``config``: generated, assembled and loaded. ConfigError: it breaks a rule."""
-        plan, source = generate(problem, config, driver)
-        return cls(driver, plan, driver.load(source), problem, workspace)
+    def of(
+        cls,
+        driver: Driver,
+        problem: Problem,
+        config: Config,
+        workspace: Workspace | None = None,
+        source: Source | None = None,
+    ) -> Runner:
+        """The runner of ``config``: generated, assembled and loaded. ConfigError: it breaks a rule.
+
+        ``source``: the kernel, if it was generated before; if the driver cannot load it, it is generated again.
+        """
+        plan = plan_for(problem, config, driver.device)
+        if source is not None:
+            with suppress(AssembleError):
+                return cls(driver, plan, driver.load(source), problem, workspace)
+        return cls(driver, plan, driver.load(render(plan)), problem, workspace)
 
     def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[PackedStep]:
         """The steps of the launch, packed but for the addresses.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -191,14 +192,22 @@ class Bench:
         return self.operand_sets
 
     def measure(
-        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        elements: int = CHECKED_ELEMENTS,
+        source: Source | None = None,
     ) -> Measurement:
-        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``full``: compare as much of C as
-        ``full_check_elements`` says."""
+        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
+        are compared; ``full``: as many as ``full_check_elements`` says. ``source``: the kernel, if it was generated
+        before."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
         try:
-            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace)
+            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace, source)
         except AssembleError as error:
             return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
         kernel = runner.kernel
@@ -209,7 +218,7 @@ class Bench:
             self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.found = found = ring.deviation(full_check_elements(problem) if full else CHECKED_ELEMENTS)
+            self.found = found = ring.deviation(full_check_elements(problem) if full else elements)
             if not found.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(found), **made)

@@ -24,14 +24,15 @@ class Claims:
         for other in filter(process_has_ended, database.claimants()):
             database.release(other)
 
-    def take(self, problem: Problem, config: Config) -> bool:
-        """Claims a configuration; False: another tuner is measuring it. ``Database.add`` ends the claim."""
-        return self.database.claim(problem, config, self.device, self.clock, self.owner, CLAIM_SECONDS)
+    def take(self, problem: Problem, config: Config | None = None, seconds: float = CLAIM_SECONDS) -> bool:
+        """Claims a configuration, or the problem as a whole; False: another tuner is measuring it. ``Database.add``
+        ends the claim of a configuration."""
+        return self.database.claim(problem, config, self.device, self.clock, self.owner, seconds)
 
-    def release(self) -> None:
-        """Ends every claim of this tuner. If the database cannot be written, they expire."""
+    def release(self, problem: Problem | None = None) -> None:
+        """Ends every claim of this tuner, or those for one problem. If the database cannot be written, they expire."""
         with suppress(DatabaseError):
-            self.database.release(self.owner)
+            self.database.release(self.owner, problem)
 
 
 def process_has_ended(owner: str) -> bool:

@@ -44,8 +44,8 @@ _WINNERS = f"SELECT {_COLUMNS}, stale FROM winner JOIN result ON result.id = win
 _CLAIM_MATCH = "problem = ? AND config = ? AND device = ? AND clock = ?"
 
 
-def _claim_key(problem: Problem, config: Config, device: str, clock: str) -> tuple[str, ...]:
-    return problem.key(), config_text(config), device, clock
+def _claim_key(problem: Problem, config: Config | None, device: str, clock: str) -> tuple[str, ...]:
+    return problem.key(), config_text(config) if config is not None else "", device, clock
 
 
 def _row(m: Measurement) -> Row:
@@ -91,21 +91,42 @@ class Database(SqliteFile):
         ``created`` becomes the present time if it is zero. InputError: the outcome or clock is unknown, or the samples
         do not match the outcome.
         """
-        require_valid(measurement)
-        with self._transaction():
-            self._db.execute(
-                f"DELETE FROM claim WHERE {_CLAIM_MATCH}",
-                _claim_key(
-                    measurement.problem,
-                    measurement.config,
-                    measurement.environment.device,
-                    measurement.environment.clock,
-                ),
-            )
-            return self._insert(measurement, measurement.created or time.time())
+        return self.add_all([measurement])[0]
 
-    def claim(self, problem: Problem, config: Config, device: str, clock: str, owner: str, seconds: float) -> bool:
-        """Claims a configuration for a tuner that is about to measure it; False: another owner has claimed it.
+    def add_all(self, measurements: Iterable[Measurement]) -> list[int]:
+        """Stores measurements in one transaction, as ``add`` does; returns the ids of their rows."""
+        rows = list(measurements)
+        for m in rows:
+            require_valid(m)
+        ids = []
+        with self._transaction():
+            for m in rows:
+                self._db.execute(
+                    f"DELETE FROM claim WHERE {_CLAIM_MATCH}",
+                    _claim_key(m.problem, m.config, m.environment.device, m.environment.clock),
+                )
+                ids.append(self._insert(m, m.created or time.time()))
+        return ids
+
+    def measured(self, problem: Problem, device: str, clock: str, policy: str) -> dict[str, str]:
+        """The configurations of a problem that were measured with a timing policy, and the digests of their kernels."""
+        sql = "SELECT config, digest FROM result WHERE key = ? AND device = ? AND clock = ? AND policy = ?"
+        with self._guard():
+            return dict(self._db.execute(sql, (problem.key(), device, clock, policy)).fetchall())
+
+    def fastest(self, device: str, clock: str) -> Iterator[Measurement]:
+        """The fastest measurement of each problem."""
+        columns = _COLUMNS.replace("result.id", "result.id, min(us)", 1)
+        sql = f"SELECT {columns} FROM result WHERE device = ? AND clock = ? AND outcome = 'ok' GROUP BY key"
+        with self._guard():
+            rows = self._db.execute(sql, (device, clock)).fetchall()
+        return (m for m in (self._measurement((row[0], *row[2:])) for row in rows) if m is not None)
+
+    def claim(
+        self, problem: Problem, config: Config | None, device: str, clock: str, owner: str, seconds: float
+    ) -> bool:
+        """Claims a configuration for a tuner that is about to measure it, or (None) the problem as a whole; False:
+        another owner has claimed it.
 
         A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
         """
@@ -126,10 +147,13 @@ class Database(SqliteFile):
         with self._guard():
             return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
 
-    def release(self, owner: str) -> None:
-        """Ends all claims of an owner."""
+    def release(self, owner: str, problem: Problem | None = None) -> None:
+        """Ends all claims of an owner, or those for one problem."""
         with self._transaction():
-            self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
+            if problem is None:
+                self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
+            else:
+                self._db.execute("DELETE FROM claim WHERE owner = ? AND problem = ?", (owner, problem.key()))
 
     def newest(self) -> int:
         """The id of the last stored row; 0 if there is none."""

@@ -53,10 +53,13 @@ def model_folder(database: Database, device: str) -> Path:
 def model_for(device: Device, database: Database | None = None) -> Model:
     """The model for ``device``: trained by the user, else shipped, else the performance model, which needs no
     measurements. A model file that is damaged or of another version is skipped with a warning to ``logging``."""
-    folders = [tuning_files.model_path(device.name).parent]
-    if database is not None:
-        folders.insert(0, model_folder(database, device.name))
-    for folder in folders:
+    return model_from(device, None if database is None else model_folder(database, device.name))
+
+
+def model_from(device: Device, own: Path | None) -> Model:
+    """``model_for`` with the folder of the user's model."""
+    shipped = tuning_files.model_path(device.name).parent
+    for folder in (shipped,) if own is None else (own, shipped):
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:

@@ -16,14 +16,17 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError, LaunchError
 from ptxgen.problem.registry import Problem, parse
+from ptxgen.runtime.assemble import CachedSource
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.bench import SEARCH_TIMING, Bench
@@ -45,14 +48,34 @@ main()
 EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
+@dataclass(frozen=True)
+class Request:
+    """A measurement that was requested. ``policy``: of its timing; ``text``: the message to the child."""
+
+    problem: Problem
+    config: Config
+    purpose: str
+    policy: str
+    text: str
+
+
 class Worker:
     """A child process with its own driver. It is replaced when it dies.
 
-    ``driver``: its name; ``seconds``: the timeout of one measurement.
+    ``driver``: its name; ``seconds``: the timeout of one measurement; ``variables``: environment variables of the
+    child, CUDA_VISIBLE_DEVICES for example.
     """
 
-    def __init__(self, driver: str = "auto", seconds: float = MEASURE_SECONDS, commit: str = "") -> None:
+    def __init__(
+        self,
+        driver: str = "auto",
+        seconds: float = MEASURE_SECONDS,
+        commit: str = "",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.driver, self.seconds, self.commit = driver, seconds, commit
+        self.variables = dict(variables or {})
+        self.requests: deque[Request] = deque()  #: those without an answer, oldest first
         self.child: subprocess.Popen[str] | None = None
         self.lifeline: IO[bytes] | None = None  # write end of a pipe; the child ends when it is closed
         self.lines: queue.Queue[str | None] = queue.Queue()
@@ -74,7 +97,7 @@ class Worker:
                 stderr=pipe,
                 text=True,
                 bufsize=1,
-                env=child_environment(os.environ),
+                env=child_environment({**os.environ, **self.variables}),
                 pass_fds=(ends,),
             )
         finally:
@@ -143,20 +166,52 @@ class Worker:
         self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
     ) -> Measurement:
         """``Bench.measure`` in the child, with two more outcomes: ``timeout`` and ``crashed``."""
-        if self.child is None or self.child.poll() is not None:
+        self.send(problem, config, timing, purpose, full)
+        return self.receive()
+
+    def send(
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        **options: Any,
+    ) -> None:
+        """Requests a measurement, which ``receive`` returns. Several requests may wait: the child does not idle between
+        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements``, as of ``Bench.measure``."""
+        if not self.requests and (self.child is None or self.child.poll() is not None):
             self.start()
-        assert self.child is not None
-        assert self.child.stdin is not None
-        request = {
+        message = {
             "problem": problem.key(),
             "config": config.full_text(),
             "timing": asdict(timing),
             "purpose": purpose,
             "full": full,
+            **options,
         }
+        self.requests.append(Request(problem, config, purpose, str(timing), json.dumps(message) + "\n"))
+        if self.child is not None:
+            self._write(self.requests[-1])
+
+    def _write(self, request: Request) -> None:
+        """Sends a request. If the child has died, its missing answer tells."""
+        assert self.child is not None
+        assert self.child.stdin is not None
+        with suppress(BrokenPipeError):
+            self.child.stdin.write(request.text)
+
+    def receive(self) -> Measurement:
+        """The measurement that was requested first. If the child dies of it, another child gets the other requests."""
+        if self.child is None:
+            self.start()
+            for waiting in self.requests:
+                self._write(waiting)
+        assert self.child is not None
+        request = self.requests.popleft()
+        problem, config, purpose = request.problem, request.config, request.purpose
         outcome, message = "crashed", ""
         try:
-            self.child.stdin.write(json.dumps(request) + "\n")
             answer = self._answer(self.seconds)
             if answer is not None:
                 poisoned = answer.pop("poisoned", False)
@@ -169,12 +224,11 @@ class Worker:
             message = self._exit_reason(self.child)
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"
-        except BrokenPipeError:
-            message = self._exit_reason(self.child)
         except (ValueError, TypeError, KeyError) as error:
             message = f"the measuring process sent an invalid message: {error}"[:500]
         self.stop()
-        return Measurement(problem, config, outcome, self.environment, message=message, purpose=purpose)
+        environment = replace(self.environment, policy=request.policy)
+        return Measurement(problem, config, outcome, environment, message=message, purpose=purpose)
 
     def stop(self) -> None:
         """Kills the child."""
@@ -228,7 +282,10 @@ def main() -> None:
         problem, config = parse(request["problem"]), parse_config(request["config"])
         timing = Timing(**request["timing"])
         try:
-            done = work.measure(problem, config, timing, request["purpose"], request["full"])
+            options = {"elements": request["elements"]} if "elements" in request else {}
+            if "source" in request:
+                options["source"] = CachedSource.from_dict(request["source"])
+            done = work.measure(problem, config, timing, request["purpose"], request["full"], **options)
         except ConfigError as error:
             done = Measurement(problem, config, "launch_error", environment(driver, timing), message=str(error))
         answer = done.as_dict()

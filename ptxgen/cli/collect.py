@@ -1,0 +1,133 @@
+"""The command that collects measurements: collect."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ptxgen.cli.command import Answer, app, command, explain_interrupt
+from ptxgen.cli.options import DatabaseOptions, SeedOption, open_lines
+
+if TYPE_CHECKING:
+    from ptxgen.problem.registry import Problem
+
+#: limits of generated problems on the emulated device
+EMULATED_LIMITS = {"extent": 32, "bytes": 1 << 20, "flops": 1 << 18}
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Within the block, SIGTERM is like Ctrl-C."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@command(app, "collect")
+def collect(
+    options: DatabaseOptions,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End after this time. [default: no limit]")
+    ] = None,
+    problems: Annotated[
+        int | None, typer.Option(min=1, help="Number of problems, the first of the seed or file. [default: no limit]")
+    ] = None,
+    shapes_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Measure the problems of this file, one JSON object per line, not random ones."
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    mixture: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WEIGHTS", help="Kinds of random problems. [default: gemm=0.45,thin=0.25,batch=0.08,conv=0.22]"
+        ),
+    ] = None,
+    dtypes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WEIGHTS", help="Arithmetic of random problems. [default: f32=1,tf32=1,bf16=1.5,f16=1,f64=0.7]"
+        ),
+    ] = None,
+    max_extent: Annotated[
+        int | None, typer.Option(min=1, help="Largest extent of a random GEMM. [default: 8192; emulated device: 32]")
+    ] = None,
+    configurations: Annotated[int, typer.Option(help="Configurations to time per problem.")] = 28,
+    model_share: Annotated[
+        float, typer.Option(help="Fraction of them that the model ranks first; the others are random.")
+    ] = 0.7,
+    devices: Annotated[str, typer.Option(metavar="NUMBERS", help="GPUs to use, as 0-3 or 0,2.")] = "0",
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes that rank and assemble. [default: cores minus GPUs]")
+    ] = None,
+) -> Answer:
+    """Measure many problems as training data.
+
+    Times the model's choices and random configurations of random problems, or of the problems of a file, with a policy
+    shorter than that of tune. Problems that the database holds are passed over, so a run that ended for any reason
+    continues with the same command; measurements are stored every half second. Several runs may share a database.
+    Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130.
+    """
+    from ptxgen.cli import report
+    from ptxgen.cli.doctor import revision
+    from ptxgen.errors import InputError
+    from ptxgen.problem.suites import read
+    from ptxgen.settings import settings
+    from ptxgen.tuning import collect as collector
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.problem_generator import Limits, ProblemGenerator, read_weights
+    from ptxgen.tuning.selection import model_folder
+
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time-limit is {time_limit:g}; it must be positive")
+    budget = collector.CollectBudget(configurations, model_share, seed=seed)
+    numbers = collector.read_devices(devices)
+    random = ProblemGenerator(seed)
+    if mixture is not None:
+        random = replace(random, kinds=read_weights("mixture", mixture))
+    if dtypes is not None:
+        random = replace(random, arithmetic=read_weights("dtypes", dtypes))
+    given: Iterable[Problem] | None = None
+    if shapes_file is not None:
+        with open_lines(shapes_file) as lines:
+            given = [case.problem for case in read(lines, str(shapes_file), "")]
+    with Database(options.path) as database, report.progress() as progress:
+        models = model_folder(database, "").parent
+        driver = settings().driver
+        with collector.Station(budget, driver, numbers, jobs, models, revision()) as station:
+            if given is None:
+                limits = Limits(**EMULATED_LIMITS) if station.clock == "model" else Limits()
+                if max_extent is not None:
+                    limits = Limits(max_extent, limits.bytes, limits.flops)
+                given = replace(random, limits=limits)
+            run = collector.Collector(database, station, budget, progress)
+
+            def stored() -> str:
+                return (
+                    f"{run.result.measurements} measurements of this run are stored in {database.path}; repeat the"
+                    " command to continue"
+                )
+
+            with explain_interrupt(stored), _terminated_as_interrupted():
+                done = run.run(islice(given, problems), time_limit or math.inf)
+            device, clock = station.device.name, station.clock
+    values = {f.name: getattr(done, f.name) for f in fields(done)}
+    values["outcomes"] = dict(done.outcomes)
+    document = {"command": "collect", "device": device, "clock": clock, "database": options.path, **values}
+    return Answer(document, f"{collector.summary(done)}\ndevice: {device}; stored in {options.path}")

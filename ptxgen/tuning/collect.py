@@ -1,0 +1,490 @@
+"""Measures many problems, a few configurations of each, as training data for the model.
+
+Processes of a pool prepare problems: they rank the configurations with the present model, draw others at random, and
+assemble the kernels into the disk cache. A thread per device takes prepared problems from a bounded queue and has a
+child process check and time the kernels. The main thread alone uses the database, and stores measurements in batches.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import queue
+import re
+import signal
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ptxgen.arguments import shown
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.render import render
+from ptxgen.errors import InputError, PtxgenError
+from ptxgen.families import perf_model as clock
+from ptxgen.families import rules, space
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime.assemble import CachedSource, assemble, find_ptxas
+from ptxgen.runtime.driver import Timing
+from ptxgen.tuning.claims import Claims
+from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.progress import SILENT, Progress
+from ptxgen.tuning.sampler import promising
+from ptxgen.tuning.seeds import seeds as shipped_seeds
+from ptxgen.tuning.selection import model_from
+from ptxgen.tuning.tuner import distance, similarity_class
+from ptxgen.tuning.tuning_files import shipped_winners
+from ptxgen.tuning.worker import Worker
+
+#: a timing policy of its own: shorter than those of ``tune``
+COLLECT_TIMING = Timing(samples=3, target_ms=0.4)
+CHECKED_ELEMENTS = 1 << 15  #: elements of C that are compared, spread over its rows from the first to the last
+SLOW = 3.0  #: a configuration has one sample if it takes more than this many times the fastest of its problem
+REQUESTS_AHEAD = 3  #: requests that wait at a child, so that it does not idle between measurements
+BATCH_SECONDS = 0.5  #: between transactions of the database
+CLAIM_SECONDS = 600.0  #: after which the claim of a problem expires
+REPORT_SECONDS = 10.0  #: between messages on the progress
+POLL_SECONDS = 0.1
+READY_PROBLEMS = 4  #: per device, prepared and not yet measured
+PURPOSE = "collect"
+NICENESS = 10  #: of the processes that prepare: the child that measures has priority
+
+
+@dataclass(frozen=True)
+class CollectBudget:
+    """What is measured of each problem: ``configurations``, of which the fraction ``model_share`` is the top of the
+    model's ranking and the rest is drawn at random from the legal space; besides, shipped seeds and the fastest
+    configurations of the ``nearest`` problems. ``seed``: of the random draws."""
+
+    configurations: int = 28
+    model_share: float = 0.7
+    nearest: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.configurations < 1:
+            raise InputError(f"configurations is {self.configurations}; it must be at least 1")
+        if not 0.0 <= self.model_share <= 1.0:
+            raise InputError(f"model-share is {self.model_share:g}; it must be from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A problem to prepare. ``stored``: configurations that are measured already, and the digests of their kernels;
+    ``near``: the fastest configurations of near problems."""
+
+    problem: Problem
+    stored: Mapping[str, str] = field(default_factory=dict)
+    near: tuple[Config, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem and the configurations to measure, each with the fields of its ``CachedSource`` if the disk cache has
+    its kernel."""
+
+    problem: Problem
+    configs: tuple[tuple[Config, dict[str, Any] | None], ...]
+
+
+class Preparer:
+    """Chooses configurations and assembles them. ``models``: the folder of the user's model."""
+
+    def __init__(self, device: Device, models: Path | None, budget: CollectBudget, assembles: bool) -> None:
+        self.device, self.budget, self.assembles = device, budget, assembles
+        self.model = model_from(device, models)
+
+    def prepare(self, job: Job) -> Prepared:
+        out = []
+        for config in self.choose(job):
+            text, source = config_text(config), None
+            if self.assembles:
+                with suppress(PtxgenError):  # the child meets the same error and reports it
+                    made = render(plan_for(job.problem, config, self.device))
+                    if job.stored.get(text) == made.digest:
+                        continue
+                    assemble(made)
+                    source = asdict(CachedSource.of(made))
+            elif text in job.stored:
+                continue
+            out.append((config, source))
+        return Prepared(job.problem, tuple(out))
+
+    def choose(self, job: Job) -> list[Config]:
+        """The model's first choice, known good configurations, the rest of its choices, random ones."""
+        budget, p = self.budget, lower(job.problem)
+        count = round(budget.configurations * budget.model_share)
+        ranked = [config for config, _ in self.model.rank(job.problem, self.device, count)] if count else []
+        known = [*shipped_seeds(job.problem, self.device.name), *job.near]
+        legal = [config for config in known if rules.first_violation(p, config, self.device) is None]
+        whole = space.candidates(p, self.device)
+        rng = np.random.default_rng([budget.seed, zlib.crc32(job.problem.key().encode())])
+        drawn = promising(clock.predict(p, whole, self.device), budget.configurations - count, rng)
+        return list(dict.fromkeys([*ranked[:1], *legal, *ranked[1:], *(whole.row(int(i)) for i in drawn)]))
+
+
+_preparer: Preparer | None = None  #: of a process of the pool
+
+
+def _start_preparing(*arguments: Any) -> None:
+    global _preparer
+    os.environ["OMP_THREAD_LIMIT"] = "1"  # one process per core: XGBoost, loaded later, must not start more threads
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _preparer = Preparer(*arguments)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _prepare(job: Job) -> Prepared:
+    assert _preparer is not None
+    return _preparer.prepare(job)
+
+
+class NearestConfigs:
+    """The fastest known configurations of problems, found by similar problems."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], dict[Problem, Config]] = {}
+
+    def add(self, problem: Problem, config: Config) -> None:
+        self._known.setdefault(similarity_class(problem), {})[problem] = config
+
+    def of(self, problem: Problem, count: int) -> tuple[Config, ...]:
+        """The configurations of the ``count`` nearest other problems of the class."""
+        known = self._known.get(similarity_class(problem), {})
+        others = sorted((q for q in known if q != problem), key=lambda q: distance(q, problem))
+        return tuple(dict.fromkeys(known[q] for q in others[:count]))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All configurations of a problem are measured."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A problem could not be prepared."""
+
+    problem: Problem
+    error: BaseException
+
+
+#: what a station tells about a job, in threads of its own; an exception: the station cannot continue
+Event = Measurement | Finished | Failed | Exception
+Tell = Callable[[Event], None]
+
+
+class DeviceThread(threading.Thread):
+    """Measures prepared problems on one device. ``waited``: seconds in which it had no prepared problem."""
+
+    def __init__(self, worker: Worker, ready: queue.Queue[tuple[Prepared, Tell]]) -> None:
+        super().__init__(daemon=True)
+        self.worker, self.ready = worker, ready
+        self.stopping = threading.Event()
+        self.waited = 0.0
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            began = time.monotonic()
+            try:
+                prepared, tell = self.ready.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                continue
+            finally:
+                self.waited += time.monotonic() - began
+            try:
+                self._measure(prepared, tell)
+            except Exception as error:
+                tell(error)
+                return
+
+    def _measure(self, prepared: Prepared, tell: Tell) -> None:
+        """Sends requests ahead of their answers. When ``stopping`` is set, those that were sent are still answered."""
+        worker, best, rest = self.worker, math.inf, list(reversed(prepared.configs))
+        while True:
+            while rest and len(worker.requests) < REQUESTS_AHEAD and not self.stopping.is_set():
+                config, source = rest.pop()
+                options = {"source": source} if source is not None else {}
+                timing = replace(COLLECT_TIMING, limit_us=SLOW * best)
+                worker.send(prepared.problem, config, timing, PURPOSE, elements=CHECKED_ELEMENTS, **options)
+            if self.stopping.is_set() and worker.child is None:  # Ctrl-C ended the child, too
+                worker.requests.clear()
+            if not worker.requests:
+                break
+            found = worker.receive()
+            best = min(best, found.us)
+            tell(found)
+        if not rest:
+            tell(Finished(prepared.problem))
+
+
+class Station:
+    """The devices of this machine and the processes that prepare problems for them; a context manager.
+
+    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead. LaunchError: a
+    device cannot be used.
+    """
+
+    def __init__(
+        self,
+        budget: CollectBudget,
+        driver: str = "auto",
+        devices: Sequence[int] = (0,),
+        jobs: int | None = None,
+        models: Path | None = None,
+        commit: str = "",
+    ) -> None:
+        """``jobs``: processes that prepare problems; default: all cores but one per device. ``models``: the folder with
+        a folder for the user's model of each device."""
+        self.ready: queue.Queue[tuple[Prepared, Tell]] = queue.Queue()
+        self.workers = [Worker(driver, commit=commit, variables=visible_device(i)) for i in devices]
+        try:
+            found = [Device(**worker.start()["device"]) for worker in self.workers]
+        except BaseException:
+            self._stop_workers()
+            raise
+        if len(set(found)) > 1:
+            self._stop_workers()
+            raise InputError(f"devices are {', '.join(d.name for d in found)}; they must be of one kind")
+        self.device, self.clock = found[0], self.workers[0].environment.clock
+        self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
+        jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
+        self.capacity = jobs + READY_PROBLEMS * len(devices)
+        folder = models / self.device.name if models is not None else None
+        self.pool = ProcessPoolExecutor(
+            jobs,
+            multiprocessing.get_context("spawn"),
+            _start_preparing,
+            (self.device, folder, budget, self.clock == "hardware" and find_ptxas() is not None),
+        )
+        for thread in self.threads:
+            thread.start()
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which a device had no prepared problem, of all devices."""
+        return sum(thread.waited for thread in self.threads)
+
+    def submit(self, job: Job, tell: Tell) -> None:
+        """Prepares and measures a problem; ``tell`` gets its measurements, then ``Finished``, or an error."""
+
+        def prepared(done: Future[Prepared]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                self.ready.put((done.result(), tell))
+            else:
+                tell(error if isinstance(error, BrokenExecutor) else Failed(job.problem, error))
+
+        self.pool.submit(_prepare, job).add_done_callback(prepared)
+
+    def stop(self) -> None:
+        """Ends after the measurements that the devices have begun."""
+        for thread in self.threads:
+            thread.stopping.set()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for thread in self.threads:
+            thread.join()
+        self._stop_workers()
+
+    def _stop_workers(self) -> None:
+        for worker in self.workers:
+            worker.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+def visible_device(index: int) -> dict[str, str]:
+    """The environment variables of a child that sees one of the GPUs that this process sees."""
+    seen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    if seen and index >= len(seen):
+        raise InputError(f"devices has {index}; CUDA_VISIBLE_DEVICES lists {len(seen)}, counted from 0")
+    return {"CUDA_VISIBLE_DEVICES": seen[index] if seen else str(index)}
+
+
+def read_devices(text: str) -> tuple[int, ...]:
+    """Device numbers written as ``0-3`` or ``0,2``. InputError: the text has another form, or names one twice."""
+    out: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", part.strip())
+        if found is None:
+            raise InputError(f"devices is {shown(text)}; it must be numbers and ranges, as 0-3 or 0,2")
+        out += range(int(found[1]), int(found[2] or found[1]) + 1)
+    if len(set(out)) != len(out) or not out:
+        raise InputError(f"devices is {shown(text)}; it must name at least one device, and each one once")
+    return tuple(out)
+
+
+@dataclass
+class Collected:
+    """The result of a run. ``problems``: those that were completed; ``passed``: those that had enough measurements or
+    that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
+    the first submission to the end; ``waited``: seconds in which a device had no prepared problem, of all devices."""
+
+    problems: int = 0
+    passed: int = 0
+    failed: int = 0
+    measurements: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    waited: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Measurements per second."""
+        return self.measurements / self.seconds if self.seconds else 0.0
+
+
+class Collector:
+    """Takes problems, submits them to a station, stores what it measures."""
+
+    def __init__(
+        self, database: Database, station: Station, budget: CollectBudget, progress: Progress = SILENT
+    ) -> None:
+        self.database, self.station, self.budget, self.progress = database, station, budget, progress
+        self.device, self.clock = station.device.name, station.clock
+        self.claims = Claims(database, self.device, self.clock)
+        self.result = Collected()
+        self.events: queue.Queue[Event] = queue.Queue()
+        self.unsaved: list[Measurement] = []
+        self.active: dict[Problem, Measurement | None] = {}  #: submitted problems and their fastest measurement
+        self.nearest = NearestConfigs()
+        shipped = shipped_winners(self.device)
+        for m in (*(shipped[key] for key in shipped), *database.fastest(self.device, self.clock)):
+            self.nearest.add(m.problem, m.config)
+
+    def run(self, problems: Iterable[Problem], seconds: float = math.inf) -> Collected:
+        """Measures ``problems`` until they end, or for ``seconds``. All that was measured is stored when it returns or
+        raises."""
+        began = saved = reported = time.monotonic()
+        source: Iterator[Problem] | None = iter(problems)
+        try:
+            while True:
+                now = time.monotonic()
+                self.result.seconds, self.result.waited = now - began, self.station.waited
+                if now - began >= seconds:
+                    break
+                if now - saved >= BATCH_SECONDS:
+                    self._save()
+                    saved = now
+                if now - reported >= REPORT_SECONDS:
+                    self.progress.message(summary(self.result))
+                    reported = now
+                while source is not None and len(self.active) < self.station.capacity:
+                    problem = next(source, None)
+                    if problem is None:
+                        source = None
+                    elif not self._submit(problem):
+                        break  # many may be passed over: the time limit holds meanwhile
+                if source is None and not self.active:
+                    break
+                self._take(POLL_SECONDS if len(self.active) >= self.station.capacity or source is None else 0.0)
+        finally:
+            self.station.stop()
+            while not self.events.empty():
+                event = self.events.get()
+                if isinstance(event, Measurement):
+                    self._measured(event)
+            self._save()
+            self.claims.release()
+        return self.result
+
+    def _submit(self, problem: Problem) -> bool:
+        """Submits a problem. False: it is passed over."""
+        p = lower(problem)
+        if problem in self.active or 0 in (p.m, p.n):
+            return False
+        stored = self.database.measured(problem, self.device, self.clock, str(COLLECT_TIMING))
+        if len(stored) >= self.budget.configurations or not self.claims.take(problem, seconds=CLAIM_SECONDS):
+            self.result.passed += 1
+            return False
+        self.active[problem] = None
+        self.station.submit(Job(problem, stored, self.nearest.of(problem, self.budget.nearest)), self.events.put)
+        return True
+
+    def _take(self, seconds: float) -> None:
+        """Handles the next event, if one comes within ``seconds``."""
+        try:
+            event = self.events.get(timeout=seconds) if seconds else self.events.get_nowait()
+        except queue.Empty:
+            return
+        if isinstance(event, Measurement):
+            self._measured(event)
+        elif isinstance(event, Finished):
+            self._finished(event.problem)
+        elif isinstance(event, Failed):
+            self._failed(event)
+        else:
+            raise event
+
+    def _measured(self, m: Measurement) -> None:
+        if m.inconclusive:  # the child was ended from outside
+            return
+        self.unsaved.append(m)
+        self.result.measurements += 1
+        self.result.outcomes[m.outcome] += 1
+        best = self.active.get(m.problem)
+        if m.outcome == "ok" and (best is None or m.us < best.us):
+            self.active[m.problem] = m
+        self.progress.step(m.problem.key())
+
+    def _finished(self, problem: Problem) -> None:
+        best = self.active.pop(problem)
+        self.result.problems += 1
+        if best is not None:
+            self.nearest.add(problem, best.config)
+        self._save()
+        self.claims.release(problem)
+
+    def _failed(self, event: Failed) -> None:
+        del self.active[event.problem]
+        self.result.failed += 1
+        self.progress.message(f"{event.problem.key()} is left out: {type(event.error).__name__}: {event.error}")
+        self.claims.release(event.problem)
+
+    def _save(self) -> None:
+        """Stores the measurements that are not stored, in one transaction."""
+        if self.unsaved:
+            self.database.add_all(self.unsaved)
+            self.unsaved.clear()
+
+
+def summary(done: Collected) -> str:
+    """One line on the progress of a run."""
+    failed = ", ".join(f"{n} {outcome}" for outcome, n in done.outcomes.items() if outcome != "ok")
+    return (
+        f"{done.seconds:.0f} s: {done.problems} problems, {done.measurements} measurements"
+        + (f" ({failed})" if failed else "")
+        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.passed} problems passed over"
+        + (f", {done.failed} left out" if done.failed else "")
+    )
+
+
+__all__ = ["COLLECT_TIMING", "CollectBudget", "Collected", "Collector", "Station", "read_devices", "summary"]
