@@ -24,7 +24,7 @@ from ptxgen.tuning.measurement import Measurement
 
 Floats = NDArray[np.float32]
 
-TREES, DEPTH, RATE, BINS = 150, 6, 0.1, 256
+TREES, DEPTH, RATE, BINS = 300, 7, 0.1, 256
 SEED = 7
 THREAD_ROWS = 20_000  #: rows from which two threads train; never by the machine: the order of sums follows threads
 FOLDS = 3
@@ -113,10 +113,14 @@ class Training:
         )
 
     def weights(self) -> Floats:
-        """Fast rows count more, by the root of their speed: the search never returns slow ones."""
+        """Fast rows count more, by the root of their speed: the search never returns slow ones. A problem of many rows
+        counts more than one of few, by the root of its total, so that no few problems tuned in depth outweigh many.
+        The mean is 1."""
         best = np.full(max(self.groups, 1), np.inf, np.float32)
         np.minimum.at(best, self.group, self.log_us)
         weights: Floats = np.exp2((best[self.group] - self.log_us) / 2)
+        weights /= np.sqrt(np.bincount(self.group, weights, max(self.groups, 1)))[self.group].astype(np.float32)
+        weights /= weights.mean()
         return weights
 
     def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
