@@ -59,7 +59,8 @@ def clock_of(d: Device) -> str:
 
 @dataclass(frozen=True)
 class Training:
-    """Training data: one row a measurement, ``group`` the index of its problem; ``families``: rows of each."""
+    """Training data: one row a measurement, ``group`` the index of its problem in ``problems``; ``families``: rows of
+    each, ``family``: of each row."""
 
     x: Floats
     log_us: Floats
@@ -70,6 +71,8 @@ class Training:
     commits: frozenset[str]
     newest: float
     families: dict[str, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
@@ -85,14 +88,15 @@ class Training:
             newest = max(newest, m.created)
         blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
-        families: Counter[str] = Counter()
-        for i, problem in enumerate(sorted(by_problem, key=lambda q: q.key())):
+        family = [np.zeros(0, np.int64)]
+        problems = tuple(sorted(by_problem, key=lambda q: q.key()))
+        for i, problem in enumerate(problems):
             rows, p = sorted(by_problem[problem]), lower(problem)
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)
             rows, c = [rows[n] for n in good], c.take(good)
-            families.update(FAMILIES[r[0].family] for r in rows)
+            family.append(np.asarray(c.family, np.int64))
             us = clock.predict(p, c, d)
             blocks.append(features(p, c, d, us))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
@@ -100,6 +104,7 @@ class Training:
             for t in TARGETS:
                 bases[t].append(yardstick(t, p, d, us))
         empty = [np.zeros(0, np.float32)]
+        families = Counter(FAMILIES[code] for code in np.concatenate(family).tolist())
         return cls(
             x=np.concatenate(blocks),
             log_us=np.concatenate(times or empty),
@@ -110,15 +115,21 @@ class Training:
             commits=frozenset(commits - {""}),
             newest=newest,
             families=dict(sorted(families.items())),
+            problems=problems,
+            family=np.concatenate(family),
         )
+
+    def best(self) -> Floats:
+        """log2 of the least time of each problem."""
+        best = np.full(max(self.groups, 1), np.inf, np.float32)
+        np.minimum.at(best, self.group, self.log_us)
+        return best
 
     def weights(self) -> Floats:
         """Fast rows count more, by the root of their speed: the search never returns slow ones. A problem of many rows
         counts more than one of few, by the root of its total, so that no few problems tuned in depth outweigh many.
         The mean is 1."""
-        best = np.full(max(self.groups, 1), np.inf, np.float32)
-        np.minimum.at(best, self.group, self.log_us)
-        weights: Floats = np.exp2((best[self.group] - self.log_us) / 2)
+        weights: Floats = np.exp2((self.best()[self.group] - self.log_us) / 2)
         weights /= np.sqrt(np.bincount(self.group, weights, max(self.groups, 1)))[self.group].astype(np.float32)
         weights /= weights.mean()
         return weights
