@@ -12,19 +12,22 @@ __all__ = [
     "Config",
     "Conv",
     "Gemm",
+    "autotune",
     "conv1d",
     "conv2d",
     "conv2d_input_grad",
     "conv2d_weight_grad",
     "conv3d",
     "gemm",
+    "selection_digest",
     "workspace_size",
 ]
 
 if TYPE_CHECKING:
+    from ptxgen.api.autotune import autotune
     from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.api.gemm import gemm
-    from ptxgen.api.launch_cache import workspace_size
+    from ptxgen.api.launch_cache import selection_digest, workspace_size
     from ptxgen.codegen.config import Config
     from ptxgen.problem.conv import Conv
     from ptxgen.problem.gemm import Gemm
@@ -39,6 +42,8 @@ def __getattr__(name: str) -> Any:
         "Gemm": "problem.gemm",
         "Conv": "problem.conv",
         "Config": "codegen.config",
+        "autotune": "api.autotune",
+        "selection_digest": "api.launch_cache",
         "workspace_size": "api.launch_cache",
     }
     modules |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")

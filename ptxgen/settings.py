@@ -14,16 +14,20 @@ from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, UnavailableError
 
 DRIVERS = ("auto", "cuda", "emulated")
+TUNE_MODES = ("off", "first", "background")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of the variables. ``ptxas``: None: search for it."""
+    """The values of the variables. ``ptxas``: None: search for it; ``record``: None: shapes are not recorded."""
 
     database: Path
     cache: Path
     driver: str
     ptxas: Path | None
+    record: Path | None = None
+    tune: str = "off"
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,14 @@ def _path(name: str, text: str) -> Path:
 
 def _driver(name: str, text: str) -> str:
     return word(name, text.lower(), DRIVERS)
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _tune(name: str, text: str) -> str:
+    return word(name, text.lower(), TUNE_MODES)
 
 
 VARIABLES = (
@@ -82,6 +94,31 @@ VARIABLES = (
         lambda: None,
         "found automatically",
         "the ptxas to use; by default that of the nvidia-cuda-nvcc wheel, else the first on the PATH",
+    ),
+    Variable(
+        "PTXGEN_PLUGINS",
+        "plugins",
+        _names,
+        tuple,
+        "none",
+        "functions `module:function` that register operations and kernel families, separated by commas",
+    ),
+    Variable(
+        "PTXGEN_RECORD",
+        "record",
+        _path,
+        lambda: None,
+        "none",
+        "a shapes file to which the problems that calls compute are added, with counts; tune reads it",
+    ),
+    Variable(
+        "PTXGEN_TUNE",
+        "tune",
+        _tune,
+        lambda: "off",
+        "off",
+        "the first call of a problem without a winner times the 8 best configurations (first), or they are timed"
+        " later in a thread of its own (background)",
     ),
 )
 

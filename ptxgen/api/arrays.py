@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -221,17 +220,24 @@ def overlaps_itself(v: View) -> bool:
     return any(_shares_memory(along[:1], along[1:]) for along in axes)
 
 
+@dataclass(frozen=True)
+class _Memory:
+    """Memory by NumPy's array interface."""
+
+    __array_interface__: dict[str, Any]
+
+
 def _addresses(v: View) -> np.ndarray[Any, Any]:
     """A NumPy array with the addresses of ``v``, which may be GPU memory. Its elements are never read."""
     size = v.dtype.bytes
-    facts = {
+    interface = {
         "version": 3,
         "data": (v.address, True),
         "shape": v.shape,
         "strides": tuple(s * size for s in v.strides),
         "typestr": f"|V{size}",
     }
-    return np.asarray(SimpleNamespace(__array_interface__=facts))
+    return np.asarray(_Memory(interface))
 
 
 def _shares_memory(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:

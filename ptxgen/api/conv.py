@@ -342,7 +342,7 @@ def _slow_path(
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
     launch_cache.require_device(out=target)
-    bound = launch_cache.runner_for(problem)
+    bound = launch_cache.runner_for(problem, launch_cache.current_stream(a))
     if workspace is launch_cache.QUERY_SIZE:
         return bound.launch.workspace
     own = _workspace(workspace, bound, names, a, b, result)
@@ -514,7 +514,7 @@ def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: 
     first, second, *others = (np.ascontiguousarray(as_numpy(v)) for v in (a, b, *epilogue_args))
     shapes = problem.stored
     before = np.empty(shapes[2], into.dtype)
-    done = launch_cache.runner_for(problem).compute(
-        first.reshape(shapes[0]), second.reshape(shapes[1]), before, 1.0, 0.0, tuple(others)
+    done = launch_cache.compute_on_host(
+        problem, first.reshape(shapes[0]), second.reshape(shapes[1]), before, 1.0, 0.0, tuple(others)
     )
     into[...] = done.reshape(into.shape)

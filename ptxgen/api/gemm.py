@@ -180,7 +180,7 @@ def _slow_path(
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0
-    bound = launch_cache.runner_for(problem)
+    bound = launch_cache.runner_for(problem, launch_cache.current_stream(a))
     if workspace is launch_cache.QUERY_SIZE:
         return bound.launch.workspace
     own = launch_cache.workspace_address(workspace, bound, a=a, b=b, out=result)
@@ -299,7 +299,7 @@ def _compute_on_host(
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in then.ordered(problem.epilogue_operands))
-    into[...] = launch_cache.runner_for(problem).compute(arrays[0], arrays[1], before, alpha, beta, epilogue_args)
+    into[...] = launch_cache.compute_on_host(problem, arrays[0], arrays[1], before, alpha, beta, epilogue_args)
 
 
 __all__ = ["driver", "gemm"]

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, lru_cache
+from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
 
 from ptxgen import settings
+from ptxgen.api import recording
 from ptxgen.api.arrays import View, device_memory, overlap, overlaps_itself, tensor
 from ptxgen.codegen.source import Source, Step
-from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.errors import (
+    AssembleError,
+    DatabaseError,
+    DeviceError,
+    DtypeError,
+    InputError,
+    LaunchError,
+    OverlapError,
+    ShapeError,
+    UnavailableError,
+)
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver, Kernel
@@ -27,6 +41,10 @@ from ptxgen.runtime.runner import Runner, generate
 from ptxgen.runtime.workspace import Workspaces
 from ptxgen.tuning import selection
 from ptxgen.tuning.database import Database
+from ptxgen.tuning.first_use import FirstUse
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
 
 MAX_CALLS = 4096  #: entries of the launch cache
 #: bytes of device tables of cached calls: enough for ResNet-50 with 400 images in all three directions
@@ -93,6 +111,8 @@ def _after_fork(child: bool) -> None:
         lock.release()
         return
     lock = threading.RLock()
+    first_use.cache_clear()  # the measuring process, and the thread, are the parent's
+    _background.cache_clear()
     if _database.cache_info().currsize:
         _parent_databases.append(_database())
         _database.cache_clear()
@@ -174,13 +194,16 @@ def torch_dtype(x: Any, kind: Dtype) -> Any:
     return getattr(importlib.import_module("torch"), kind.numpy.name)
 
 
-def runner_for(problem: Problem) -> Runner:
-    """The runner of ``problem``: selected, generated and loaded once."""
+def runner_for(problem: Problem, stream: int = 0) -> Runner:
+    """The runner of ``problem``: selected, generated and loaded once. ``stream``: of the call; if it is being captured,
+    nothing is timed."""
     found = runners.get(problem)
     if found is None:
         while len(runners) >= MAX_CALLS:
             runners.popitem(last=False)
         shared = state_of(driver())
+        if settings.settings().tune != "off" and not is_captured(stream):
+            _tune_at_first_use(problem, shared.driver)
         found = runners[problem] = _make_runner(problem, shared)
         _evict(problem, shared)
     runners.move_to_end(problem)
@@ -207,6 +230,86 @@ def _evict_while(newest: Problem, over_limit: Callable[[], bool], counts: Callab
         if problem != newest:
             launches.pop(key, None)
             runners.pop(problem, None)
+
+
+def is_captured(stream: int) -> bool:
+    """Whether a stream, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot be."""
+    return stream > 1 and driver().capturing(stream)
+
+
+def _tune_at_first_use(problem: Problem, on: Driver) -> None:
+    """Times the top configurations of a problem that has no measured winner, now or later, as ``PTXGEN_TUNE`` says.
+    Failures are warnings: the call uses the present choice."""
+    found = selection.select(problem, on.device, database())
+    if not found or (found[0].origin in ("winner", "shipped") and not found[0].predicted):
+        return
+    now = settings.settings()
+    if now.tune == "background":
+        _background(on, now.database).put(problem)
+        return
+    try:
+        first_use(on.name, now.database).choose(problem, on.device)
+    except (DatabaseError, LaunchError) as error:
+        _log.warning("PTXGEN_TUNE: %s is not tuned: %s", problem.key(), error)
+    _reopen_database()
+
+
+@cache
+def first_use(name: str, path: Path) -> FirstUse:
+    """What times configurations for ``PTXGEN_TUNE``."""
+    return FirstUse(name, path)
+
+
+@cache
+def _background(on: Driver, path: Path) -> Queue[Problem]:
+    """The queue of a thread that tunes problems one after another, and then replaces their kernels."""
+    queue: Queue[Problem] = Queue()
+
+    def work() -> None:
+        while True:
+            problem = queue.get()
+            try:
+                if first_use(on.name, path).choose(problem, on.device) is not None:
+                    reselect([problem], load=True)
+            except (DatabaseError, LaunchError, AssembleError) as error:
+                _log.warning("PTXGEN_TUNE: %s is not tuned: %s", problem.key(), error)
+            finally:
+                queue.task_done()
+
+    threading.Thread(target=work, name="ptxgen-tune", daemon=True).start()
+    return queue
+
+
+def _reopen_database() -> None:
+    """Finds the database if it did not exist when it was first looked for."""
+    if database() is None and hasattr(database, "cache_clear"):
+        database.cache_clear()
+
+
+def forget_launches() -> None:
+    """Empties the launch cache; kernels stay loaded."""
+    with lock:
+        launches.clear()
+
+
+def reselect(problems: Iterable[Problem], load: bool = False) -> None:
+    """Selects the configurations of problems again at their next calls, or now (``load``), so that a later call during
+    a graph capture loads nothing."""
+    with lock:
+        _reopen_database()
+        for problem in problems:
+            for key in [key for key, (_, _, bound) in list(launches.items()) if bound.problem == problem]:
+                launches.pop(key, None)
+            if runners.pop(problem, None) is not None and load:
+                runners[problem] = _make_runner(problem, state_of(driver()))
+
+
+def selection_digest() -> str:
+    """A digest of the choices of this process: the configuration and the kernel of each problem that it has computed
+    and whose kernel is loaded. Processes that computed the same problems, the ranks of a program for example, made the
+    same choices if their digests are equal."""
+    with lock:
+        return selection.digest_of((p, r.plan.config, r.kernel.source.digest) for p, r in runners.items())
 
 
 def _make_runner(problem: Problem, shared: DriverState) -> Runner:
@@ -255,7 +358,14 @@ def make_launch(
         if taken is not None and space is not None:
             space.put_back(spec, taken)
 
-    return launch
+    return recording.observed(bound.problem, launch)
+
+
+def compute_on_host(problem: Problem, *arrays: Any) -> Any:
+    """``Runner.compute`` for host arrays."""
+    done = runner_for(problem).compute(*arrays)
+    recording.tell(problem)
+    return done
 
 
 def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:

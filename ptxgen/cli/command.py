@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
+from ptxgen.tuning.deadline import Terminated
 
 #: error class -> exit code, the first that fits
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -26,11 +28,12 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (OSError, 2),
     (PtxgenError, 1),
     (MemoryError, 1),
+    (Terminated, 143),
     (KeyboardInterrupt, 130),
 )
 EPILOG = """Exit codes: 0 success; 1 a check failed, a kernel could not be generated, assembled or run, a stored winner
 is stale, or a requested result is missing; 2 invalid input; 3 a package, tool or device is not available; 4 the
-database cannot be used; 130 interrupted by Ctrl-C."""
+database cannot be used; 130 interrupted by Ctrl-C (SIGINT); 143 ended by SIGTERM."""
 
 app = typer.Typer(
     name="ptxgen",
@@ -166,11 +169,11 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 @contextmanager
 def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
-    """Within the block, Ctrl-C prints ``text()``: which results are kept."""
+    """Within the block, Ctrl-C and SIGTERM print ``text()``: which results are kept."""
     try:
         yield
-    except KeyboardInterrupt as interrupt:
-        raise KeyboardInterrupt(text()) from interrupt
+    except KeyboardInterrupt as interrupt:  # Terminated, too
+        raise type(interrupt)(text()) from interrupt
 
 
 @contextmanager
@@ -195,13 +198,23 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyboardInterrupt):
-        return f"interrupted; {error}" if str(error) else "interrupted"
+        how = "ended by SIGTERM" if isinstance(error, Terminated) else "interrupted"
+        return f"{how}; {error}" if str(error) else how
     return f"out of memory: {error}" if isinstance(error, MemoryError) else str(error)
+
+
+_arguments: list[str] = []
+
+
+def command_line() -> str:
+    """The present command, to be entered in a shell."""
+    return shlex.join(["python", "-m", "ptxgen", *_arguments])
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command that ``arguments`` name; returns the exit code. Errors of the parser are reported like
     others; warnings of ptxgen go to standard error."""
+    _arguments[:] = arguments
     warnings = logging.StreamHandler()
     warnings.setFormatter(logging.Formatter("warning: %(message)s"))
     logging.getLogger("ptxgen").addHandler(warnings)

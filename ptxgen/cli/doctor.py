@@ -60,7 +60,8 @@ def examine(database: Path) -> list[Finding]:
     rows += [_gpu(gpu), _guarded("ptxas", lambda: _ptxas(bool(gpu)))]
     rows += [_guarded("cuBLASLt", lambda: _cublaslt(bool(gpu))), _guarded("cuDNN", lambda: _cudnn(bool(gpu)))]
     rows += [_guarded("database", lambda: _database(database))]
-    rows += [_guarded("shipped tuning data", _shipped), _guarded("templates", _templates), _environment()]
+    rows += [_guarded("shipped tuning data", _shipped), _guarded("selection", lambda: _selection(database))]
+    rows += [_guarded("templates", _templates), _environment()]
     return rows
 
 
@@ -174,6 +175,21 @@ def _shipped() -> Finding:
         model = "a model" if tuning_files.model_path(device).exists() else "no model"
         told.append(f"{device}: {len(tuning_files.shipped_winners(device))} winners, {model}")
     return finding("shipped tuning data", "ok" if told else "optional", "; ".join(told) or "none in this installation")
+
+
+def _selection(path: Path) -> Finding:
+    from ptxgen.runtime.open_driver import open_driver
+    from ptxgen.settings import settings
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.selection import state_digest
+
+    device = open_driver(settings().driver).device
+    if path.exists():
+        with Database(path, readonly=True) as database:
+            told = state_digest(device, database)
+    else:
+        told = state_digest(device)
+    return finding("selection", "ok", f"digest {told} on {device.name}; machines with the same digest choose alike")
 
 
 def _templates() -> Finding:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ptxgen.tuning.database import Database
 
 SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
+TimeLimitOption = Annotated[
+    float | None, typer.Option("--time-limit", metavar="SECONDS", min=0, help="Stop measuring after this time.")
+]
+ShardOption = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Only part I of N (1/N to N/N): each problem is in one part."),
+]
 ConfigOption = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="Use this configuration: 'ms=8 ns=8 ml=64 ...'.")
 ]
@@ -125,7 +132,12 @@ class Target(ProblemOptions):
 
     panel: ClassVar[str] = SELECT_PANEL
 
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="gemm or conv.")] = "gemm"
+    operation: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"
+        ),
+    ] = None
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="EXTENTS", help="Extents: M,N,K for gemm; N=16,C=32,... for conv. Repeatable."),
@@ -146,6 +158,11 @@ class Target(ProblemOptions):
         typer.Option(help="Device name, for example h200, sm_86 or emulated. [default: the GPU, else emulated]"),
     ] = None
 
+    @property
+    def operation_name(self) -> str:
+        """The operation of ``shape`` and ``suite``."""
+        return self.operation or "gemm"
+
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """The problem fields that were given. ``options``: those of the operation. InputError: one belongs to
         another operation."""
@@ -153,7 +170,9 @@ class Target(ProblemOptions):
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name in given:
             if name not in options:
-                raise InputError(f"{_flag(name)} is given; {self.operation} takes {', '.join(map(_flag, options))}")
+                raise InputError(
+                    f"{_flag(name)} is given; {self.operation_name} takes {', '.join(map(_flag, options))}"
+                )
         return given
 
     def cases(self, default: str = "") -> list[Case]:
@@ -161,7 +180,7 @@ class Target(ProblemOptions):
         from ptxgen.problem import suites
         from ptxgen.problem.operation import operation_named
 
-        of = operation_named(self.operation)
+        of = operation_named(self.operation_name)
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():
@@ -169,7 +188,7 @@ class Target(ProblemOptions):
             cases.append(suites.Case(problem.key(), problem))
         if self.shapes_file is not None:
             with open_lines(self.shapes_file) as lines:
-                cases += suites.read(lines, str(self.shapes_file), of.name, **chosen)
+                cases += suites.read(lines, str(self.shapes_file), self.operation or "", **chosen)
         if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
             cases += suites.cases(suite, of.name, **chosen)
         if not cases:

@@ -10,20 +10,21 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.config import AXES, Config
+from ptxgen.codegen.axes import COMMON
+from ptxgen.codegen.config import Config, axes_of, default_family
 from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
 Document = dict[str, Any]
 
 #: the paper's axes, in the order of its Table 6, as (symbol, name)
-PAPER = tuple((a.symbol, a.name) for a in AXES if a.symbol)
+PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
 
@@ -70,6 +71,7 @@ def selection_fields(case: Case, selection: Any) -> Document:
         **problem_fields(case),
         **config_fields(selection.config),
         "origin": selection.origin,
+        "scaled_from": selection.scaled_from,
         "us": selection.us,
         "predicted": selection.predicted,
     }
@@ -130,6 +132,19 @@ def summary(rows: Sequence[Document]) -> Document:
 # ---- text
 
 
+def by_operation(text: Callable[[Document], str]) -> Callable[[Document], str]:
+    """One text for each operation among the rows of a document: their columns differ."""
+
+    def all_operations(document: Document) -> str:
+        groups: dict[str, list[Document]] = {}
+        for row in document["rows"]:
+            groups.setdefault(row["problem"]["operation"], []).append(row)
+        documents = [{**document, "rows": rows} for rows in groups.values()] or [document]
+        return "\n\n".join(map(text, documents))
+
+    return all_operations
+
+
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A text table. Columns of numbers are right-aligned; empty columns are omitted."""
     cells = [[_cell(v) for v in row] for row in rows]
@@ -177,8 +192,10 @@ def shape_cells(row: Document) -> list[Any]:
 
 
 def source_text(row: Document) -> str:
-    """Where a configuration comes from; marks predicted times."""
-    return f"{row['origin']} (predicted)" if row["predicted"] else str(row["origin"])
+    """Where a configuration comes from: its origin, and the device whose data was scaled; marks predicted times."""
+    notes = [row["scaled_from"], "predicted" if row["predicted"] and math.isfinite(row["us"]) else ""]
+    told = ", ".join(filter(None, notes))
+    return f"{row['origin']} ({told})" if told else str(row["origin"])
 
 
 def config_cells(row: Document) -> list[Any]:
@@ -186,18 +203,22 @@ def config_cells(row: Document) -> list[Any]:
     values = row.get("config")
     if values is None:
         return [None] * len(PAPER) + [""]
-    others = (a for a in AXES if not a.symbol and values[a.name] != a.value(a.default))
-    return [values[name] for _, name in PAPER] + [" ".join(f"{a.name}={values[a.name]}" for a in others)]
+    others = (a for a in axes_of(values["family"]) if not a.symbol and values[a.name] != a.value(a.default))
+    named = [f"family={values['family']}"] if values["family"] != default_family() else []
+    settings = [*named, *(f"{a.name}={values[a.name]}" for a in others)]
+    return [values.get(name) for _, name in PAPER] + [" ".join(settings)]
 
 
 CONFIG = (*(symbol for symbol, _ in PAPER), "other settings")
 
 
+@by_operation
 def select_text(document: Document) -> str:
     rows = [[*shape_cells(r), *config_cells(r), r["us"], source_text(r)] for r in document["rows"]]
     return table((*shape_titles(document), *CONFIG, "µs", "source"), rows) + f"\ndevice: {document['device']}"
 
 
+@by_operation
 def check_text(document: Document) -> str:
     rows, titles = [], shape_titles(document)
     for r in document["rows"]:
@@ -209,6 +230,7 @@ def check_text(document: Document) -> str:
     return table((*titles, "inputs", "result", "error against float64"), rows) + f"\n{end}"
 
 
+@by_operation
 def bench_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:
@@ -230,6 +252,7 @@ def bench_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+@by_operation
 def tune_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:
@@ -242,6 +265,7 @@ def tune_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+@by_operation
 def sampler_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:

@@ -62,18 +62,43 @@ def import_(
     Of two winners for a problem the faster one is kept.
     """
     from ptxgen.cli.report import pairs_text
-    from ptxgen.codegen.render import render
-    from ptxgen.families.plan_factory import plan_for
-    from ptxgen.problem.device import device
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.tuning_files import import_text
 
-    def current(name: str, problem: Problem, config: Config) -> str:
-        return render(plan_for(problem, config, device(name))).digest
-
     with explain_interrupt(lambda: "db info prints what the database holds"), Database(options.path) as database:
-        counts = import_text(database, path, current)
+        counts = import_text(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
+
+
+def _current_digest(name: str, problem: Problem, config: Config) -> str:
+    """The digest of the kernel that this version generates for the device called ``name``."""
+    from ptxgen.codegen.render import render
+    from ptxgen.families.plan_factory import plan_for
+    from ptxgen.problem.device import device
+
+    return render(plan_for(problem, config, device(name))).digest
+
+
+@command(db, "merge")
+def merge(
+    options: DatabaseOptions,
+    others: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Databases to read.")],
+) -> Answer:
+    """Add the measurements and winners of other databases.
+
+    Rows that are stored already are not stored again. Of two winners for a problem the faster one is kept.
+    """
+    from collections import Counter
+
+    from ptxgen.cli.report import pairs_text
+    from ptxgen.tuning.database import Database
+
+    counts: Counter[str] = Counter()
+    with explain_interrupt(lambda: "repeat the command to continue"), Database(options.path) as database:
+        for path in others:
+            with Database(path, readonly=True) as other:
+                counts.update(database.merge(other.measurements(), other.winners(), _current_digest))
+    return Answer({"command": "db merge", "database": options.path, **counts}, pairs_text(counts))
 
 
 @command(db, "recheck")

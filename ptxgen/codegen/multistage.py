@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Protocol
 
 from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
+from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.vectorized import log2
 
@@ -48,7 +48,7 @@ class MultistageMainloop(Part):
     """``steps``: K steps of a thread group in a stage. A family adds its fragments and its multiply instruction."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: MultistageGeometry
     steps: int
 
     @property
@@ -64,7 +64,7 @@ class MultistageMainloop(Part):
 
     @cached_property
     def stage_bytes(self) -> int:
-        return int(self.geometry.stage)
+        return int(self.geometry.stage_bytes)
 
     @property
     def wait(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -13,10 +12,14 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True)
 class Rule:
-    """``holds(p, c, g, d)``: a bool or a column; ``message``: a format over p, c, g, d that names both numbers;
-    ``family``: the only family that it is for, -1: every family."""
+    """A condition of every legal configuration.
+
+    ``holds(p, c, g, d)``: a bool, or a column of them, where ``g`` is the family's geometry (None: the rule needs
+    none). ``message``: a format over p, c, g and d that names both numbers. ``family``: the only family that the rule
+    is for; empty: all. ``registry.register`` sets it.
+    """
 
     name: str
-    holds: Callable[[KernelGemm, Any, SimpleNamespace, Device], Any]
+    holds: Callable[[KernelGemm, Any, Any, Device], Any]
     message: str
-    family: int = -1
+    family: str = ""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+#: a number of one configuration, or a column of those of many
+IntOrColumn = int | NDArray[np.int64]
+BoolOrColumn = bool | NDArray[np.bool_]
 
 WARP = 32  #: threads of a warp
 SECTOR = 32  #: bytes of one global memory transaction

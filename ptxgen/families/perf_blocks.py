@@ -1,15 +1,15 @@
-"""What blocks cost, and how waves of them fill the multiprocessors: shared by the families' formulas."""
+"""The cost of blocks, and of waves of blocks on the multiprocessors, for the performance models of the families."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import register_cap
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -20,34 +20,25 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Work:
-    """What one block costs, whatever the extents: cycles, one entry a configuration.
+    """The cost of one block at any extents: one entry per configuration, in cycles unless another unit is named."""
 
-    ``resident``: blocks that fit a multiprocessor; ``busy``: an iteration of K when blocks compete; ``idle``: what too
-    few warps leave unused of it; ``alone``: the least that an iteration takes; ``start``: first load and last store of
-    a block; ``store``, ``red``: the tile of C, stored or added; ``part``: the tile of C into a workspace; ``math``,
-    ``shared``: what arithmetic and shared memory have of ``busy``; ``moved_a``, ``moved_b``: bytes that an iteration
-    brings; ``torn_a``, ``torn_b``: what they cost more where rows begin within a cache line; ``stages``: iterations
-    whose copies are under way; ``shown``: the share of storing C that products of other tiles do not hide; ``walks``:
-    whether blocks go from tile to tile.
-    """
-
-    resident: Floats
-    busy: Floats
-    idle: Floats
-    alone: Floats
-    start: Floats
-    store: Floats
-    red: Floats
-    part: Floats
-    math: Floats
-    shared: Floats
-    moved_a: Floats
-    moved_b: Floats
-    torn_a: Floats
-    torn_b: Floats
-    stages: Floats
-    shown: Floats
-    walks: Floats
+    resident: Floats  #: blocks that fit a multiprocessor
+    busy: Floats  #: a K iteration when blocks compete
+    idle: Floats  #: what too few warps leave unused of it
+    latency: Floats  #: the least that a K iteration takes
+    start: Floats  #: first load and last store
+    store: Floats  #: storing the tile of C
+    red: Floats  #: adding the tile of C by red
+    partial: Floats  #: storing the tile of C to the workspace
+    math: Floats  #: share of arithmetic in ``busy``
+    shared: Floats  #: share of shared memory in ``busy``
+    moved_a: Floats  #: bytes of A that a K iteration loads
+    moved_b: Floats  #: bytes of B that a K iteration loads
+    straddle_a: Floats  #: extra bytes of A where rows start within a cache line
+    straddle_b: Floats  #: extra bytes of B where rows start within a cache line
+    stages: Floats  #: pipeline stages
+    exposed: Floats  #: share of the store that products of other tiles do not hide
+    persistent: Floats  #: 1 where blocks loop over tiles
 
     @classmethod
     def of(cls, size: int, **columns: Any) -> Work:
@@ -59,7 +50,18 @@ class Work:
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Cells:
+    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+
+    iterations: Floats  #: K iterations of a slice
+    blocks: Floats  #: blocks of the launch
+    extra: Floats  #: microseconds of a launch besides its blocks
+    queue: Floats  #: cycles that the slices of a tile wait for each other
+    way: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
+
+
+def issuer_tile(p: KernelGemm, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """Rows, columns, depth, loads of A and of B of a thread or warp with a tile of ms by ns."""
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
@@ -70,37 +72,38 @@ def thread_products(c: Any) -> Any:
 
 
 def bound(*terms: Any) -> Any:
-    """A maximum with rounded corners: what comes near the bound costs a little."""
+    """A smooth maximum: terms close to the largest one add a little."""
     total = sum(np.maximum(np.asarray(t, np.float64), 1e-3) ** 4 for t in terms)
     return np.sqrt(np.sqrt(total))
 
 
-def leaving(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device, width: Any) -> dict[str, Any]:
-    """Of the cooperative families: residency, and the tile of C by each way, in accesses of ``width`` elements."""
+def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any) -> dict[str, Any]:
+    """Of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to store it, in
+    accesses of ``width`` elements."""
     granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
     tile = c.ml * c.nl
     size = p.output.bytes
-    meets = (
+    smem = (
         np.where(c.kl > 1, 2 * c.kl, np.where(c.epilogue_smem == 1, 2, 0)) * tile * g.sum_bytes / perf_costs.WAVEFRONT
     )
     wasted = np.where(width * size >= 16, 1.0, np.where(width * size >= 8, 1.2, 1.6))
     rate = d.bandwidth * 1e3 * perf_costs.DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
-    meets = meets + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # sets of accumulators are added in registers
+    smem = smem + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # accumulator sets are added in registers
     reds = np.where(d.has_vector_red & (p.out == "f32"), width, 1)
     return {
         "resident": resident,
-        "store": meets + tile * size * wasted / rate + tile / 32 / width,
-        "red": meets + tile / reds * perf_costs.RED_CYCLES,
-        "part": meets + tile * g.sum_bytes * wasted / perf_costs.L2_BYTES,
+        "store": smem + tile * size * wasted / rate + tile / 32 / width,
+        "red": smem + tile / reds * perf_costs.RED_CYCLES,
+        "partial": smem + tile * g.sum_bytes * wasted / perf_costs.L2_BYTES,
         "start": perf_costs.GLOBAL_LATENCY * 1.5
         + 4 * perf_costs.BARRIER
         + np.where(c.kl > 1, 4 * perf_costs.BARRIER, 0),
     }
 
 
-def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
-    """What extents and slices decide: iterations and blocks; which cost of C; extra microseconds."""
+def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
+    """The cells of ``c``."""
     k = np.maximum(np.minimum(g.chunk, p.k), 1)
     sliced = c.kg > 1
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
@@ -109,30 +112,29 @@ def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleName
     way = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     queue = np.where(way == 1, perf_costs.QUEUE * g.slices, 0)
     numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
-    return SimpleNamespace(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return Cells(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
-def cycles(d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
-    """Cycles of a launch, wave by wave: full ones, then what is left, spread over the multiprocessors."""
+def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Cycles of a launch: full waves, then the remaining blocks, spread over the multiprocessors."""
     iterations, blocks, way, queue = x.iterations[cell], x.blocks[cell], x.way[cell], x.queue[cell]
-    resident, busy, idle, alone = w.resident[rows], w.busy[rows], w.idle[rows], w.alone[rows]
-    leave = np.where(way == 0, w.store[rows], np.where(way == 1, w.red[rows], w.part[rows]))
+    resident, busy, idle, latency = w.resident[rows], w.busy[rows], w.idle[rows], w.latency[rows]
+    store_c = np.where(way == 0, w.store[rows], np.where(way == 1, w.red[rows], w.partial[rows]))
     sms = np.float32(d.sms)
     full = np.floor(blocks / (resident * sms))
     rest = np.ceil((blocks - full * resident * sms) / sms)
     waves = np.maximum(full + (rest > 0), 1)
-    last = np.where(rest > 0, np.maximum(rest * busy + idle, alone), 0)
-    # full waves, then what is left
-    multiply = (full * np.maximum(resident * busy + idle, alone) + last) * iterations
-    store = (full * resident + rest) * leave
-    # blocks of a wave start together and store together; later waves mix
-    hidden = np.minimum(multiply, store) * (perf_costs.TOGETHER + (1 - perf_costs.TOGETHER) / waves)
+    last = np.where(rest > 0, np.maximum(rest * busy + idle, latency), 0)
+    multiply = (full * np.maximum(resident * busy + idle, latency) + last) * iterations
+    store = (full * resident + rest) * store_c
+    # blocks of the first wave store at the same time; later waves overlap stores and products
+    hidden = np.minimum(multiply, store) * (perf_costs.EXPOSED_STORE + (1 - perf_costs.EXPOSED_STORE) / waves)
     out: Floats = np.maximum(multiply, store) + hidden + w.start[rows] * (1 + (waves - 1) / resident) + queue
     return out
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
-    """Of a launch of the cooperative families, and what comes with it."""
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch of kernels whose warps load A and B themselves."""
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     out: Floats = np.maximum(multiplied, memory) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US)

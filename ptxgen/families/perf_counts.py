@@ -14,12 +14,13 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True)
 class Counts:
-    """What a launch executed, in all, and what one block holds.
+    """The instructions of a launch, and the resources of one block.
 
     ``warp_instructions``: of every kind; ``fma_lanes``: multiply-adds of single lanes in the type ``kind`` (a packed
-    f16 pair is two); ``shared_wavefronts``: 128-byte passes of shared memory, conflicts counted; ``global_sectors``:
-    32-byte sectors asked of global memory; ``atomics``: reductions and atomics of single lanes; ``barriers``: arrivals
-    of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (a thread) and ``shared`` (bytes) of a block.
+    f16 pair is two); ``shared_wavefronts``: 128-byte wavefronts of shared memory, with bank conflicts;
+    ``global_sectors``: 32-byte sectors of global memory; ``atomics``: reductions and atomics of single lanes;
+    ``barriers``: arrivals of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (per thread) and ``shared``
+    (bytes) of a block.
     """
 
     warp_instructions: float
@@ -36,7 +37,7 @@ class Counts:
 
     @classmethod
     def of(cls, stats: Any, step: Step, registers: int = 64) -> Counts:
-        """From the ``Stats`` of the emulated launch of ``step``. ``registers``: nobody allocated them; a guess."""
+        """From the ``Stats`` of the emulated launch of ``step``. ``registers``: assumed, as nothing allocates them."""
         lanes = {
             "f64": stats.lane_instructions["fp64"],
             "f32": stats.lane_instructions["fp32"],
@@ -63,8 +64,8 @@ def from_stats(s: Counts, d: Device) -> float:
     """Microseconds of a launch whose instructions were counted: the paper's equations (2) and (3).
 
     ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit; i is the busiest multiprocessor's share,
-    t is ``max(latency / n, 1 / throughput)`` with n its warps, each with OVERLAP instructions under way. Barriers and
-    the first load of each wave come on top: nothing hides them.
+    t is ``max(latency / n, 1 / throughput)`` with n its warps, each with OVERLAP instructions in flight. Barriers and
+    the first load of each wave are added: nothing hides them.
     """
     if s.blocks == 0:
         return perf_costs.LAUNCH_US

@@ -1,4 +1,4 @@
-"""How long a kernel takes by arithmetic alone: the latency and throughput model of the paper's section 5.2.
+"""The time of a kernel without a measurement: the latency and throughput model of the paper's section 5.2.
 
 With n warps on a multiprocessor an instruction of a kind costs max(latency / n, 1 / throughput) cycles, and the kind
 that costs most decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's formula,
@@ -24,19 +24,19 @@ from ptxgen.families.space import Base, Candidates, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-CHUNK = 1 << 15  #: rows worked on together, so that temporaries stay in the cache
+CHUNK = 1 << 15  #: rows per step, so that temporaries stay in the cache
 
 
-def alone(c: Columns) -> Columns:
-    """The same blocks without slices: what they cost depends neither on how many meet nor on where C is kept."""
+def without_slices(c: Columns) -> Columns:
+    """The same blocks without slices of K: the cost of a block depends neither on slices nor on the store policy."""
     return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
 def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
-    c = alone(c)
-    found: Work = registry.require(c).model.work(p, c, geometry(p, c), d)
-    return found
+    c = without_slices(c)
+    result: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
+    return result
 
 
 @lru_cache(maxsize=24)
@@ -46,7 +46,7 @@ def base_work(b: Base) -> Work:
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:
-    """Multiply-adds a clock and multiprocessor of the units that a family multiplies with."""
+    """Multiply-adds per clock and multiprocessor of the units that a family uses."""
     return _family(code).rate(p, d)
 
 
@@ -55,14 +55,13 @@ def _family(code: int) -> registry.Family:
 
 
 def roofline(p: KernelGemm, d: Device) -> float:
-    """Microseconds that no kernel can pass: the multiply-adds of the fastest family, or the memory, whichever takes
-    longer."""
+    """A lower bound of the microseconds: the longer of the fastest family's multiply-adds and the memory traffic."""
     fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
     return max(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3), 1e-3)
 
 
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(code, its rows) of each family that there are rows of."""
+    """(code, its rows) of each family in ``c``."""
     for code in np.unique(c.family):
         yield int(code), np.flatnonzero(c.family == code)
 
@@ -85,7 +84,7 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
 
 
 def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
-    """From the small tables that candidates point into."""
+    """``predict`` from the tables that candidates index."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
         formula, w = _family(part.base.family.code).model, base_work(part.base)
@@ -102,7 +101,6 @@ __all__ = [
     "Counts",
     "Floats",
     "Work",
-    "alone",
     "base_work",
     "by_family",
     "from_stats",
@@ -110,5 +108,6 @@ __all__ = [
     "predict",
     "rate",
     "roofline",
+    "without_slices",
     "work",
 ]

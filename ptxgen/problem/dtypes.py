@@ -23,7 +23,8 @@ class Dtype:
     ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
     of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
     precision to which tensor cores cut the products and the accumulator (Hopper keeps 25 bits; of fp8 13);
-    ``widened``: the type that scalar instructions multiply, if not this one.
+    ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type that scalar instructions multiply,
+    if not this one; ``sm``: the first target that converts it to that type, 0: every target does.
     """
 
     name: str
@@ -37,7 +38,9 @@ class Dtype:
     mma: str = ""
     mma_k: int = 1
     mma_truncation: float = 0.0
+    wgmma: tuple[str, ...] = ()
     widened: str = ""
+    sm: int = 0
 
     @property
     def bytes(self) -> int:
@@ -61,6 +64,11 @@ class Dtype:
     def fp8(self) -> bool:
         """Whether it is a floating-point type of 8 bits."""
         return self.bits == 8 and not self.integer
+
+    @property
+    def int8(self) -> bool:
+        """Whether it is an integer type of 8 bits."""
+        return self.bits == 8 and self.integer
 
     @property
     def saturates(self) -> bool:
@@ -91,7 +99,28 @@ class Dtype:
         return self.name
 
 
-_FP8_OUTPUTS = ("bf16", "f16", "f32", "e4m3", "e5m2")
+_FP8 = ("e4m3", "e5m2")
+
+
+def _fp8(name: str, numpy: Any, roundoff: float, cuda: int) -> Dtype:
+    """A row of a floating-point type of 8 bits."""
+    return Dtype(
+        name,
+        8,
+        np.dtype(numpy),
+        roundoff=roundoff,
+        compute=("f32",),
+        outputs=("bf16", "f16", "f32", *_FP8),
+        tma="u8",
+        cuda=cuda,
+        mma=name,
+        mma_k=32,
+        mma_truncation=2.0**-13,
+        wgmma=("f32",),
+        widened="f16",
+        sm=89,
+    )
+
 
 DTYPES = {
     d.name: d
@@ -102,12 +131,13 @@ DTYPES = {
             np.dtype(np.float16),
             roundoff=2.0**-11,
             compute=("f32", "f16"),
-            outputs=("f16", "f32", "e4m3", "e5m2"),
+            outputs=("f16", "f32", *_FP8),
             tma="f16",
             cuda=2,
             mma="f16",
             mma_k=16,
             mma_truncation=2.0**-24,
+            wgmma=("f32", "f16"),
             widened="f32",
         ),
         Dtype(
@@ -116,13 +146,15 @@ DTYPES = {
             np.dtype(ml_dtypes.bfloat16),
             roundoff=2.0**-8,
             compute=("f32",),
-            outputs=("bf16", "f32", "e4m3", "e5m2"),
+            outputs=("bf16", "f32", *_FP8),
             tma="bf16",
             cuda=14,
             mma="bf16",
             mma_k=16,
             mma_truncation=2.0**-24,
+            wgmma=("f32",),
             widened="f32",
+            sm=80,
         ),
         Dtype(
             "f32",
@@ -134,6 +166,7 @@ DTYPES = {
             tma="f32",
             cuda=0,
             mma="tf32",
+            wgmma=("tf32", "f32_bf16x6"),
         ),
         Dtype(
             "f64",
@@ -146,34 +179,8 @@ DTYPES = {
             cuda=1,
             mma="f64",
         ),
-        Dtype(
-            "e4m3",
-            8,
-            np.dtype(ml_dtypes.float8_e4m3fn),
-            roundoff=2.0**-4,
-            compute=("f32",),
-            outputs=_FP8_OUTPUTS,
-            tma="u8",
-            cuda=28,
-            mma="e4m3",
-            mma_k=32,
-            mma_truncation=2.0**-13,
-            widened="f16",
-        ),
-        Dtype(
-            "e5m2",
-            8,
-            np.dtype(ml_dtypes.float8_e5m2),
-            roundoff=2.0**-3,
-            compute=("f32",),
-            outputs=_FP8_OUTPUTS,
-            tma="u8",
-            cuda=29,
-            mma="e5m2",
-            mma_k=32,
-            mma_truncation=2.0**-13,
-            widened="f16",
-        ),
+        _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28),
+        _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29),
         Dtype(
             "s8",
             8,
@@ -184,6 +191,7 @@ DTYPES = {
             tma="u8",
             cuda=3,
             mma="s8",
+            wgmma=("s32",),
             widened="s32",
         ),
         Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+from ptxgen import plugins
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
 
@@ -26,11 +27,13 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its."""
+    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its;
+    ``count``: how often a program computes it, the weight of the problem in a tuning run."""
 
     name: str
     problem: ProblemBase
     column_major: Any = None
+    count: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -118,16 +121,18 @@ def unregister(name: str) -> None:
 
 
 def operation_names() -> tuple[str, ...]:
+    plugins.load()
     return (*ROWS, *_registered)
 
 
 def operation_named(name: str) -> Operation:
     """The operation called ``name``. InputError: there is none."""
+    names = operation_names()
     if name in ROWS:
         found: Operation = resolve(ROWS[name])
         return found
     if name not in _registered:
-        raise InputError(f"operation is {name!r}; it must be one of {', '.join(operation_names())}")
+        raise InputError(f"operation is {name!r}; it must be one of {', '.join(names)}")
     return _registered[name]
 
 

@@ -179,7 +179,7 @@ def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Ar
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
-            least = -7 if p.dtype == "s8" and kind != "integers" else -2  # sums of full bytes are large
+            least = -7 if p.element.int8 and kind != "integers" else -2  # sums of full bytes are large
             out.append(np.exp2(rng.integers(least, least + 4, shape)).astype(np.float32))
         else:
             values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)

@@ -30,8 +30,8 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
-    and, optionally, a ``name`` for the case. ``fields``: defaults of fields; ``of``: the operation, or "": any, which a
-    line names if it is not gemm; ``name``: the name of the file, for errors.
+    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation, or
+    empty: a line may be of any, and is of ``gemm`` unless it says so; ``name``: the name of the file, for errors.
 
     InputError: names the line and the rule that the line breaks.
     """
@@ -42,11 +42,11 @@ def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: An
             values = _object(_text(line.strip()))
             if values.setdefault("operation", of or "gemm") != of and of:
                 raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
-            title = _title(values.pop("name", ""))
+            title, count = _title(values.pop("name", "")), _count(values.pop("count", 1))
             problem = from_dict({**fields, **values})
         except (ValueError, TypeError) as error:  # InputError is a ValueError
             raise InputError(f"{name}, line {number}: {error}") from error
-        yield Case(title or problem.key(), problem)
+        yield Case(title or problem.key(), problem, count=count)
 
 
 def _text(line: str | bytes) -> str:
@@ -65,6 +65,13 @@ def _title(value: Any) -> str:
         return str(value).encode().decode()
     except UnicodeEncodeError:
         raise InputError(f"name is {shown(value)}; it must be text that UTF-8 encodes") from None
+
+
+def _count(value: Any) -> float:
+    """InputError: it is not a positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise InputError(f"count is {shown(value)}; it must be a positive number, how often the problem is computed")
+    return float(value)
 
 
 def _object(text: str) -> dict[str, Any]:

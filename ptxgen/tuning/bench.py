@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -35,6 +35,7 @@ CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
 FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
+PAIRED_TIMING = Timing(samples=1, target_ms=3.0)  #: of one round of a paired comparison
 
 
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
@@ -227,6 +228,25 @@ class Bench:
             self._renew()
             return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
         return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+    def compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> list[list[float]]:
+        """Times configurations, whose results are correct, in turn (A B, B A, …): for each of them the microseconds of
+        every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
+        noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
+        ring = self.operand_sets_for(problem, timing)
+        runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
+        calls = [[r.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets] for r in runners]
+        samples: list[list[float]] = [[] for _ in configs]
+        try:
+            for n in range(rounds if self.driver.clock == "hardware" else 1):
+                for i in range(len(calls))[:: 1 if n % 2 == 0 else -1]:
+                    samples[i] += self.driver.time(calls[i], timing)
+        except (LaunchError, EmulatorError):
+            self._renew()
+            raise
+        return samples
 
     def _renew(self) -> None:
         """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""

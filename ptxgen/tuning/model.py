@@ -68,6 +68,21 @@ class Model:
     def trained(self) -> bool:
         return self._booster is not None
 
+    @property
+    def booster(self) -> Any:
+        """The trained trees; None if there are none."""
+        return self._booster
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that the trees read."""
+        return self._names
+
+    @property
+    def measured_on(self) -> str:
+        """The name of the device on whose measurements it was trained; empty: none."""
+        return str(self.facts.device["name"]) if self.facts is not None else ""
+
     @classmethod
     def analytic(cls, device: Device) -> Model:
         """The model of a device that has no measurements: the clock of section 5.2."""

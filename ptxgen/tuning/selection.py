@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +18,12 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
+from ptxgen.settings import templates_dir
 from ptxgen.tuning import tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, nearest, scaled_us, transferred
 from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.seeds import seeds
 
@@ -32,17 +36,24 @@ class Selection:
     """A configuration and its source. ``origin``: ``winner`` (of the user's database), ``shipped`` (a winner of the
     tuning files), ``seed`` (a known-good configuration without a stored time), ``model`` (predicted by the trained
     model), ``analytic`` (predicted by the performance model, without measurements of this device), ``given``.
-    ``us``: measured or predicted microseconds (NaN: unknown)."""
+    ``us``: measured or predicted microseconds (NaN: unknown). ``scaled_from``: the other device whose winners or model
+    were used, since this one has few measurements; its time is scaled by the facts of both."""
 
     problem: Problem
     config: Config
     origin: str
     us: float = float("nan")
+    scaled_from: str = ""
 
     @property
     def predicted(self) -> bool:
         """Whether ``us`` is a prediction, not a measured time."""
-        return self.origin in ("model", "analytic")
+        return self.origin in ("model", "analytic") or bool(self.scaled_from)
+
+    @property
+    def source(self) -> str:
+        """``origin``, and the device whose data was used if it is another one: ``model (h200)``."""
+        return f"{self.origin} ({self.scaled_from})" if self.scaled_from else self.origin
 
 
 def model_folder(database: Database, device: str) -> Path:
@@ -51,24 +62,58 @@ def model_folder(database: Database, device: str) -> Path:
 
 
 def model_for(device: Device, database: Database | None = None) -> Model:
-    """The model for ``device``: trained by the user, else shipped, else the performance model, which needs no
-    measurements. A model file that is damaged or of another version is skipped with a warning to ``logging``."""
+    """The model for ``device``: trained by the user, else shipped, else that of the nearest device that has one, scaled
+    by the facts of both, else the performance model, which needs no measurements. One trained on few measurements comes
+    after that of the nearest device. A model file that is damaged or of another version is skipped with a warning to
+    ``logging``."""
     return model_from(device, None if database is None else model_folder(database, device.name))
 
 
 def model_from(device: Device, own: Path | None) -> Model:
-    """``model_for`` with the folder of the user's model."""
-    shipped = tuning_files.model_path(device.name).parent
-    for folder in (shipped,) if own is None else (own, shipped):
+    """``model_for`` with the folder of the user's model; those of other devices are beside it."""
+    mine = None if own is None else own.parent
+    found = _own_models(device.name, mine)
+    best = next((model for model in found if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
+    if best is None and (other := _nearest_model(device, mine)) is not None:
+        return other
+    return best or next(iter(found), None) or Model.analytic(device)
+
+
+def _own_models(name: str, mine: Path | None) -> list[Model]:
+    """The models trained on measurements of the device called ``name``: the user's in a folder of ``mine``, then the
+    shipped one."""
+    shipped = tuning_files.model_path(name).parent
+    out = []
+    for folder in (shipped,) if mine is None else (mine / name, shipped):
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
             continue
         found = _load(folder, changed)
         if isinstance(found, Model):
-            return found
-        _warn(f"{found}; another model is used instead")
-    return Model.analytic(device)
+            out.append(found)
+        else:
+            _warn(f"{found}; another model is used instead")
+    return out
+
+
+def _nearest_model(device: Device, mine: Path | None) -> Model | None:
+    """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
+    if device.name == "emulated":
+        return None
+    shipped = tuning_files.model_path(device.name).parent.parent
+    roots = (shipped,) if mine is None else (shipped, mine)
+    names = {path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")}
+    others: dict[Device, Model] = {}
+    for name in sorted(names - {device.name, "emulated"}):
+        for model in _own_models(name, mine)[:1]:
+            if model.facts is not None and model.facts.rows >= FEW_ROWS:
+                others[model.device] = model
+    chosen = nearest(device, others)
+    return None if chosen is None else _transferred(device, others[chosen])
+
+
+_transferred = lru_cache(maxsize=8)(transferred)
 
 
 @lru_cache(maxsize=4096)
@@ -101,37 +146,81 @@ def is_current(m: Measurement, device: Device) -> bool:
 
 
 def select(
-    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+    problem: Problem,
+    device: Device,
+    database: Database | None = None,
+    use_model: bool = False,
+    k: int = 1,
+    use_winners: bool = True,
 ) -> list[Selection]:
     """The ``k`` best configurations for ``problem``, best first. Unless ``use_model``, the stored winner comes
     first, or else the shipped seeds; then the ranking of the whole legal space by the model. For a problem with an
-    epilogue and no stored results, those of the product without epilogue are used. Needs no GPU."""
+    epilogue and no stored results, those of the product without epilogue are used. ``use_winners``: False: the winner
+    of exactly this problem in the user's database is not used. Needs no GPU."""
     out: list[Selection] = []
     if not use_model:
-        out = _stored_or_seeds(problem, problem, device, database)
+        out = _stored_or_seeds(problem, problem, device, database if use_winners else None)
         if not out and problem.epilogue:
             out = _stored_or_seeds(replace(problem, epilogue=""), problem, device, database)
     if len(out) < k:
         model = model_for(device, database)
         origin = "model" if model.trained else "analytic"
+        other = model.measured_on if model.measured_on != device.name else ""
         ranked = model.rank(problem, device, k)
-        out += [Selection(problem, c, origin, us) for c, us in ranked if all(c != s.config for s in out)]
+        out += [Selection(problem, c, origin, us, other) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
 
 
+def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
+    """What ``select`` answers without the winners of the user's database; None: no configuration is legal."""
+    found = select(problem, device, database, use_winners=False)
+    return found[0] if found else None
+
+
 def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
-    """The stored winner of ``source``, else its seeds, if legal for ``problem``."""
+    """The stored winner of ``source``, else its seeds, if legal for ``problem``; else those of the device of the same
+    compute capability whose model is used."""
+    p = lower(problem)
     winner = _winner(source, device, database)
-    if winner is not None and rules.first_violation(lower(problem), winner.config, device) is None:
+    if winner is not None and rules.first_violation(p, winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    legal = [c for c in seeds(source, device.name) if rules.first_violation(lower(problem), c, device) is None]
-    return [Selection(problem, c, "seed") for c in legal]
+    found = [Selection(problem, c, "seed") for c in seeds(source, device.name)]
+    if not found and isinstance(model := model_for(device, database), ScaledModel):
+        other = model.source.device
+        m = tuning_files.lookup(source, other.name)
+        if m is not None and is_current(m, other) and rules.first_violation(p, m.config, device) is None:
+            return [
+                Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)
+            ]
+        found = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
+    return [s for s in found if rules.first_violation(p, s.config, device) is None]
+
+
+def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
+    """A digest of problems, their configurations and the digests of their kernels, in any order."""
+    lines = sorted(f"{problem.key()} | {config.full_text()} | {kernel}" for problem, config, kernel in choices)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def state_digest(device: Device, database: Database | None = None) -> str:
+    """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
+    device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
+    state = hashlib.sha256(str(device).encode())
+    roots = [Path(__file__).resolve().parents[1], templates_dir(), tuning_files.model_path("any").parent.parent]
+    if database is not None:
+        roots.append(model_folder(database, "any").parent)
+        for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
+            state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
+    for root in roots:
+        for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".mako", ".txt", ".json")):
+            state.update(f"{path.relative_to(root)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()[:16]
 
 
 def why_unsupported(problem: Problem, device: Device) -> str:
     """Why ``problem`` has no legal configuration on ``device``."""
     if near := space.families(lower(problem), device):
-        return f"no configuration of {' or '.join(space.FAMILIES[f.code] for f in near)} fits"
+        return f"no configuration of {' or '.join(f.name for f in near)} fits"
     targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})
     if targets:
         return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"

@@ -97,7 +97,7 @@ class Training:
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)
             rows, c = [rows[n] for n in good], c.take(good)
-            family.append(np.asarray(c.family, np.int64))
+            family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             us = clock.predict(p, c, d)
             blocks.append(features(p, c, d, us))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))

@@ -1,21 +1,22 @@
-"""Finds the fastest configuration of each problem: sample, train the model, search, refine, time the best again,
-store."""
+"""Finds the fastest configuration of each problem: measure the present choice, sample, train the model, search, refine,
+compare the best with the present choice, store."""
 
 from __future__ import annotations
 
 import math
 import os
+import statistics
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 
-from ptxgen.codegen.config import FAMILIES, Config
+from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
 from ptxgen.families import perf_model as clock
@@ -25,32 +26,44 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
-from ptxgen.tuning.bench import FINAL_TIMING, SEARCH_TIMING
+from ptxgen.tuning.bench import FINAL_TIMING, PAIRED_TIMING, SEARCH_TIMING
 from ptxgen.tuning.claims import Claims
 from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.deadline import Deadline
+from ptxgen.tuning.gain import MIN_GAIN, GainHistory, ProblemQueue
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.nearest import FEW_ROWS, scaled_measurements
 from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.sampler import Categorical, promise, promising
 from ptxgen.tuning.seeds import seeds as shipped_seeds
-from ptxgen.tuning.selection import model_folder, model_for
+from ptxgen.tuning.selection import model_folder, model_for, untuned
 from ptxgen.tuning.tuning_files import measurements_path, read_measurements
 from ptxgen.tuning.worker import Worker
 
 FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
 MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
 RETRAIN_AFTER = 200  #: new measurements after which the model is trained again
+TRAIN_SECONDS = 60.0  #: the model is trained only if at least this time is left
 MAX_PREVIOUS = 16  #: fastest configurations of earlier kernel versions that are measured again
 POLL_SECONDS = 0.1  #: between checks whether another tuner has finished a configuration
 DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 
 
+BATCH = 20  #: candidates of the model's ranking that are measured before the gain of the next ones is predicted again
+SWITCH_RATIO = 1.5  #: another problem is continued only if it promises so many times what the present one does
+FIRST_GAIN, REFINE_GAIN = 0.14, 0.05  #: gains assumed of the first batch, and of the first refinement round
+PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of a paired comparison: the final one, that of a provisional winner
+MARGIN = 0.005  #: the least gain for which another configuration replaces the present choice
+FAR = 1.25  #: a present choice slower than the best by more is not timed again
+NEAR_BEST = 1.05  #: finalists slower than the best by more are not compared with it again
+
+
 @dataclass(frozen=True)
 class Budget:
-    """The number of measurements per problem: ``samples`` random configurations, the ``search`` best of the model's
+    """The most measurements per problem: ``samples`` random configurations, the ``search`` best of the model's
     ranking, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final``
-    fastest are timed again with the final policy. ``seconds``: approximate time budget of the whole run; each phase
-    and problem has a part of it, and measures at least once."""
+    fastest are timed again with the final policy. ``seconds``: time limit of the whole run."""
 
     samples: int = 60
     search: int = 100
@@ -61,8 +74,9 @@ class Budget:
     seconds: float = math.inf
 
 
-#: phase -> fraction of the time budget after which it ends; the rest is for the final timing
-PHASE_ENDS = {"sample": 0.6, "search": 0.75, "refine": 0.9}
+#: fractions of the time limit after which no sample, and no other configuration, is measured; the rest is for the final
+#: comparisons
+SAMPLE_END, SEARCH_END = 0.4, 0.9
 
 
 @dataclass
@@ -90,8 +104,10 @@ class Session:
         jobs: int | None = None,
         commit: str = "",
         retry: bool = False,
+        deadline: Deadline | None = None,
     ) -> None:
         self.database, self.budget, self.progress = database, budget, progress
+        self.deadline = deadline or Deadline(budget.seconds)
         self.rng = np.random.default_rng(seed)
         self.worker = Worker(driver, commit=commit)
         self.device = Device(**self.worker.start()["device"])
@@ -111,13 +127,10 @@ class Session:
             self.model = Model.analytic(self.device)
         self.results: dict[Problem, Tuned] = {}
         self.digests: dict[tuple[str, str], str] = {}  #: digests of the kernels that this version generates
-        self.began, self.until = time.monotonic(), math.inf
-
-    def set_deadline(self, phase: str, part: float) -> None:
-        """Sets the time until which the following measurements may run: ``part`` (0 to 1) of the phase."""
-        names = list(PHASE_ENDS)
-        before = PHASE_ENDS[names[names.index(phase) - 1]] if phase != names[0] else 0.0
-        self.until = self.began + self.budget.seconds * (before + part * (PHASE_ENDS[phase] - before))
+        self.incumbents: dict[Problem, list[Config]] = {}  #: what ``select`` answered before this run
+        self.held: dict[Problem, Measurement] = {}  #: the measurement of the winner, provisional or not, of this run
+        self.gains = {"search": GainHistory(FIRST_GAIN), "refine": GainHistory(REFINE_GAIN)}
+        self.until = math.inf  #: when ``measure`` returns; it measures one configuration in any case
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -131,19 +144,32 @@ class Session:
         with suppress(AssembleError):
             assemble(render(plan_for(problem, config, self.device)))
 
-    def measure(self, problem: Problem, configs: Iterable[Config], purpose: str) -> list[Measurement]:
-        """Measures the configurations that the database does not hold; returns the rows of all of ``configs``."""
+    def measure(
+        self, problem: Problem, configs: Iterable[Config], purpose: str, *, wait: bool = True
+    ) -> list[Measurement]:
+        """Measures the configurations that the database does not hold; returns the rows of all of ``configs``. The
+        fastest becomes the provisional winner. ``wait``: for those that another tuner is measuring; else they are
+        omitted. After the deadline, or a signal, the others are omitted."""
         chosen = list(dict.fromkeys(configs))
         self.results.setdefault(problem, Tuned(problem))
         waiting: dict[Config, Future[None]] = {}
         if self.assemble_ahead:
             fresh = [c for c in chosen if self._stored(problem, c) is None]
             waiting = {c: self.pool.submit(self._assemble, problem, c) for c in fresh}
+        try:
+            return self._measure_all(problem, chosen, purpose, waiting, wait)
+        finally:
+            for future in waiting.values():  # those that were not reached must not delay the next problem's
+                future.cancel()
+
+    def _measure_all(
+        self, problem: Problem, chosen: list[Config], purpose: str, waiting: dict[Config, Future[None]], wait: bool
+    ) -> list[Measurement]:
         out: list[Measurement] = []
         while chosen:
             claimed = []
             for config in chosen:
-                if out and time.monotonic() > self.until:
+                if self.deadline.signal or (out and time.monotonic() >= self.until):
                     return out
                 found = self._stored(problem, config) or self._measure_one(
                     problem, config, purpose, waiting.get(config)
@@ -153,6 +179,9 @@ class Session:
                     continue
                 self.progress.step(problem.key())
                 out.append(found)
+                self._promote(found)
+            if not wait:
+                return out
             if len(claimed) == len(chosen):
                 time.sleep(POLL_SECONDS)
             chosen = claimed
@@ -182,6 +211,30 @@ class Session:
             tuned.failures[found.outcome] += 1
         return found
 
+    def _promote(self, m: Measurement) -> None:
+        """Makes a measurement the provisional winner of its problem if its configuration is faster than the one that
+        ``select`` would answer with."""
+        held = self.held.get(m.problem)
+        if m.outcome != "ok" or (held is not None and (m.config == held.config or not self._is_faster(m, held))):
+            return
+        self.held[m.problem] = m
+        replaced = {*self.incumbents.get(m.problem, ()), *([held.config] if held is not None else [])}
+
+        def gives_way(stored: Measurement) -> bool:
+            if not self._current(stored):
+                return True
+            return held is not None and (stored.config in replaced or m.us < stored.us)
+
+        self.database.set_winner(m, over=gives_way)
+
+    def _is_faster(self, m: Measurement, held: Measurement) -> bool:
+        """Whether a configuration is faster than the one that holds the first place: on hardware, by a paired
+        comparison."""
+        if m.us >= held.us or self.clock == "model":  # the model has no noise
+            return m.us < held.us
+        samples = self.worker.compare(m.problem, [held.config, m.config], PAIRED_TIMING, PROVISIONAL_ROUNDS)
+        return bool(samples) and paired_ratio(samples[1], samples[0]) < 1 - MARGIN
+
     def _read_new_rows(self) -> None:
         """Reads the rows that are new in the database: those of earlier runs and of tuners that share it."""
         newest = self.database.newest()
@@ -208,7 +261,7 @@ class Session:
                 self.digests[key] = render(plan_for(m.problem, m.config, self.device)).digest
         return self.digests[key] == m.digest
 
-    def fastest(self, problem: Problem, n: int, family: int | None = None) -> list[Measurement]:
+    def fastest(self, problem: Problem, n: int, family: str | None = None) -> list[Measurement]:
         """The ``n`` fastest stored measurements of a problem, of all families or of one."""
         rows = [
             m
@@ -219,14 +272,37 @@ class Session:
 
     # ---- phases
 
-    def sample(self, problems: Sequence[Problem]) -> None:
+    def begin(self, queues: Sequence[ProblemQueue]) -> None:
+        """Measures the first seed and what ``select`` answers for each problem: from then on the problem has a
+        winner."""
+        self.until = self.deadline.time_of(1.0)
+        for queue in sorted(queues, key=lambda queue: -queue.weight):
+            if self.deadline.passed:
+                return
+            problem = queue.problem
+            stored = self.database.best(problem, self.device.name, self.clock)
+            present = untuned(problem, self.device, self.database)
+            configs = [stored.config] if stored is not None and self._current(stored) else []
+            configs += [present.config] if present is not None else []
+            self.incumbents[problem] = self._legal(problem, configs)
+            first = self._legal(problem, queue.seeds)[:1]
+            self.measure(problem, [*first, *self.incumbents[problem]], "search", wait=False)
+            for m in self.fastest(problem, 1):  # of an earlier run
+                self._promote(m)
+
+    def sample(self, queues: Sequence[ProblemQueue]) -> None:
         """Measures the training data: legal configurations of every problem. Each family gets a number by its
         predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
-        space, weighted by the performance model."""
+        space, weighted by the performance model. With a time limit, and a trained model, nothing is sampled."""
+        if self.model.trained and self.deadline.seconds < math.inf:
+            return  # what the model ranks first promises more
         n = self.budget.samples
-        self.progress.phase("sample", n * len(problems))
-        for nth, problem in enumerate(problems, 1):
-            self.set_deadline("sample", nth / len(problems))
+        self.progress.phase("sample", n * len(queues))
+        for nth, queue in enumerate(queues, 1):
+            problem = queue.problem
+            self.until = self.deadline.time_of(SAMPLE_END * nth / len(queues))
+            if self.deadline.signal or time.monotonic() >= self.until:
+                continue
             whole = space.candidates(lower(problem), self.device)
             us, family = clock.predict(lower(problem), whole, self.device), whole.family
             configs: list[Config] = []
@@ -235,9 +311,9 @@ class Session:
                 rows = np.flatnonzero(family == code)
                 likely = rows[promising(us[rows], count - len(drawn), self.rng)]
                 configs += drawn + [whole.row(int(i)) for i in likely]
-            if self.budget.seconds < math.inf:  # time may run out: no family may lose more samples than another
+            if self.deadline.seconds < math.inf:  # time may run out: no family may lose more samples than another
                 configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
-            self.measure(problem, configs, "sample")
+            self.measure(problem, [*self.incumbents.get(problem, ()), *configs], "sample")
 
     def _draw(self, problem: Problem, code: int, n: int) -> list[Config]:
         """``n`` configurations of a family from the generative model, which similar problems share; none if it finds
@@ -252,36 +328,115 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are
-        new."""
+        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new.
+        If they are few, those of the device whose model is used are added, scaled."""
+        if self.deadline.signal or time.monotonic() + TRAIN_SECONDS > self.deadline.time_of(1.0):
+            return
         facts = self.model.facts
         seen = facts.newest if facts is not None else 0.0
         if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < RETRAIN_AFTER:
             return
-        path = measurements_path(self.device.name)
-        rows = [*(read_measurements(path)[1] if path.exists() else ()), *self.known.values()]
+        rows = [*_shipped(self.device.name), *self.known.values()]
         good = list({(m.problem, m.config): m for m in rows if m.outcome == "ok"}.values())
+        if facts is not None and len(good) < FEW_ROWS and self.model.measured_on != self.device.name:
+            other = Device(**facts.device)
+            good += scaled_measurements(_shipped(other.name), self.device, other)
         self.progress.message(f"training on {len(good)} measurements")
         self.model = Model.fit(good, self.device, target=facts.target if facts is not None else "")
         self.model.save(model_folder(self.database, self.device.name))
 
-    def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
-        """Measures the model's best configurations of the whole legal space, and ``seeds`` (section 6 of the paper).
-        The configuration that an untuned selection would use comes first, so no winner is slower than it."""
-        count = max(self.budget.search, 1)
-        ranked = [c for c, _ in self.model.rank(problem, self.device, count, exhaustive=True)]
+    def pursue(self, queues: Sequence[ProblemQueue]) -> None:
+        """Measures the problem whose next configurations promise most, weight times time times gain, until each
+        problem's predicted gain is small or its budget is spent. Then its winner is decided."""
+        budget = self.budget
+        self.progress.phase("search", (budget.search + budget.refine * budget.refine_rounds) * len(queues))
+        self.until = self.deadline.time_of(SEARCH_END)
+        present: ProblemQueue | None = None
+        while waiting := [queue for queue in queues if queue.open]:
+            if self.deadline.signal or time.monotonic() >= self.until:
+                break
+            promises = [self._promise(queue) for queue in waiting]
+            queue = waiting[int(np.argmax(promises))]
+            if present is not None and present.open and max(promises) < SWITCH_RATIO * self._promise(present):
+                queue = present
+            present = queue
+            if self.predicted_gain(queue) < MIN_GAIN:
+                self.conclude(queue)
+            else:
+                self._continue(queue)
+        for queue in sorted(queues, key=self._promise, reverse=True):
+            if queue.open and not self.deadline.passed:
+                self.conclude(queue)
+
+    def conclude(self, queue: ProblemQueue) -> None:
+        """Decides the winner of a problem."""
+        queue.open = False
+        self.progress.message(summary(self.finish(queue.problem)))
+
+    def _promise(self, queue: ProblemQueue) -> float:
+        """The microseconds that the next measurements of a problem promise to save, over all its calls."""
+        held = self.held.get(queue.problem)
+        return queue.weight * (held.us if held is not None else math.inf) * max(self.predicted_gain(queue), 1e-9)
+
+    def predicted_gain(self, queue: ProblemQueue) -> float:
+        """The fraction of time that the next measurements of a problem are expected to save."""
+        held = self.held.get(queue.problem)
+        if queue.ranked is None:
+            return self.gains["search"].mean
+        if queue.batch(BATCH):
+            if (gain := queue.batch_gain(BATCH)) >= MIN_GAIN:
+                return gain
+            queue.next = len(queue.ranked)
+        if held is None or queue.rounds >= self.budget.refine_rounds:
+            return 0.0
+        return queue.last_gain / 2 if queue.rounds else self.gains["refine"].mean
+
+    def _continue(self, queue: ProblemQueue) -> None:
+        """Measures the next batch of a problem, or its next refinement round."""
+        before, first = self._held_us(queue.problem), queue.ranked is None
+        if queue.ranked is None:
+            queue.ranked = self.rank(queue.problem, queue.seeds)
+        if batch := queue.batch(BATCH):
+            queue.next += len(batch)
+            predicted = dict(batch)
+            found = self.measure(queue.problem, predicted, "search")
+            queue.measured += [(predicted[m.config], m) for m in found]
+            kind = "search"
+        else:
+            self._refine_round(queue.problem)
+            queue.rounds += 1
+            kind, first = "refine", queue.rounds == 1
+        after = self._held_us(queue.problem)
+        queue.last_gain = 1 - after / before if math.isfinite(before) else float(math.isfinite(after))
+        if first:
+            self.gains[kind].seen.append(queue.last_gain)
+
+    def _held_us(self, problem: Problem) -> float:
+        held = self.held.get(problem)
+        return held.us if held is not None else math.inf
+
+    def rank(self, problem: Problem, seeds: Iterable[Config] = ()) -> list[tuple[Config, float]]:
+        """``seeds``, the model's best configurations of the whole legal space (section 6 of the paper), and those that
+        were fast before or for similar problems, with predicted microseconds."""
+        thorough = self.deadline.seconds == math.inf  # seconds, to score all of the space
+        ranked = dict(self.model.rank(problem, self.device, max(self.budget.search, 1), exhaustive=thorough))
         fast = [*self._previously_fast(problem), *self._fast_for_similar(problem)]
-        self.measure(problem, [*seeds, *ranked[:1], *fast, *ranked[1:]], "search")
-        if self.database.best(problem, self.device.name, self.clock) is None:
-            # a preliminary winner, until ``finish`` stores one with the final timing
-            for m in self.fastest(problem, 1):
-                self.database.set_winner(m, over=lambda held: False)
+        order = list(dict.fromkeys([*self._legal(problem, seeds), *list(ranked)[:1], *fast, *ranked]))
+        others = [config for config in order if config not in ranked]
+        if others:
+            us = self.model.predict(problem, Columns.of(others))
+            ranked |= {config: float(x) for config, x in zip(others, us, strict=True)}
+        return [(config, ranked[config]) for config in order]
+
+    def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
+        """Measures all of ``rank``."""
+        self.measure(problem, [config for config, _ in self.rank(problem, seeds)], "search")
 
     def _previously_fast(self, problem: Problem) -> list[Config]:
         """The fastest stored configurations, also those of kernels that have changed since: they are good
         candidates."""
         rows = (m for m in self.known.values() if m.problem == problem and m.outcome == "ok")
-        return self._legal(problem, sorted(rows, key=lambda m: m.us)[:MAX_PREVIOUS])
+        return self._legal(problem, (m.config for m in sorted(rows, key=lambda m: m.us)[:MAX_PREVIOUS]))
 
     def _fast_for_similar(self, problem: Problem) -> list[Config]:
         """The fastest configuration of each of the nearest problems of the same operation, layout and element size."""
@@ -293,52 +448,61 @@ class Session:
             if other not in best or m.us < best[other].us:
                 best[other] = m
         nearest = sorted(best, key=lambda other: distance(other, problem))[:MAX_SIMILAR]
-        return self._legal(problem, (best[other] for other in nearest))
+        return self._legal(problem, (best[other].config for other in nearest))
 
-    def _legal(self, problem: Problem, rows: Iterable[Measurement]) -> list[Config]:
-        """The configurations of ``rows`` that are legal for ``problem``."""
-        return [m.config for m in rows if rules.first_violation(lower(problem), m.config, self.device) is None]
+    def _legal(self, problem: Problem, configs: Iterable[Config]) -> list[Config]:
+        """Those of ``configs`` that are legal for ``problem``, each once."""
+        legal = (c for c in configs if rules.first_violation(lower(problem), c, self.device) is None)
+        return list(dict.fromkeys(legal))
 
     def refine(self, problem: Problem) -> None:
         """Measures neighbours of the fastest few, on every axis, until a round finds none that is faster."""
-        budget = self.budget
-        for _ in range(budget.refine_rounds):
-            best = self._refine_starts(problem)
-            if not best:
+        for _ in range(self.budget.refine_rounds):
+            before = self.fastest(problem, 1)
+            self._refine_round(problem)
+            if not before or self.fastest(problem, 1)[0].us >= before[0].us:
                 return
-            near: list[Config] = []
-            for m in best:
-                c = space.refinements(lower(problem), self.device, m.config)
-                picked = self.rng.permutation(len(c))[: budget.refine // len(best)]
-                near += [c.row(int(i)) for i in picked]
-            self.measure(problem, near, "refine")
-            if self.fastest(problem, 1)[0].us >= best[0].us:
-                return
+
+    def _refine_round(self, problem: Problem) -> None:
+        """Measures neighbours of the fastest few."""
+        best = self._refine_starts(problem)
+        near: list[Config] = []
+        for m in best:
+            c = space.refinements(lower(problem), self.device, m.config)
+            picked = self.rng.permutation(len(c))[: self.budget.refine // len(best)]
+            near += [c.row(int(i)) for i in picked]
+        self.measure(problem, near, "refine")
 
     def _refine_starts(self, problem: Problem) -> list[Measurement]:
         """The fastest few, and the fastest of each family within ``FAMILY_RATIO``, so that one poorly compiled
         kernel does not exclude its family."""
         best = self.fastest(problem, self.budget.keep)
-        for code in range(len(FAMILIES)) if best else ():
-            mine = self.fastest(problem, 1, code)
+        for family in FAMILIES if best else ():
+            mine = self.fastest(problem, 1, family)
             best += [m for m in mine if m not in best and m.us <= FAMILY_RATIO * best[0].us]
         return best
 
     def finish(self, problem: Problem) -> Tuned:
-        """Times the fastest few again with the final policy, compares all of C, and stores the winner."""
+        """Times the fastest few again with the final policy, compares all of C, compares the best with the present
+        choice in turn, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
         stored = self.database.best(problem, self.device.name, self.clock)
+        present = untuned(problem, self.device, self.database)  # by the model as it is now
+        replaced = [*self.incumbents.get(problem, ()), *([present.config] if present is not None else [])]
         configs = [m.config for m in self.fastest(problem, self.budget.final)]
         if stored is not None and self._current(stored):
             configs.append(stored.config)
-        again = [
-            self.worker.measure(problem, config, FINAL_TIMING, "final", full=True) for config in dict.fromkeys(configs)
-        ]
+        again: list[Measurement] = []
+        for config in self._legal(problem, [*configs, *(c for c in replaced if not self._is_far(problem, c))]):
+            if self.deadline.signal:
+                return tuned
+            again.append(self.worker.measure(problem, config, FINAL_TIMING, "final", full=True))
+        again = self._compare(again, replaced)
         for m in again:
             self.database.add(m)
-        good = sorted((m for m in again if m.outcome == "ok"), key=lambda m: m.us)
+        good = [m for m in again if m.outcome == "ok"]
         if good:
-            tuned.winner = best = good[0]
+            tuned.winner = best = final_winner(good, replaced, 0.0 if self.clock == "model" else MARGIN)
 
             def loses(held: Measurement) -> bool:
                 if held.purpose != "final" or not self._current(held):
@@ -347,7 +511,43 @@ class Session:
                 return retimed or best.us < held.us
 
             self.database.set_winner(best, over=loses)
+            self.held[problem] = best
         return tuned
+
+    def _is_far(self, problem: Problem, config: Config) -> bool:
+        """Whether a configuration was measured, and cannot be the fastest."""
+        m = self._stored(problem, config)
+        return m is not None and m.us > FAR * self._held_us(problem)
+
+    def _compare(self, rows: Sequence[Measurement], replaced: Sequence[Config]) -> list[Measurement]:
+        """``rows``, those near the best and the present choices with samples taken in turn. Slower ones are omitted.
+        The model's clock has no noise: nothing is timed again."""
+        best = min((m.us for m in rows if m.outcome == "ok"), default=math.inf)
+        some = [m for m in rows if m.outcome == "ok" and (m.us <= NEAR_BEST * best or m.config in replaced)]
+        if self.clock == "model" or len(some) < 2:
+            return list(rows)
+        samples = self.worker.compare(some[0].problem, [m.config for m in some], PAIRED_TIMING, PAIRED_ROUNDS)
+        if not samples:
+            return list(rows)
+        paired = {m: replace(m, samples=tuple(round(x, 4) for x in us)) for m, us in zip(some, samples, strict=True)}
+        return [paired.get(m, m) for m in rows if m in paired or m.outcome != "ok"]
+
+
+def paired_ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median, over the rounds of a paired comparison, of one configuration's time over the other's."""
+    return statistics.median(x / y for x, y in zip(mine, theirs, strict=True))
+
+
+def final_winner(rows: Sequence[Measurement], replaced: Sequence[Config], margin: float) -> Measurement:
+    """The fastest of ``rows``, whose samples were taken in turn; but the fastest of the configurations ``replaced``
+    unless the other is faster than it by more than ``margin``."""
+    best = min(rows, key=lambda m: m.us)
+    present = min((m for m in rows if m.config in replaced), key=lambda m: m.us, default=None)
+    if present is None or present is best:
+        return best
+    same_rounds = len(best.samples) == len(present.samples)
+    ratio = paired_ratio(best.samples, present.samples) if same_rounds else best.us / present.us
+    return best if max(ratio, best.us / present.us) < 1 - margin else present
 
 
 def tune(
@@ -361,39 +561,47 @@ def tune(
     commit: str = "",
     seeds: dict[Problem, list[Config]] | None = None,
     retry: bool = False,
+    weights: Mapping[Problem, float] | None = None,
+    deadline: Deadline | None = None,
 ) -> list[Tuned]:
     """Tunes every problem; stores measurements and winners as it proceeds.
 
-    Configurations that the database holds are not measured again, so an interrupted run continues where it stopped.
-    Processes that share a database share the work: each measures what no other has measured or is measuring. ``seeds``:
-    configurations to measure first, in place of the shipped seeds. ``retry``: measure again the configurations that
-    failed in earlier runs. LaunchError: the device cannot be used.
+    Each problem has a winner as soon as one of its kernels is measured. The problem that promises to save most time is
+    measured next: its weight (``weights``, default 1), times its time, times the predicted gain. Configurations that
+    the database holds are not measured again, so an interrupted run continues where it stopped. Processes that share a
+    database share the work: each measures what no other has measured or is measuring. ``seeds``: configurations to
+    measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
+    runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns what it has.
+    LaunchError: the device cannot be used.
     """
     if database is None:
         raise InputError("database is None; tune requires a database")
     for problem in problems:
         if 0 in (lower(problem).m, lower(problem).n):
             raise ShapeError(f"problem {problem.key()} has an empty C; its extents must be positive")
-    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry)
+    session = Session(driver, database, budget or Budget(), seed, progress or SILENT, jobs, commit, retry, deadline)
     try:
-        session.sample(problems)
+        queues = []
+        for problem in dict.fromkeys(problems):
+            first = (seeds or {}).get(problem) or shipped_seeds(problem, session.device.name)
+            queues.append(ProblemQueue(problem, (weights or {}).get(problem, 1.0), first))
+            session.results[problem] = Tuned(problem)
+        session.begin(queues)
+        session.sample(queues)
         session.fit()
-        total = session.budget.search * len(problems)
-        session.progress.phase("search", total)
-        for n, problem in enumerate(problems, 1):
-            session.set_deadline("search", n / len(problems))
-            session.search(problem, (seeds or {}).get(problem) or shipped_seeds(problem, session.device.name))
+        session.pursue(queues)
         session.fit()
-        session.progress.phase("refine", session.budget.refine * session.budget.refine_rounds * len(problems))
-        out = []
-        for n, problem in enumerate(problems, 1):
-            session.set_deadline("refine", n / len(problems))
-            session.refine(problem)
-            out.append(session.finish(problem))
-            session.progress.message(summary(out[-1]))
-        return out
+        for problem, tuned in session.results.items():
+            tuned.winner = tuned.winner or session.held.get(problem)
+        return [session.results[problem] for problem in problems]
     finally:
         session.close()
+
+
+def _shipped(device: str) -> Iterable[Measurement]:
+    """The shipped measurements of a device."""
+    path = measurements_path(device)
+    return read_measurements(path)[1] if path.exists() else ()
 
 
 def similarity_class(p: Problem) -> tuple[object, ...]:

@@ -17,19 +17,19 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.errors import ConfigError, LaunchError
+from ptxgen.errors import ConfigError, LaunchError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.runtime.assemble import CachedSource
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.tuning.bench import SEARCH_TIMING, Bench
+from ptxgen.tuning.bench import PAIRED_TIMING, SEARCH_TIMING, Bench
 from ptxgen.tuning.measurement import ENDED_OUTSIDE, Environment, Measurement, from_dict
 
 START_SECONDS = 120.0
@@ -99,6 +99,7 @@ class Worker:
                 bufsize=1,
                 env=child_environment({**os.environ, **self.variables}),
                 pass_fds=(ends,),
+                process_group=0,  # Ctrl-C reaches the parent alone, which completes the measurement in progress
             )
         finally:
             os.close(ends)
@@ -230,6 +231,32 @@ class Worker:
         environment = replace(self.environment, policy=request.policy)
         return Measurement(problem, config, outcome, environment, message=message, purpose=purpose)
 
+    def compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> list[list[float]]:
+        """``Bench.compare`` in the child; an empty list if it failed."""
+        if self.child is None or self.child.poll() is not None:
+            self.start()
+        assert self.child is not None
+        assert self.child.stdin is not None
+        request = {
+            "problem": problem.key(),
+            "configs": [config.full_text() for config in configs],
+            "timing": asdict(timing),
+            "rounds": rounds,
+        }
+        samples: Any = []
+        try:
+            self.child.stdin.write(json.dumps(request) + "\n")
+            answer = self._answer(self.seconds)
+            samples = answer["samples"] if answer is not None else []
+        except (queue.Empty, BrokenPipeError, ValueError, TypeError, KeyError):
+            samples = []
+        if len(samples) != len(configs):
+            self.stop()
+            return []
+        return [[float(us) for us in row] for row in samples]
+
     def stop(self) -> None:
         """Kills the child."""
         if self.child is not None:
@@ -279,8 +306,16 @@ def main() -> None:
     print(json.dumps(greeting), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        problem, config = parse(request["problem"]), parse_config(request["config"])
-        timing = Timing(**request["timing"])
+        problem, timing = parse(request["problem"]), Timing(**request["timing"])
+        if "configs" in request:
+            configs = [parse_config(text) for text in request["configs"]]
+            try:
+                samples = work.compare(problem, configs, timing, request["rounds"])
+            except PtxgenError:  # the parent starts another child
+                samples = []
+            print(json.dumps({"samples": samples}), file=answers, flush=True)
+            continue
+        config = parse_config(request["config"])
         try:
             options = {"elements": request["elements"]} if "elements" in request else {}
             if "source" in request:

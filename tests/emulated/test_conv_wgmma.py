@@ -182,15 +182,15 @@ def test_infinities_past_the_last_tap_are_not_read():
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"c": 12}, "wgmma_repack"),
-        ({"c": 12, "dtype": "e4m3"}, "wgmma_images"),
-        ({"padding": 130, "r": 140, "s": 140}, "wgmma_images"),
-        ({"stride": 9, "h": 40, "w": 40}, "wgmma_images"),
-        ({"aligned_input": 8}, "wgmma_repack"),
-        ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_images"),
-        ({"layout": "NCHW"}, "wgmma_repack"),
-        ({"groups": 2}, "tables"),
-        ({"direction": "weight_grad", "c": 40}, "wgmma_columns"),
+        ({"c": 12}, "wgmma_operand_path"),
+        ({"c": 12, "dtype": "e4m3"}, "wgmma_im2col"),
+        ({"padding": 130, "r": 140, "s": 140}, "wgmma_im2col"),
+        ({"stride": 9, "h": 40, "w": 40}, "wgmma_im2col"),
+        ({"aligned_input": 8}, "wgmma_operand_path"),
+        ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_im2col"),
+        ({"layout": "NCHW"}, "wgmma_operand_path"),
+        ({"groups": 2}, "operand_addressing"),
+        ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
     ],
 )
 def test_convolutions_that_tma_cannot_load_are_refused(changes, rule):

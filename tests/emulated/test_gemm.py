@@ -206,7 +206,7 @@ def test_vectors_are_limited_by_alignment(split):
     assert p.vectors == (2, 2, 2)
     c = parse_config(f"ms=2 ns=4 ml=16 nl=32 vec_a=2 vec_b=2 vec_c=2 {split}")
     verify(p, c, "integers", 1.0, 1.0, shift=True)
-    assert first_violation(lower(p), replace(c, vec_a=4), device("emulated")).name == "vector_a"
+    assert first_violation(lower(p), replace(c, vec_a=4), device("emulated")).name == "simt_vec_a"
 
 
 # ---- numbers

@@ -107,8 +107,8 @@ def test_tensor_map_begins_at_its_offset():
     ("config", "rule"),
     [
         ("ml=64 nl=32 u=128", "wgmma_depth"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=last_cta", "wgmma_planes"),
-        ("ml=64 nl=32 u=32 kg=2 splitk=distributed", "wgmma_planes"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=last_cta", "wgmma_bf16x3"),
+        ("ml=64 nl=32 u=32 kg=2 splitk=distributed", "wgmma_bf16x3"),
         ("ml=64 nl=32 u=32 math_warpgroups=2 pingpong=1 persistent=1", "wgmma_pingpong"),
         ("ml=128 nl=208 u=32 math_warpgroups=2 stages=2", "wgmma_register_file"),
     ],
@@ -124,7 +124,7 @@ def test_size_of_planes_is_limited():
     c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
     p = KernelGemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert first_violation(p, c, H200) is None
-    with pytest.raises(ConfigError, match="wgmma_planes"):
+    with pytest.raises(ConfigError, match="wgmma_bf16x3"):
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 
 
@@ -136,7 +136,7 @@ def test_only_wgmma_devices_compute_bf16x6():
         assert not selection.select(p, device(name))
         assert selection.why_unsupported(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
     (chosen,) = selection.select(p, H200)
-    assert chosen.config.family == 2
+    assert chosen.config.family == "wgmma"
 
 
 #: measured on an H200 (microseconds, medians), good configurations and bad

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,7 +20,16 @@ import ptxgen
 from ptxgen.cli import app, command, doctor, options, problems, report
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
-from ptxgen.errors import ConfigError, CorruptError, Fault, InputError, RenderError, SchemaError, UnavailableError
+from ptxgen.errors import (
+    ConfigError,
+    CorruptError,
+    DatabaseError,
+    Fault,
+    InputError,
+    RenderError,
+    SchemaError,
+    UnavailableError,
+)
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -159,8 +171,9 @@ def test_every_field_of_a_problem_is_an_option() -> None:
 
 def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
-    names = [n for n in group.commands if n != "db"] + [f"db {n}" for n in group.commands["db"].commands]
-    assert len(names) == 12
+    groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
+    names = [n for n in group.commands if n not in groups] + [f"{g} {n}" for g in groups for n in groups[g]]
+    assert len(names) == 15
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 
@@ -447,7 +460,9 @@ def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pyt
 
     asked: list[Any] = []
 
-    def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, retry: bool) -> list[Any]:
+    def fake(
+        tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, retry: bool, **others: Any
+    ) -> list[Any]:
         asked.extend((tasks, driver, budget, retry))
         return [ptxgen.tuning.tuner.Tuned(p) for p in tasks]
 
@@ -611,13 +626,94 @@ def test_interrupted_tune_reports_what_is_stored(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
-    output = f"2 measurements of this run are stored in {tmp_path}/tuning.sqlite; repeat the command to continue"
+    output = (
+        f"2 measurements of this run and winners of 0 of 1 problems are stored in {tmp_path}/tuning.sqlite;"
+        " to continue: python -m ptxgen tune --shape 5,5,5"
+    )
     for _ in range(2):
         done = run("tune", "--shape", "5,5,5")
         assert (done.code, done.out) == (130, "")
         assert done.err.splitlines()[-1] == f"error: interrupted; {output}"
     document = run("tune", "--shape", "5,5,5", "--json").document
-    assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {output}"}}
+    assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {output} --json"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
+)
+def test_a_signal_ends_tune_after_the_measurement_in_progress(
+    run: Run, tmp_path: Path, name: str, code: int, how: str
+) -> None:
+    """A real process on the emulated device; its measurements and winners are kept."""
+    words = ["tune", "--shape", "40,40,40", "--shape", "48,40,40"]
+    child = subprocess.Popen([sys.executable, "-m", "ptxgen", *words], stderr=subprocess.PIPE, text=True)
+    path = tmp_path / "tuning.sqlite"
+
+    def count() -> int:
+        with contextlib.suppress(DatabaseError), Database(path, readonly=True) as database:
+            return len(list(database.measurements()))
+        return 0
+
+    try:
+        until = time.monotonic() + 240
+        while count() < 4 and time.monotonic() < until:
+            time.sleep(0.1)
+        child.send_signal(getattr(signal, name))
+        _, err = child.communicate(timeout=240)
+    finally:
+        child.kill()
+    assert child.returncode == code, err
+    stored = count()
+    assert f"{name}: the run ends after this measurement" in err
+    told = f"error: {how}; {stored} measurements of this run and winners of 2 of 2 problems are stored in {path}"
+    assert err.splitlines()[-1] == f"{told}; to continue: python -m ptxgen {' '.join(words)}"
+    with Database(path, readonly=True) as database:
+        assert all(m.outcome == "ok" for m in database.measurements())
+    [row, _] = run("select", *words[1:], "--json").document["rows"]
+    assert row["origin"] == "winner"
+
+
+def test_tune_has_a_time_limit_and_weights(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ptxgen.tuning.tuner
+
+    seen: dict[str, Any] = {}
+
+    def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, **options: Any) -> list[Any]:
+        seen.update(tasks=tasks, budget=budget, **options)
+        return [ptxgen.tuning.tuner.Tuned(p) for p in tasks]
+
+    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", fake)
+    lines = [{"m": 8 * n, "n": 8, "k": 8, "count": n} for n in range(1, 9)]
+    shapes = tmp_path / "shapes.jsonl"
+    shapes.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    words = ("tune", "--shapes-file", shapes, "--shape", "8,8,8")
+    assert run(*words, "--time-limit", 0).code == 0  # no problem was reached
+    assert seen["budget"].seconds == seen["deadline"].seconds == 0
+    assert seen["weights"] == {Gemm(8 * n, 8, 8): n + (n == 1) for n in range(1, 9)}
+    whole = set(seen["tasks"])
+    parts = []
+    for i in (1, 2, 3):
+        run(*words, "--shard", f"{i}/3")
+        parts.append(set(seen["tasks"]))
+    assert set.union(*parts) == whole
+    assert sum(map(len, parts)) == len(whole)
+    done = run(*words, "--shard", "4/3")
+    assert done.code == 2
+    assert "shard is '4/3'" in done.err
+
+
+def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored: tuple[Path, Gemm, Config]) -> None:
+    other = tmp_path / "other.sqlite"
+    with Database(other) as database:
+        database.set_winner(winner(stored[1], stored[2], us=3.0))
+        database.add(winner(Gemm(7, 7, 7), stored[2], us=1.0))
+    done = run("db", "merge", other, other, "--json")
+    assert done.code == 0, done.err
+    assert done.document["measurements"] == 2
+    assert done.document["already_present"] == 2
+    with Database(tmp_path / "tuning.sqlite") as database:
+        assert {m.problem for m in database.measurements()} >= {stored[1], Gemm(7, 7, 7)}
+    assert run("db", "merge", tmp_path / "absent.sqlite").code == 4
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import inspect
+import re
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.geometry import geometry, warp_rows
+from ptxgen.families.registry import FAMILIES
 from ptxgen.families.rules import FIRST
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import DEVICES
+from tests.cases.columns import random_columns
 
 PROBLEMS = [
     KernelGemm(2560, 16, 2560, "TN"),
@@ -29,27 +34,26 @@ PROBLEMS = [
 ROWS = 700
 
 
-def random_rows(family: int, seed: int, n: int) -> Columns:
+def random_rows(family: str, seed: int, n: int) -> Columns:
     """Rows of one family, legal or not, that satisfy the rules without which there is no geometry."""
     rng = np.random.default_rng(seed)
-    values = {a.name: rng.choice(np.array(a.values), 4 * n) for a in AXES}
-    values["kg"] = rng.integers(1, 70, 4 * n)
-    values["prefetch_k"] = rng.integers(0, 5, 4 * n)
-    values["family"] = np.full(4 * n, family)
-    c = Columns(values, 4 * n)
+    c = random_columns(family, rng, 4 * n).replace(kg=rng.integers(1, 70, 4 * n))
+    if "prefetch_k" in c.columns:
+        c = c.replace(prefetch_k=rng.integers(0, 5, 4 * n))
     d = DEVICES["h200"]
-    holds = [np.broadcast_to(r.holds(PROBLEMS[0], c, SimpleNamespace(), d), len(c)) for r in FIRST]
+    holds = [np.broadcast_to(r.holds(PROBLEMS[0], c, None, d), len(c)) for r in FIRST]
     return c.take(np.flatnonzero(np.logical_and.reduce(holds))[:n])
 
 
 def flat(g: Any, prefix: str = "") -> dict[str, Any]:
     out = {}
-    for name, value in vars(g).items():
-        out.update(flat(value, f"{prefix}{name}.") if isinstance(value, SimpleNamespace) else {prefix + name: value})
+    for field in fields(g):
+        name, value = field.name, getattr(g, field.name)
+        out.update(flat(value, f"{prefix}{name}.") if is_dataclass(value) else {prefix + name: value})
     return out
 
 
-@pytest.mark.parametrize("family", range(len(FAMILIES)), ids=FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_integers_and_columns_agree(family):
     for n, p in enumerate(PROBLEMS):
         rows = random_rows(family, n, ROWS)
@@ -63,18 +67,35 @@ def test_integers_and_columns_agree(family):
                     assert value == expected, f"{name} of {rows.row(i)} on {p.key()}"
 
 
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda f: f.name)
+def test_geometry_is_a_frozen_record_with_comments(family):
+    """Each family has a record of its own; every field of every record has a comment of one line."""
+    g = geometry(PROBLEMS[0], Config(family=family.name))
+    assert type(g) is not Geometry
+    assert isinstance(g, Geometry)
+    with pytest.raises(FrozenInstanceError):
+        g.threads = 1
+    for record in {type(g), *(type(getattr(g, x)) for x in "ab" if hasattr(g, x))}:
+        for cls in record.__mro__[:-1]:
+            lines = inspect.getsource(cls).splitlines()
+            declared = [line for line in lines if re.match(r"    \w+: ", line)]
+            operands = [line for line in declared if re.match(r"    [ab]: \w*OperandGeometry$", line)]
+            assert declared
+            assert [line for line in declared if "  #: " not in line] == operands
+
+
 def test_geometry_of_one_kernel():
     """By hand: a tile of 64x64 by 8x8, U = 8, three stages, a K-major A."""
     c = Config(vec_a=1, vec_b=4, vec_c=4)
     g = geometry(KernelGemm(100, 130, 500, "NN"), c)
     assert (g.group, g.threads) == (64, 64)
-    assert (g.a.size, g.b.size, g.stage) == (
+    assert (g.a.stage_bytes, g.b.stage_bytes, g.stage_bytes) == (
         4 * 8 * 68,
         4 * 8 * 64,
         4 * 8 * 132,
     )  # A's rows are padded: it is transposed
-    assert g.shared == 3 * g.stage
-    assert (g.a.loads, g.b.loads, g.b.across) == (512, 128, 16)
+    assert g.shared == 3 * g.stage_bytes
+    assert (g.a.loads, g.b.loads, g.b.row_loads) == (512, 128, 16)
     assert (g.tiles_m, g.tiles_n, g.tiles, g.blocks) == (2, 3, 6, 6)
     assert (g.chunk, g.slices, g.workspace) == (504, 1, 0)
     four = geometry(KernelGemm(100, 130, 500, "NN"), Config(kg=4, splitk=2, kl=2))
@@ -100,11 +121,11 @@ def test_warp_rows_fit_and_are_the_most_square():
     for _ in range(300):
         ms, ns = (int(x) for x in rng.choice([1, 2, 4, 8, 16], 2))
         ml, nl = (int(x) for x in rng.choice([16, 32, 64, 128, 256], 2))
-        c = SimpleNamespace(ms=ms, ns=ns, ml=ml, nl=nl)
+        c = Config(ms=ms, ns=ns, ml=ml, nl=nl)
         fits = [w for w in (1, 2, 4, 8, 16, 32) if ml % (w * ms) == 0 and nl % (32 // w * ns) == 0]
-        wm = int(warp_rows(c))
+        lanes_m = int(warp_rows(c))
         if not fits:
             continue
-        assert wm in fits
+        assert lanes_m in fits
         skew = {w: abs(np.log2(w * ms / (32 / w * ns))) for w in fits}
-        assert skew[wm] == min(skew.values())
+        assert skew[lanes_m] == min(skew.values())

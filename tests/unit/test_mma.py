@@ -228,9 +228,9 @@ def test_f64_needs_a_target_with_f64_mma():
 @pytest.mark.parametrize(
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_types"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_types"),
-        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_types"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_dtype"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_dtype"),
+        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_dtype"),
         (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (
             KernelGemm(64, 64, 63, "NT", "e4m3"),
@@ -239,14 +239,13 @@ def test_f64_needs_a_target_with_f64_mma():
             None,
         ),
         (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_columns"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_ns"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_async_a"),
-        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vector_b"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_many"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_hold"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_cp_async_a"),
+        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vec_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_loads_per_thread"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_deferred_sts"),
     ],
 )
 def test_illegal_configurations_break_the_expected_rule(problem, config, target, rule):

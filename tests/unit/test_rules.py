@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config, parse_config
+from ptxgen.codegen.config import FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families import rules
@@ -19,6 +19,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
+from tests.cases.columns import random_columns
 from tests.cases.simt import problem
 
 H200 = device("h200")
@@ -28,18 +29,18 @@ NT = KernelGemm(512, 512, 512, "NT")
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
-    "tables": [
+    "operand_addressing": [
         (
             lower(Conv(1, 2, 8, 8, 2, 3, 3)),
-            "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 ks=1 kl=2 lanes_m=1 long_n=1",
+            "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1",
             "h200",
-            "simt and mma look",
+            "simt and mma read offset tables",
         )
     ],
-    "tables_end": [
+    "offset_table_end": [
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
-    "types_c": [
+    "output_dtype": [
         (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],
     "axis": [
@@ -57,28 +58,27 @@ BREAKS = {
         (P, "deferred_sts=2", "h200", "deferred_sts=2"),
         (P, "raster_group=0", "h200", "raster_group=0"),
         (P, Config(splitk=5), "h200", "splitk=5"),
-        (P, Config(family=-1), "h200", "family=-1"),
-        (P, Config(family=len(FAMILIES)), "h200", f"family={len(FAMILIES)}"),
         (P, "min_ctas_per_sm=0", "h200", "min_ctas_per_sm=0"),
         (P, Config(bounds=3), "h200", "bounds=3"),
+        (P, Config(pdl=4), "h200", "pdl=4 must be off, on_exit, on_start, within_launch"),
         (P, Config(mma_order=3), "h200", "mma_order=3"),
         (P, "fragment_prefetch=-1", "h200", "fragment_prefetch=-1"),
     ],
-    "types": [
+    "simt_dtype": [
         (KernelGemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
         (KernelGemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
         (KernelGemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
     ],
-    "tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of lanes_m·ms=16·8")],
-    "tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/lanes_m·ns=32/4·16")],
-    "depth": [
+    "simt_tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of lanes_m·ms=16·8")],
+    "simt_tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/lanes_m·ns=32/4·16")],
+    "simt_depth": [
         (P, "kl=8", "h200", "u=8 over kl=8 leaves 1 steps"),
         (P, "ks=16", "h200", "ks=16"),
         (P, "prefetch_k=7", "h200", "prefetch_k=7"),
         (P, "prefetch_k=-1", "h200", "prefetch_k=-1"),
         (P, "u=2 kl=4", "h200", "kl=4"),
     ],
-    "kept_a": [
+    "simt_kmajor_smem_a": [
         (P, "kmajor_smem_a=1", "h200", "kmajor_smem_a"),
         (NT, "kmajor_smem_a=1 u=4", "h200", "u=4"),
         (NT, "kmajor_smem_a=1 u=32 kl=16", "h200", "kmajor_smem_a"),
@@ -90,36 +90,36 @@ BREAKS = {
             "4 or 8 bytes",
         ),
     ],
-    "kept_b": [
+    "simt_kmajor_smem_b": [
         (P, "kmajor_smem_b=1", "h200", "kmajor_smem_b"),
         (NT, "kmajor_smem_b=1 u=64", "h200", "u=64"),
         (NT, "kmajor_smem_b=1 vec_b=8", "h200", "vec_b=8"),
     ],
-    "packed": [
+    "simt_f16x2": [
         (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
         (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
     ],
-    "vector_a": [
+    "simt_vec_a": [
         (KernelGemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
         (KernelGemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
         (KernelGemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
         (NT, "vec_a=4 u=2 cp_async_a=0 kl=1 ks=1", "h200", "vec_a=4"),
     ],
-    "vector_b": [
+    "simt_vec_b": [
         (KernelGemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
         (KernelGemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
     ],
-    "async_a": [
+    "simt_cp_async_a": [
         (P, "cp_async_a=1", "t4", "sm_80"),
         (NT, "vec_a=4 cp_async_a=1", "h200", "vec_a=1 where it transposes"),
         (KernelGemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
         (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
     ],
-    "async_b": [
+    "simt_cp_async_b": [
         (P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"),
         (NT, "vec_b=4 cp_async_a=0 cp_async_b=1", "h200", "vec_b=1"),
     ],
-    "loads_a": [
+    "simt_loads_a": [
         (
             NT,
             "ms=8 ns=2 ml=128 nl=16 u=32 ks=2 kl=8 cp_async_a=0 vec_a=2 lanes_m=8",
@@ -127,7 +127,7 @@ BREAKS = {
             "the 2048 loads of A's tile, 4 side by side",
         )
     ],
-    "loads_b": [
+    "simt_loads_b": [
         (
             NT,
             "ms=8 ns=8 ml=32 nl=64 kmajor_smem_a=1 kmajor_smem_b=1 vec_a=2 lanes_m=4",
@@ -135,23 +135,19 @@ BREAKS = {
             "512 loads of B's tile, 8 side by side, do not split evenly over 32 threads",
         )
     ],
-    "deferred_sts": [(P, "deferred_sts=1", "h200", "deferred_sts=1 needs an operand that is copied through registers")],
-    "simt_unused": [
-        (P, "operand_path_a=pack operand_path_b=pack", "h200", "unless it says family="),
-        (P, "cluster_x=2", "h200", "cluster_x=1 cluster_y=1"),
-        (P, "tma_rows=16", "h200", "tma_rows=0"),
+    "simt_deferred_sts": [
+        (P, "deferred_sts=1", "h200", "deferred_sts=1 needs an operand that is copied through registers")
     ],
     "pdl": [
         (P, "pdl=on_exit cp_async_a=0 cp_async_b=0", "a100", "from sm_90 on; a100 is sm_80"),
-        (P, Config(pdl=4), "h200", "pdl=4"),
     ],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
-    "vector_c": [
+    "vec_c": [
         (KernelGemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
         (KernelGemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
         (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "a row of the tile, 2"),
     ],
-    "shared": [
+    "shared_memory": [
         (
             P,
             "ml=256 nl=256 u=64 stages=2 ms=16 ns=16",
@@ -168,7 +164,7 @@ BREAKS = {
         (P, "ms=16 ns=16 ml=128 nl=128", "h200", "about 418 registers"),
         (P, "min_ctas_per_sm=16", "h200", "min_ctas_per_sm=16"),
     ],
-    "registers_left": [
+    "register_margin": [
         (
             KernelGemm(8, 636, 272, "NN", "f16", "f16"),
             "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 cp_async_a=0 vec_a=4 vec_b=4 vec_c=4 lanes_m=16 lane_interleave=1 fragment_prefetch=0",
@@ -186,7 +182,7 @@ BREAKS = {
         (KernelGemm(510, 512, 512, "TN"), "bounds=none", "h200", "510"),
         (KernelGemm(512, 16, 512, "TN"), "bounds=none", "h200", "16"),
     ],
-    "slices": [
+    "kg": [
         (KernelGemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
         (KernelGemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
     ],
@@ -210,12 +206,18 @@ def drawn():
     for n in range(36):
         d = DEVICES[str(rng.choice(["h200", "t4", "a100", "rtx4090", "emulated"]))]
         p = problem(rng, 300, d)
-        values = {a.name: rng.choice(np.array(a.values), 3000) for a in AXES}
-        values["family"] = np.full(3000, n % len(FAMILIES)) if n % 9 else rng.integers(-1, len(FAMILIES) + 1, 3000)
-        wild = rng.random(3000) < 0.15
-        for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "prefetch_k", "raster_group", "bounds", "kg"):
-            values[name] = np.where(wild, rng.integers(-3, 20, 3000), values[name])
-        c = Columns({k: v.astype(np.int64) for k, v in values.items()}, 3000)
+        families = [FAMILIES[n % len(FAMILIES)]] if n % 9 else FAMILIES
+        parts = []
+        for family in families:
+            part = random_columns(family, rng, 3000 // len(families))
+            wild = rng.random(len(part)) < 0.15
+            for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "prefetch_k", "raster_group", "bounds", "kg"):
+                if name in part.columns:
+                    other = np.where(wild, rng.integers(-3, 20, len(part)), part.column(name))
+                    part = part.replace(**{name: other})
+            parts.append(part)
+        c = Columns.concat(parts)
+        c = c.take(rng.permutation(len(c)))
         out.append((p, c, d, rejections(p, c, d)))
     return out
 
@@ -253,7 +255,7 @@ def test_legal_configurations_can_be_generated():
 
 
 def test_every_rule_has_an_example():
-    assert set(BREAKS) | {"warps"} == {r.name for r in RULES if r.family in (-1, 0)}
+    assert set(BREAKS) | {"simt_warps"} == {r.name for r in RULES if r.family in ("", "simt")}
     names = [(r.name, r.family) for r in RULES]
     assert len(set(names)) == len(names)
     assert all(r.message for r in RULES)

@@ -140,7 +140,7 @@ def test_padding_is_filled_and_elements_do_not_change():
 
 
 def test_illegal_configuration_gives_no_kernel():
-    with pytest.raises(ConfigError, match="tile_m"):
+    with pytest.raises(ConfigError, match="simt_tile_m"):
         generate(P, parse_config("lanes_m=32"), EmulatedDriver())
 
 

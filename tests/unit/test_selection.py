@@ -138,7 +138,9 @@ def test_shipped_results_serve_the_h200_without_a_gpu():
     (found,) = select(Gemm(2560, 16, 2560, "TN"), H200)
     assert found.origin in ("shipped", "model")
     assert select(Gemm(2559, 17, 2561, "TN"), H200)[0].origin == "model"
-    assert select(Gemm(64, 64, 64), T4)[0].origin == "analytic"
+    (scaled,) = select(Gemm(64, 64, 64), T4)
+    assert (scaled.origin, scaled.scaled_from, scaled.source) == ("model", "h200", "model (h200)")
+    assert select(Gemm(64, 64, 64), device("emulated"))[0].source == "analytic"
 
 
 @pytest.mark.parametrize("shape", [(0, 0, 0), (1, 1, 1), (0, 7, 7), (7, 7, 0), (1, 1, 1 << 20), (1 << 20, 1, 1)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -13,6 +15,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ptxgen.codegen.config import parse_config
@@ -26,8 +29,11 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import claims, selection, tuner
 from ptxgen.tuning.database import Database
+from ptxgen.tuning.deadline import Deadline, Terminated, stop_on_signals
+from ptxgen.tuning.gain import expected_gain
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.shard import Shard
 from ptxgen.tuning.tuner import Budget, Session, Tuned, summary, tune
 from ptxgen.tuning.tuning_files import Header, write_measurements
 
@@ -51,17 +57,23 @@ class Fake:
     """A worker that answers at once. ``Fake.answer`` gives the answers; ``Fake.log``: every order."""
 
     log: list[tuple[Gemm, Any, str]] = []  # noqa: RUF012
+    compared: list[list[Any]] = []  # noqa: RUF012
     stop_after = 1 << 30
+    clock = "model"
 
     @staticmethod
     def answer(problem: Gemm, config: Any, purpose: str) -> dict[str, Any]:
         return {"outcome": "ok", "samples": (time_of(config),)}
 
     def __init__(self, driver: str, commit: str = "") -> None:
-        self.environment = Environment("emulated", "model", commit=commit)
+        self.environment = Environment("emulated", Fake.clock, commit=commit)
 
     def start(self) -> dict[str, Any]:
         return {"device": asdict(EMULATED)}
+
+    def compare(self, problem, configs, timing, rounds=1) -> list[list[float]]:
+        Fake.compared.append(list(configs))
+        return [[Fake.answer(problem, config, "compare")["samples"][0]] * rounds for config in configs]
 
     def measure(self, problem, config, timing, purpose="", full=False) -> Measurement:
         if len(Fake.log) >= Fake.stop_after:
@@ -83,6 +95,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(tuner, "Worker", Fake)
     monkeypatch.setattr(tuner.Categorical, "learn", LEARN)  # seconds, and the same for the same seed
     monkeypatch.setattr(Fake, "log", [])
+    monkeypatch.setattr(Fake, "compared", [])
     monkeypatch.setattr(Fake, "stop_after", 1 << 30)
     return monkeypatch
 
@@ -267,7 +280,8 @@ def test_stored_winner_is_timed_with_the_others(fake, database, now, stays):
         staticmethod(lambda p, c, purpose: {"outcome": "ok", "samples": (now if c == stored.config else time_of(c),)}),
     )
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
-    assert (P, stored.config, "final") in Fake.log
+    assert Fake.log[0] == (P, stored.config, "search")
+    assert ((P, stored.config, "final") in Fake.log) == stays
     assert (done.winner.config == stored.config) == stays
     found = database.best(P, "emulated", "model")
     assert (found.config == stored.config) == stays
@@ -404,7 +418,7 @@ class Listener:
 def test_progress_is_reported(fake, database):
     ear = Listener()
     tune([P, Q], database=database, budget=BUDGET, progress=ear)
-    assert [name for name, _ in ear.phases] == ["sample", "search", "refine"]
+    assert [name for name, _ in ear.phases] == ["sample", "search"]
     assert ear.phases[0][1] == 16
     assert ear.steps >= len(searched())
     assert sum("TFLOP/s" in m for m in ear.messages) == 2
@@ -421,16 +435,6 @@ def test_real_worker(database):
         assert not t.failures
         assert t.winner.digest == digest(t.problem, t.winner.config)
         assert database.best(t.problem, "emulated", "model") == t.winner
-
-
-def test_time_budget_is_shared(tmp_path):
-    """Without any time, every phase of every problem still measures once, and every problem has a winner."""
-    problems = [Gemm(16, 16, 16), Gemm(16, 32, 16)]
-    budget = Budget(samples=6, search=6, refine_rounds=1, refine=6, keep=1, final=1, seconds=0.0)
-    with Database(tmp_path / "t.sqlite") as database:
-        done = tune(problems, "emulated", database, budget)
-    assert all(t.winner is not None for t in done)
-    assert all(t.measured <= 4 for t in done), [t.measured for t in done]
 
 
 @pytest.mark.parametrize(("theirs", "stays"), [(0.5, True), (50.0, False)])
@@ -567,3 +571,230 @@ def test_retry_measures_earlier_failures_again(fake, database, configs):
     assert [c for _, c in searched()[4:]] == configs[1:]
     once.measure(P, configs, "search")
     assert len(searched()) == 7  # once a run
+
+
+# --- provisional winners, deadlines, the order of problems -------------------------------------------------------
+
+
+def test_every_measured_problem_has_its_fastest_as_the_winner_at_any_time(fake, database):
+    best: dict[Gemm, float] = {}
+
+    def answer(problem, config, purpose):
+        if problem in best and purpose != "final":
+            assert database.best(problem, "emulated", "model").us == best[problem]
+        best[problem] = min(best.get(problem, math.inf), time_of(config))
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    tune([P, Q], database=database, budget=BUDGET)
+    assert {p for p, _, _ in Fake.log[:2]} == {P, Q}  # the present choices first
+    assert len(Fake.log) > 20
+
+
+@pytest.fixture
+def hardware(fake):
+    """Times of a GPU, with noise: ``search`` and ``final`` times differ from those of a paired comparison."""
+    fake.setattr(Fake, "clock", "hardware")
+    fake.setattr(tuner, "find_ptxas", lambda: None)
+    return fake
+
+
+@pytest.mark.parametrize(("paired", "replaced"), [(1.1, False), (0.997, False), (0.9, True)])
+def test_only_what_is_faster_in_a_paired_comparison_replaces_the_present_choice(hardware, database, paired, replaced):
+    """Single times of the others are better in every phase."""
+    [(untuned, _)] = Model.analytic(EMULATED).rank(P, EMULATED, 1)
+
+    def answer(problem, config, purpose):
+        others = paired if purpose == "compare" else 0.5 + time_of(config) / 1000
+        return {"outcome": "ok", "samples": (1.0 if config == untuned else others,)}
+
+    hardware.setattr(Fake, "answer", staticmethod(answer))
+    seen = []
+    original = Database.set_winner
+
+    def set_winner(self, m, over=None):
+        seen.append(m)
+        return original(self, m, over)
+
+    hardware.setattr(Database, "set_winner", set_winner)
+    (done,) = tune([P], database=database, budget=BUDGET)
+    assert (done.winner.config != untuned) == replaced
+    assert (database.best(P, "emulated").config != untuned) == replaced
+    assert (any(m.config != untuned for m in seen)) == replaced  # provisional winners too
+    assert Fake.compared
+
+
+def test_a_paired_comparison_that_fails_keeps_the_present_choice(hardware, database):
+    hardware.setattr(Fake, "compare", lambda self, *arguments: [])
+    [(untuned, _)] = Model.analytic(EMULATED).rank(P, EMULATED, 1)
+    session = Session("auto", database, BUDGET)
+    session.begin([queue := tuner.ProblemQueue(P)])
+    found = space.candidates(lower(P), EMULATED)
+    session.measure(queue.problem, [found.row(i) for i in range(40)], "sample")
+    assert database.best(P, "emulated").config == untuned
+
+
+class Clock:
+    """A clock that each measurement advances by a second."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(fake, monkeypatch):
+    clock = Clock()
+
+    def answer(problem, config, purpose):
+        clock.now += 1
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    monkeypatch.setattr("ptxgen.tuning.deadline.time", clock)
+    monkeypatch.setattr("ptxgen.tuning.tuner.time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 0), (2.0, 4), (10.0, 12), (20.0, 22)])
+def test_a_run_ends_at_its_time_limit(clock, database, seconds, most):
+    problems = [P, Q]
+    done = tune(problems, database=database, budget=replace(BUDGET, seconds=seconds))
+    assert min(seconds, most) <= len(Fake.log) <= most
+    for t in done:
+        assert (t.winner is not None) == (t.measured > 0) == (seconds > 0)
+        assert database.best(t.problem, "emulated", "model") == t.winner
+    if seconds >= 20:
+        assert {purpose for _, _, purpose in Fake.log} == {"search", "sample", "final"}
+
+
+def test_problems_with_more_weight_are_measured_more(clock, database):
+    """P and Q take about the same time."""
+    budget = Budget(samples=0, search=100, refine_rounds=2, refine=20, seconds=40.0)
+    tune([P, Q], database=database, budget=budget, weights={P: 1.0, Q: 1000.0})
+    first = Counter(p for p, _ in searched())
+    assert first[Q] >= 20
+    assert first[P] <= 2
+    with Database(database.path.with_name("other.sqlite")) as other:
+        Fake.log.clear()
+        clock.now = 0.0
+        tune([P, Q], database=other, budget=budget, weights={P: 1000.0})
+    second = Counter(p for p, _ in searched())
+    assert second[P] >= 20
+    assert second[Q] <= 2
+
+
+def test_a_problem_ends_where_no_gain_is_predicted(fake, database):
+    """All kernels take about the time of the present choice."""
+    fake.setattr(
+        Fake, "answer", staticmethod(lambda p, c, purpose: {"outcome": "ok", "samples": (500 + time_of(c) / 10,)})
+    )
+    tune([P], database=database, budget=Budget(samples=4, search=400, refine_rounds=3, refine=30))
+    purposes = Counter(purpose for _, _, purpose in Fake.log)
+    assert purposes["search"] < 200
+    assert 0 < purposes["refine"] <= 30  # one round, which gained little
+
+
+def test_a_trained_model_is_not_given_samples_under_a_time_limit(clock, database, monkeypatch):
+    monkeypatch.setattr(Model, "trained", True)
+    tune([P], database=database, budget=replace(BUDGET, seconds=30.0))
+    assert {purpose for _, _, purpose in Fake.log} == {"search", "refine", "final"}
+
+
+def test_kernels_that_were_not_reached_are_not_assembled(hardware, database, configs):
+    """Their assembling would delay that of the next problem."""
+    began, release = [], threading.Event()
+
+    def assemble(self, problem, config):
+        began.append(config)
+        if len(began) > 1:
+            release.wait(60)
+
+    hardware.setattr(tuner, "find_ptxas", lambda: "ptxas")
+    hardware.setattr(Session, "_assemble", assemble)
+    one = session(database, jobs=1)
+    one.until = -1.0  # after the first
+    assert len(one.measure(P, configs, "search")) == 1
+    release.set()
+    one.pool.submit(lambda: None).result()
+    assert began == configs[: len(began)]
+    assert len(began) <= 2
+    one.close()
+
+
+@pytest.mark.parametrize(("seconds", "trained"), [(math.inf, True), (100.0, True), (50.0, False)])
+def test_the_model_is_trained_only_if_there_is_time(clock, database, configs, monkeypatch, seconds, trained):
+    monkeypatch.setattr(tuner, "RETRAIN_AFTER", 2)
+    one = Session("auto", database, replace(BUDGET, seconds=seconds))
+    one.measure(P, configs, "sample")
+    one.fit()
+    assert one.model.trained == trained
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_completes_the_measurement_in_progress(fake, database, name):
+    number = getattr(signal, name)
+
+    def answer(problem, config, purpose):
+        if len(Fake.log) == 5:
+            os.kill(os.getpid(), number)
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    deadline, told = Deadline(), []
+    before = signal.getsignal(number)
+    with stop_on_signals(deadline, told.append):
+        (done,) = tune([P], database=database, budget=BUDGET, deadline=deadline)
+    assert told == [name]
+    assert signal.getsignal(number) is before
+    assert len(list(database.measurements())) == len(Fake.log) == 5
+    assert database.best(P, "emulated", "model") == done.winner
+    with pytest.raises(Terminated if name == "SIGTERM" else KeyboardInterrupt):
+        deadline.raise_for_signal()
+
+
+def test_a_second_signal_ends_the_run_at_once(fake, database):
+    def answer(problem, config, purpose):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {"outcome": "ok", "samples": (time_of(config),)}
+
+    fake.setattr(Fake, "answer", staticmethod(answer))
+    deadline = Deadline()
+    with pytest.raises(Terminated), stop_on_signals(deadline):
+        tune([P], database=database, budget=BUDGET, deadline=deadline)
+    assert not list(database.measurements())
+
+
+def test_expected_gain():
+    assert expected_gain([], 0) == expected_gain([1.0, 2.0], 0) == 0
+    assert expected_gain([], 5) == 1
+    assert expected_gain([2.0] * 20, 20) == 0
+    times = [1.0, 1.02, 1.03, 1.04, 1.05, *[1.3] * 15]
+    gain = expected_gain(times, 20)
+    assert gain == pytest.approx(0.5 * math.log(1.05) / (1 + 1 / 2 + 1 / 3 + 1 / 4), rel=0.02)
+    assert expected_gain([*times, *[1.3] * 20], 20) == pytest.approx(gain * 2 / 3, rel=0.02)
+    assert expected_gain(times, 20, shift=0.1) < gain / 10
+
+
+def test_the_expected_gain_is_the_mean_of_many_draws():
+    rng, gains = np.random.default_rng(0), []
+    for _ in range(2000):
+        us = np.exp(-0.1 * rng.exponential(size=60))
+        gains.append((1 - us.min() / us[:40].min(), expected_gain(list(us[:40]), 20)))
+    true, expected = np.mean(gains, axis=0)
+    assert expected == pytest.approx(true, rel=0.3)
+
+
+def test_shards_divide_the_problems():
+    problems = [Gemm(16 * m, 16 * n, 64) for m in range(1, 11) for n in range(1, 11)]
+    parts = [Shard.parse(f"{i}/4") for i in (1, 2, 3, 4)]
+    members = [[p for p in problems if part.contains(p)] for part in parts]
+    assert sorted(p.key() for some in members for p in some) == sorted(p.key() for p in problems)
+    assert all(len(some) > 10 for some in members)
+    assert Shard.parse("1/3").contains(Gemm(64, 48, 128, "TN"))  # the same in every process
+    assert Shard().contains(P)
+    for text in ("0/4", "5/4", "1/0", "1", "a/b", "-1/2", ""):
+        with pytest.raises(InputError, match="shard is"):
+            Shard.parse(text)

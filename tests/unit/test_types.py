@@ -110,13 +110,13 @@ def test_integers_are_exact_or_wrong():
 def test_simt_refuses_tensor_core_types(name, compute):
     rule = first_violation(lower(Gemm(64, 64, 64, "NN", name, compute)), Config(), device("h200"))
     assert rule is not None
-    assert rule.name == "types"
+    assert rule.name == "simt_dtype"
 
 
 def test_simt_widens_bf16_from_sm_80():
     p, c = Gemm(64, 64, 64, "NN", "bf16"), Config(cp_async_a=0, cp_async_b=0, stages=2)
     assert first_violation(lower(p), c, device("sm_80")) is None
-    assert first_violation(lower(p), c, device("t4")).name == "types"
+    assert first_violation(lower(p), c, device("t4")).name == "simt_dtype"
 
 
 def test_poison_is_no_possible_result():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -246,8 +248,9 @@ def test_fixup_owners(groups, blocks, expected):
 def test_columns_agree_with_integers():
     for p, c in SOURCES["wgmma"].cases(25, 40, H200, limit=600):
         one, many = geometry(p, c), geometry(p, Columns.of([c, c]))
-        for name, value in vars(one).items():
-            assert np.all(np.broadcast_to(getattr(many, name), 2) == value), (name, str(c))
+        for field in fields(one):
+            value = getattr(one, field.name)
+            assert np.all(np.broadcast_to(getattr(many, field.name), 2) == value), (field.name, str(c))
         assert legal(p, Columns.of([c]), H200).all()
 
 
@@ -335,52 +338,61 @@ def test_single_row_needs_no_pitch():
 @pytest.mark.parametrize(
     ("problem", "config", "rule"),
     [
-        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_map_a"),
-        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_map_b"),
+        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_tensor_map_a"),
+        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_tensor_map_b"),
         *(
-            (KernelGemm(64, 64, 65, "NT", "f16"), f"operand_path_a=realign operand_path_b=realign {text}", "wgmma_lies")
+            (
+                KernelGemm(64, 64, 65, "NT", "f16"),
+                f"operand_path_a=realign operand_path_b=realign {text}",
+                "wgmma_realign",
+            )
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_residues"),
-        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_lies"),
+        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign_k"),
+        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign"),
         (
             KernelGemm(64, 64, 65, "NT", "f16", batch=2),
             "operand_path_a=realign operand_path_b=realign",
-            "wgmma_residues",
+            "wgmma_realign_k",
         ),
-        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_stage_c"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_major"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_fed"),
-        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_fed"),
-        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_major"),
-        (KernelGemm(64, 63, 64, "TN", "f16", ldb=63), "operand_path_a=pack operand_path_b=direct", "wgmma_map_b"),
-        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_lies"),
+        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_epilogue_smem"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_kmajor_y"),
+        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_x_from_registers"),
+        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
+        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
+        (
+            KernelGemm(64, 63, 64, "TN", "f16", ldb=63),
+            "operand_path_a=pack operand_path_b=direct",
+            "wgmma_tensor_map_b",
+        ),
+        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_realign"),
         (
             KernelGemm(64, 64, 64, "TN", "f32", "f32_bf16x6"),
             "operand_path_a=pack operand_path_b=direct u=32",
-            "wgmma_repack",
+            "wgmma_operand_path",
         ),
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_types"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=4", "wgmma_unused"),
+        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_dtype"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "math_warpgroups=3", "range"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "persistent=2", "range"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_rows"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_passes"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_tma_rows"),
+        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_k_iters"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
         (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_parts_x"),
-        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_parts_x"),
-        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_parts_x"),
-        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_meeting"),
-        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_meeting"),
+        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_multicast_x"),
+        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_multicast_x"),
+        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_multicast_x"),
+        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_splitk"),
+        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_splitk"),
         (
             KernelGemm(256, 256, 60000, "TN", "f16"),
             "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=distributed",
-            "wgmma_meeting",
+            "wgmma_splitk",
         ),
-        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_meeting"),
+        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_splitk"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )

@@ -19,7 +19,8 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import worker
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import bench, worker
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.worker import Worker
 
@@ -68,7 +69,7 @@ def test_real_child_measures():
         assert len(found.digest) == 16
         illegal = w.measure(P, replace(C, lanes_m=32))
         assert illegal.outcome == "launch_error"
-        assert "tile_m" in illegal.message
+        assert "simt_tile_m" in illegal.message
         assert w.measure(P, C).samples == found.samples  # the same child
     assert w.child is None
 
@@ -174,13 +175,15 @@ def test_child_imports_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
 
 PARENT = """
 import sys
-from ptxgen.tuning import worker
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import bench, worker
 sys.executable = sys.argv[1]
 worker.Worker("emulated").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
 """
 HANGING = """
 import ctypes, os
-from ptxgen.tuning import worker
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import bench, worker
 from ptxgen.tuning.bench import Bench
 def hang(*_):
     with open(FIFO, "w") as fifo:
@@ -283,3 +286,46 @@ def test_child_leaves_cores_to_the_assembler(child, monkeypatch, cores, given, t
     first = "assert os.environ['OPENBLAS_NUM_THREADS'] == " + repr(threads)
     with child(first=first) as working:
         assert working.start() == HELLO
+
+
+# --- paired comparisons ------------------------------------------------------------------------------------------
+
+
+def test_compare_times_every_configuration():
+    other = replace(C, ml=32)
+    with Worker("emulated") as w:
+        one, two = w.compare(P, [C, other], rounds=5)
+        assert [one, two] == [list(w.measure(P, c).samples) for c in (C, other)]  # one round: the model has no noise
+        assert w.compare(P, [replace(C, ml=1 << 20)]) == []
+        assert w.measure(P, C).outcome == "ok"
+
+
+@pytest.mark.parametrize("each", ["sys.exit(1)", "print('[]', flush=True)", "time.sleep(60)"])
+def test_comparison_that_fails_is_empty(child, each):
+    w = child(each, seconds=1.0)
+    assert w.compare(P, [C, C]) == []
+    assert w.child is None
+
+
+def test_rounds_alternate(monkeypatch):
+    """A B, B A, …: a drift of the clock rate affects both alike."""
+    order = []
+
+    class Driver(EmulatedDriver):
+        clock = "hardware"
+
+        def time(self, launches, timing):
+            order.append(launches[0])
+            return [1.0]
+
+    class Bound:
+        def __init__(self, config):
+            self.config = config
+
+        def bind(self, *addresses, epilogue_args):
+            return self.config
+
+    monkeypatch.setattr(bench.Runner, "of", lambda driver, problem, config, workspace: Bound(config))
+    work = bench.Bench(Driver())
+    assert work.compare(P, ["A", "B"], rounds=4) == [[1.0] * 4] * 2
+    assert "".join(order) == "ABBAABBA"

@@ -1,1 +1,1 @@
-"""Kernels that slide down strips of images: filters of one channel."""
+"""Depthwise convolutions: each thread computes strips of results of one channel."""

@@ -1,58 +1,58 @@
-"""The formula of sliding kernels: instructions, or the memory that must move."""
+"""The performance model of depthwise kernels: instructions, or the bytes of global memory."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
+from ptxgen.families.depthwise.geometry import DepthwiseGeometry
 from ptxgen.families.geometry import WARP
-from ptxgen.families.perf_blocks import Floats, Work, bound, cell, leaving
+from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, epilogue_costs
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-LOAD = 7.0  #: instructions of a load: its place, whether it is inside, itself
-FIXED = 110.0  #: of a thread, beside its taps
-RESULT = 6.0  #: of a result that leaves
-LATENCY = 900.0  #: cycles of a load that others wait for too
-#: of gradients of filters: instructions of a unit, cycles of a block, microseconds of the pass
-UNIT, BLOCK, PASS_US = 60.0, 2500.0, 1.0
+LOAD = 7.0  #: instructions of a load: address, bounds check, load
+FIXED = 110.0  #: instructions of a thread besides its taps
+RESULT = 6.0  #: instructions to store a result
+LATENCY = 900.0  #: cycles of a load from global memory under load
+#: of filter gradients: instructions of a unit of work, cycles of a block, microseconds of the reduction kernel
+UNIT, BLOCK, REDUCTION_US = 60.0, 2500.0, 1.0
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
     taps = p.strip.taps if p.strip is not None else 1
-    told = (
+    per_thread = (
         (LOAD * (g.loads + taps * c.vec_a) / 1.3 + g.products * c.vec_a + 8) * g.steps + FIXED + RESULT * c.ns * c.vec_a
     )
     half = 2 if p.element.bytes == 2 else 1
-    if p.strip is not None and p.strip.summed:  # a unit of work: the loads of each other tap are of what it sees
+    if p.strip is not None and p.strip.summed:  # a unit of work is a strip
         steps = p.strip.steps
         loads = c.ns + g.loads * steps
-        told = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_a + UNIT
-    issue = warps * told * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
+        per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_a + UNIT
+    issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
     wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_a * p.element.bytes / 4, 1)
-    left = leaving(p, c, g, d, 1)
+    epilogue = epilogue_costs(p, c, g, d, 1)
     summed = p.strip is not None and p.strip.summed
     return Work.of(
         len(c),
-        resident=left["resident"],
+        resident=epilogue["resident"],
         busy=bound(issue, wavefronts),
         math=issue,
-        alone=LATENCY * (2 if summed else 1 + g.steps),
+        latency=LATENCY * (2 if summed else 1 + g.steps),
         store=c.nl * c.ml * c.ns * c.vec_a,
-        part=c.nl * c.vec_a,
+        partial=c.nl * c.vec_a,
         moved_a=g.threads * g.loads * c.vec_a * p.element.bytes,
         stages=2,
     )
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
-    """Waves of blocks, or memory, whichever takes longer."""
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch: waves of blocks, or memory, whichever takes longer."""
     s = p.strip
     each = [n.steps * n.rows * n.lanes for n in (s, *s.others)] if s is not None else [1]  # of each launch
     if s is not None and s.summed:
@@ -61,24 +61,24 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespac
     waves = np.ceil(blocks / (resident * d.sms))
     busy = blocks / d.sms * w.busy[rows]
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
-    cycles = np.maximum(busy, waves * w.alone[rows])
+    cycles = np.maximum(busy, waves * w.latency[rows])
     launches = np.float32(perf_costs.LAUNCH_US * len(each))
     out: Floats = np.maximum(cycles / np.float32(d.clock), memory) * np.float32(1.1) + launches
     return out
 
 
-def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
-    """Of gradients of filters: blocks with as many units each as there are for one, and the pass."""
+def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a filter gradient: blocks that share the units of work evenly, and the reduction kernel."""
     s = p.strip
     blocks, resident = x.blocks[cell], w.resident[rows]
-    lanes = np.ceil(s.lanes / w.part[rows]) * w.part[rows]
+    lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]
     strips = lanes * s.rows * s.results * (1 if s.grouped else s.groups)
     units = strips / (w.store[rows] * blocks)  # of a block
     busy = blocks / d.sms * units * w.busy[rows]
     waves = np.ceil(blocks / (resident * d.sms))
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
-    cycles = np.maximum(busy, waves * (np.ceil(units) * w.alone[rows] + BLOCK))
-    launches = np.float32(2 * perf_costs.LAUNCH_US + PASS_US)
+    cycles = np.maximum(busy, waves * (np.ceil(units) * w.latency[rows] + BLOCK))
+    launches = np.float32(2 * perf_costs.LAUNCH_US + REDUCTION_US)
     out: Floats = np.maximum(cycles / np.float32(d.clock), memory) * np.float32(1.1) + launches
     return out
 

@@ -1,33 +1,70 @@
-"""The geometry of mma.sync kernels: every warp a tile of C, fragments by ldmatrix or by vector loads."""
+"""The geometry of mma.sync kernels: each warp computes a tile of C; ldmatrix or vector loads fill the fragments."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import WARP, pick
+from ptxgen.codegen.vectorized import WARP, IntOrColumn, pick
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
-#: how fragments leave shared memory
-MATRIX = 0  #: ldmatrix, of rows along K, or transposing 16-bit elements of rows along M (or N)
-BYTES = 1  #: ldmatrix transposing pairs of 8-bit elements, which two permutations then part
-VECTOR = 2  #: vectors along M (or N), one row of K a load
-SINGLE = 3  #: one f64 a load, of rows along K
+#: how fragments are loaded from shared memory
+MATRIX = 0  #: ldmatrix: K-major rows, or .trans of 16-bit elements of MN-major rows
+BYTES = 1  #: ldmatrix.trans of pairs of 8-bit elements, which two prmt then separate
+VECTOR = 2  #: vector loads along M (or N), one row of K each
+SINGLE = 3  #: one f64 per load, of K-major rows
 
-#: registers of 16 bytes that predicates guard, elements of K from where a stage is deep, and threads of a
-#: multiprocessor up to which each has all the registers that one may have
-GUARDED, DEEP, MOST = 6, 256, 256
-POINTERS_LIMIT = 4  #: with more loads a thread, one pointer walks and each load keeps a 32-bit offset from it
+GUARDED = 6  #: registers per predicated load of 16 bytes
+DEEP = 256  #: elements of K from which a stage counts as deep
+DEEP_REGISTERS = 32  #: registers kept in reserve for deep stages of fp8
+FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
+POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
 
 
-def way(p: KernelGemm, kmajor: bool) -> int:
-    """How the fragments of an operand leave shared memory."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MmaOperandGeometry(OperandGeometry):
+    """A or B in a block. The tile's side is M for A, N for B."""
+
+    name: str  #: a or b
+    tile: IntOrColumn  #: elements of the block tile along its side
+    warp_tile: IntOrColumn  #: elements of the warp tile along its side
+    warps: IntOrColumn  #: warps of the block along its side
+    vec: IntOrColumn  #: elements per global load
+    cp_async: IntOrColumn  #: 1: cp.async copies it, 0: it passes through registers
+    kmajor: bool  #: whether K is contiguous, in global and in shared memory
+    fragment_load: int  #: MATRIX, BYTES, VECTOR or SINGLE
+    adjacent: IntOrColumn  #: adjacent rows (columns) of C that a lane holds
+    row_pitch: IntOrColumn  #: elements from one row to the next in shared memory
+    stage_bytes: IntOrColumn  #: bytes of a stage
+    rows: IntOrColumn  #: rows of a stage
+    row_elements: IntOrColumn  #: elements of a row of a stage, without padding
+    row_loads: IntOrColumn  #: global loads per row of a stage
+    bytes: int  #: bytes of an element
+    chunk: int  #: elements of 16 bytes
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MmaGeometry(MultistageGeometry):
+    """The geometry of an mma.sync kernel."""
+
+    a: MmaOperandGeometry
+    b: MmaOperandGeometry
+    steps: IntOrColumn  #: MMA steps along K per K iteration
+    depth: int  #: elements of K of an MMA step
+    loads_per_thread: IntOrColumn  #: global loads of a thread per stage, of the operand that has more
+    expected_registers: IntOrColumn  #: 32-bit registers per thread that ptxas takes on average
+    packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
+
+
+def fragment_load(p: KernelGemm, kmajor: bool) -> int:
+    """How the fragments of an operand are loaded from shared memory."""
     size = p.element.bytes
     if size == 8:
         return SINGLE if kmajor else VECTOR
@@ -36,104 +73,96 @@ def way(p: KernelGemm, kmajor: bool) -> int:
     return BYTES if size == 1 else VECTOR
 
 
-def together(p: KernelGemm, warp: Any, first: bool, kind: int) -> Any:
-    """Rows (or columns) of C that one lane holds side by side: a vector load brings them. Where that would take moves
-    between registers, because fragments are consecutive ones, it is one."""
+def adjacent(p: KernelGemm, warp_tile: Any, first: bool, kind: int) -> Any:
+    """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
+    between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(kind, 1)
-    return np.maximum(np.minimum(warp // 8, most), 1)
+    return np.maximum(np.minimum(warp_tile // 8, most), 1)
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
-    """One operand's share of the geometry.
-
-    ``tile``: extent along M (or N) of the block; ``thread``: of a warp; ``warp``: warps of the block along it;
-    ``kmajor``: K is contiguous, in shared memory as in global memory; ``way``: how fragments leave; ``together``: rows
-    (or columns) of C that lie side by side in a lane; ``row``: elements of a row of shared memory; ``size``: bytes of
-    one stage; ``across``: lanes that share a row of global memory; ``loads``: accesses of one stage, over all threads.
-    """
+def operand(p: KernelGemm, c: Any, name: str) -> MmaOperandGeometry:
+    """The geometry of operand ``name``."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
-    tile, thread = (c.ml, c.ms) if first else (c.nl, c.ns)
-    vec, copy = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
-    bytes_, kind = p.element.bytes, way(p, kmajor)
+    tile, warp_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
+    vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
+    bytes_, kind = p.element.bytes, fragment_load(p, kmajor)
     # rows of K that a quad of lanes reads start 32 bytes apart, modulo 128
     pad = pick(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
-    row = c.u if kmajor else tile + (pad if kind == VECTOR else 0)
-    length = c.u if kmajor else tile
+    row_pitch = c.u if kmajor else tile + (pad if kind == VECTOR else 0)
+    row_elements = c.u if kmajor else tile
     rows = tile if kmajor else c.u
-    return SimpleNamespace(
+    return MmaOperandGeometry(
         name=name,
         tile=tile,
-        thread=thread,
-        warp=tile // thread,
+        warp_tile=warp_tile,
+        warps=tile // warp_tile,
         vec=vec,
-        copy=copy,
+        cp_async=cp_async,
         kmajor=kmajor,
-        way=kind,
-        together=together(p, thread, first, kind),
-        row=row,
-        size=bytes_ * row * rows,
+        fragment_load=kind,
+        adjacent=adjacent(p, warp_tile, first, kind),
+        row_pitch=row_pitch,
+        stage_bytes=bytes_ * row_pitch * rows,
         rows=rows,
-        length=length,
-        across=length // vec,
+        row_elements=row_elements,
+        row_loads=row_elements // vec,
         loads=tile * c.u // vec,
         bytes=bytes_,
         chunk=16 // bytes_,
     )
 
 
-def _row_of_c(nl: Any, sum_bytes: int, a: SimpleNamespace, b: SimpleNamespace) -> Any:
-    """Elements of a row of C in shared memory, such that what the lanes of a warp store together meets few banks
-    twice: rows lie ``a.together`` apart from lane to lane, pieces of up to 16 bytes ``2 b.together`` columns."""
+def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGeometry) -> Any:
+    """Elements from one row of C to the next in shared memory, such that the stores of a warp have few bank conflicts:
+    from lane to lane rows differ by ``a.adjacent``, vectors of up to 16 bytes by ``2 b.adjacent`` columns."""
     if sum_bytes == 8:
-        return nl + pick(a.together > 1, 4, (8 - nl) % 16)
-    plain = pick(a.together > 1, 4, (8 - nl) % 32)
-    return nl + pick(b.together > 2, 4, pick(b.together > 1, pick(a.together > 1, 8, 16), plain))
+        return nl + pick(a.adjacent > 1, 4, (8 - nl) % 16)
+    plain = pick(a.adjacent > 1, 4, (8 - nl) % 32)
+    return nl + pick(b.adjacent > 2, 4, pick(b.adjacent > 1, pick(a.adjacent > 1, 8, 16), plain))
 
 
-def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
-    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words:
-    ``registers`` are enough, ``likely`` what ptxas takes on average, ``reg_margin`` are kept in reserve: of
-    predicated loads, and of deep stages whose elements are widened."""
+def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     i = instruction(p)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     group = c.ml // c.ms * (c.nl // c.ns) * WARP
     threads = group * c.kl
-    stage = a.size + b.size
+    stage_bytes = a.stage_bytes + b.stage_bytes
     sum_bytes = max(4, p.accumulator.bytes)
-    row_c = _row_of_c(c.nl, sum_bytes, a, b)
-    gathers = (c.epilogue_smem == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
+    c_row_pitch = _c_row_pitch(c.nl, sum_bytes, a, b)
+    c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
+    shared = np.maximum(c.stages * stage_bytes, pick(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
-    parted = 4 * sum(x.way == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
+    permuted = 4 * sum(x.fragment_load == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
-    if p.element.fp8:  # where they are multiplied as f16, both halves are there at once
-        parted = parted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
+    if p.element.fp8:  # where they are multiplied as f16, both halves are live at once
+        permuted = permuted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
-        pick(x.copy == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
+        pick(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
     )
-    # walking pointers keep an offset a load, which ptxas may widen to an address
+    # each load that shares a pointer has an offset, which ptxas may widen to an address
     pointers = sum(
-        pick(n > POINTERS_LIMIT, pick((x.copy == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
+        pick(n > POINTERS_LIMIT, pick((x.cp_async == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
         + pick(c.bounds == 2, n, 0)
-        + (0 if found == STRIDED else 5)
-        for n, x, found in zip(each, (a, b), (p.addr_a, p.addr_b), strict=True)
+        + (0 if addressing == STRIDED else 5)
+        for n, x, addressing in zip(each, (a, b), (p.addr_a, p.addr_b), strict=True)
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
-    # ptxas need not hold all of what is read ahead
+    # ptxas need not hold all prefetched fragments
     fragments = fragments * (c.fragment_prefetch + 1) - pick(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
-    registers = sums + fragments + parted + in_flight + pointers + 32 + 8 * words
-    held = sums + fragments + parted + in_flight
-    likely = np.minimum(registers, held + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
+    registers = sums + fragments + permuted + in_flight + pointers + 32 + 8 * words
+    live = sums + fragments + permuted + in_flight
+    expected_registers = np.minimum(registers, live + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     guarded = sum(
-        pick((x.copy == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
+        pick((x.cp_async == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
-    deep = pick(c.u >= DEEP, 32, 0) if p.element.fp8 else 0
-    copies = operand_packing.workspace(p, c)
-    spread = tiles_and_slices(p, c, sum_bytes)
-    return SimpleNamespace(
+    deep = pick(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
+    packed_bytes = operand_packing.workspace(p, c)
+    counts = tiles_and_slices(p, c, sum_bytes)
+    return MmaGeometry(
         a=a,
         b=b,
         bytes=p.element.bytes,
@@ -142,16 +171,16 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         uk=c.u // c.kl,
         steps=c.u // c.kl // i.depth,
         depth=i.depth,
-        most=np.maximum(*each),
-        stage=stage,
+        loads_per_thread=np.maximum(*each),
+        stage_bytes=stage_bytes,
         shared=shared,
-        row_c=row_c,
+        c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,
-        gathers=gathers,
+        c_via_smem=c_via_smem,
         registers=registers,
-        likely=likely,
-        # threads that have all that one may have do more at once
-        reg_margin=pick(threads * c.min_ctas_per_sm <= MOST, np.minimum(guarded, 8 * GUARDED) + deep, 0),
-        copies=copies,
-        **spread | {"workspace": spread["workspace"] + copies},
+        expected_registers=expected_registers,
+        # ptxas uses more registers where each thread can have 255
+        reg_margin=pick(threads * c.min_ctas_per_sm <= FULL_THREADS, np.minimum(guarded, 8 * GUARDED) + deep, 0),
+        packed_bytes=packed_bytes,
+        **counts | {"workspace": counts["workspace"] + packed_bytes},
     )

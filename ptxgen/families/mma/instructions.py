@@ -1,9 +1,9 @@
 """The matrix instructions: their shapes, which lane holds which element, and which target has them.
 
-All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With lane
-= 4g + t, a 32-bit register holds ``run`` neighbours along K; register r of A has row g + 8 (r mod 2), register r of B
-column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a lane are at rows
-g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+All of them multiply 16 rows of A by 8 columns of B. Fragment layouts: PTX ISA, "Matrix Fragments for mma". With
+lane = 4g + t, a 32-bit register holds ``run`` adjacent elements along K; register r of A has row g + 8 (r mod 2),
+register r of B column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2). The four sums of a
+lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import DTYPES
 
-ROWS, COLUMNS = 16, 8  #: of C, that one instruction (or pair of them) adds to
+ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of them
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,21 @@ _TABLE = {
     ("f32", "tf32"): Instruction(_name(16, 8, "f32.tf32.tf32.f32"), 16, 8, 8, 1, "b32", "f32", 4),
     ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 4, 1, "f64", "f64", 4),
     ("s8", "s32"): Instruction(_name(16, 32, "s32.s8.s8.s32"), 16, 32, 32, 4, "b32", "s32", 4),
-    ("e4m3", "f32"): Instruction(_name(16, 32, "f32.e4m3.e4m3.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
-    ("e5m2", "f32"): Instruction(_name(16, 32, "f32.e5m2.e5m2.f32"), 16, 32, 32, 4, "b32", "f32", 4, 89),
+    **{
+        (t.name, "f32"): Instruction(_name(16, 32, f"f32.{t.mma}.{t.mma}.f32"), 16, 32, 32, 4, "b32", "f32", 4, t.sm)
+        for t in DTYPES.values()
+        if t.fp8
+    },
 }
 #: 3 % faster on an H200 than m16n8k8; m16n8k16 is slower than both
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
 def by_words(p: KernelGemm) -> Instruction | None:
-    """The instruction for streams of the problem's types, whose words of 32 bits are fragments as they are: none of
-    f64. f16 is summed in f32, whatever accumulator the problem has."""
-    return None if p.dtype == "f64" else _TABLE.get((p.dtype, "f32" if p.dtype == "f16" else p.compute))
+    """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
+    memory. 16-bit types are summed in f32, whatever ``compute`` says."""
+    i = _TABLE.get((p.dtype, "f32" if p.element.bytes == 2 else p.compute))
+    return i if i is not None and i.kind == "b32" else None
 
 
 def multiplies(p: KernelGemm) -> bool:
@@ -77,7 +82,7 @@ def instruction(p: KernelGemm, d: Device | None = None) -> Instruction:
 
     Types without one get that of f16: rules reject them, but geometry has numbers for them.
     """
-    if p.dtype == "f64" and d is not None and d.sm >= DOUBLE_90.sm:
+    if p.element.bytes == 8 and d is not None and d.sm >= DOUBLE_90.sm:
         return DOUBLE_90
     return _TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"])
 

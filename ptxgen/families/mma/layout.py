@@ -12,13 +12,12 @@ that makes the elements of a vector neighbours in one lane, and lanes hold neigh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR
+from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
 
 #: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
@@ -92,7 +91,7 @@ class MmaOperand:
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: MmaOperandGeometry,
         i: Instruction,
         threads: int,
         depth: int,
@@ -106,14 +105,14 @@ class MmaOperand:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way, self.packed_first = i, int(g.way), packed
-        self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.copy)
-        self.tile, self.thread, self.warps = int(g.tile), int(g.thread), int(g.warp)
-        self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row), int(g.rows), int(g.size)
+        self.instruction, self.way, self.packed_first = i, int(g.fragment_load), packed
+        self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.cp_async)
+        self.tile, self.thread, self.warps = int(g.tile), int(g.warp_tile), int(g.warps)
+        self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row_pitch), int(g.rows), int(g.stage_bytes)
         self.bytes = self.global_bytes = int(g.bytes)
-        self.chunk, self.adjacent = int(g.chunk), int(g.together)
+        self.chunk, self.adjacent = int(g.chunk), int(g.adjacent)
         self.depth, self.steps, self.base, self.prefetches = depth, steps, base, ahead and steps % 2 == 0
-        self.vectors, self.across = int(g.loads), int(g.across)
+        self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
         self.keys = self._keys()

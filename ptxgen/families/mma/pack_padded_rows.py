@@ -12,7 +12,7 @@ from ptxgen.codegen.packing import ROW, Buffers, Packing
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import ceil_div
-from ptxgen.families.mma.operand_packing import copied_items, copy_of, inside, packed
+from ptxgen.families.mma.operand_packing import copied_items, inside, packed_operand, packs
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -31,7 +31,7 @@ class PaddedRowPacking(Packing):
 
     @cached_property
     def names(self) -> list[str]:
-        return [name for name in "ab" if packed(self.config, name)]
+        return [name for name in "ab" if packs(self.config, name)]
 
     def product_problem(self, p: KernelGemm) -> KernelGemm:
         return inside(p, self.config)
@@ -88,7 +88,7 @@ class PaddedRowPacking(Packing):
     # ---- launches
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
-        return {name: copy_of(p, name).bytes * copied_items(p, name, run.items) for name in self.names}, {}
+        return {name: packed_operand(p, name).bytes * copied_items(p, name, run.items) for name in self.names}, {}
 
     @property
     def product_parameters(self) -> list[str]:
@@ -105,7 +105,7 @@ class PaddedRowPacking(Packing):
             numbers = [*(("u64", n) for n in p.offsets[:2]), ("u32", run.first)]
         chunks = 0
         for name, offset in buffers.packed.items():
-            copy = copy_of(p, name)
+            copy = packed_operand(p, name)
             batch = (copy.bytes // ROW, copied_items(p, name, run.items)) if self.batch.active else ()
             values = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, offset // ROW, *batch)
             numbers += [("u32", n) for n in values]

@@ -1,14 +1,13 @@
-"""The formula of mma.sync kernels: what a block asks of each unit, and how blocks share them.
+"""The performance model of mma.sync kernels.
 
-A pass over U multiplies, moves fragments and stages through shared memory, and issues instructions; the costliest of
-the three counts, rounded where they come near each other. A multiprocessor's share of L2 may cost more, or the chain of
-latencies that too few warps cannot hide. Formula and constants are those of ``families.mma.cost``, taken apart into
-what extents decide and what they do not.
+A K iteration multiplies, moves fragments and stages through shared memory, and issues instructions; the most expensive
+of the three counts, by a smooth maximum. The multiprocessor's share of the L2 may take longer, or the latencies that
+too few warps cannot hide. The constants are those of ``families.mma.cost``.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,81 +16,101 @@ from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
+from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
-from ptxgen.families.mma.operand_packing import packed
+from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.perf_blocks import Floats, Work, bound
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MmaCells:
+    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+
+    iterations: Floats  #: K iterations of a slice
+    blocks: Floats  #: blocks of the launch
+    extra: Floats  #: microseconds of a launch besides its blocks
+    straddle_a: Floats  #: 1 where rows of A start within a cache line
+    straddle_b: Floats  #: likewise of B
+
+
+def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
     tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
     math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d)
     shared = (c.ml * columns + c.nl * rows + c.ml + c.nl) * c.u * size / cost.WAVEFRONT
-    issued = warps * (cost.PASS + steps * (tiles + (c.ms + c.ns) / ROWS))
+    issued = warps * (cost.ITERATION + steps * (tiles + (c.ms + c.ns) / ROWS))
     for x in (g.a, g.b):
-        shared = shared + x.loads / WARP * np.where(x.copy == 1, *cost.STORE)
-        issued = issued + x.loads / WARP * np.where(x.copy == 1, *cost.COPY)
+        shared = shared + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_WAVEFRONTS)
+        issued = issued + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_ISSUE)
     waiting = (
-        steps * (tiles * cost.CHAIN[cost.kind(p)] + np.where(c.fragment_prefetch == 1, cost.READ[1], cost.READ[0]))
+        steps
+        * (
+            tiles * cost.CHAIN[cost.kind(p)]
+            + np.where(c.fragment_prefetch == 1, cost.FRAGMENT_LATENCY[1], cost.FRAGMENT_LATENCY[0])
+        )
         + cost.BARRIER
     )
-    granted = np.minimum(g.likely, register_cap(d, g.threads, c.min_ctas_per_sm))
+    granted = np.minimum(g.expected_registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
-    late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.STAGED_US, 0.0)
-    leave = c.ml * c.nl * cost.LEAVE
+    late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.EPILOGUE_SMEM_US, 0.0)
+    store = c.ml * c.nl * cost.STORE
     return Work.of(
         len(c),
         resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1),
         math=math,
         shared=shared,
         busy=bound(math, shared, issued / cost.ISSUE),
-        alone=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)),
+        latency=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)),
         start=late * d.clock,
-        store=leave,
-        red=leave,
-        part=leave,
+        store=store,
+        red=store,
+        partial=store,
         moved_a=moved_a,
         moved_b=moved_b,
         stages=c.stages,
-        torn_a=moved_a * cost.STRADDLE * cost.WAVEFRONT / (g.a.length * size),
-        torn_b=moved_b * cost.STRADDLE * cost.WAVEFRONT / (g.b.length * size),
+        straddle_a=moved_a * cost.STRADDLE * cost.WAVEFRONT / (g.a.row_elements * size),
+        straddle_b=moved_b * cost.STRADDLE * cost.WAVEFRONT / (g.b.row_elements * size),
     )
 
 
-def cell(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> SimpleNamespace:
-    """What extents and slices decide: passes and blocks, which operands have rows within cache lines, slices that are
-    added, operands that are copied first."""
+def cell(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
+    """The cells of ``c``."""
     size = p.element.bytes
-    added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.LOADED)
-    met = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
-    copied = cost.COPY_US + 2 * g.copies / (d.bandwidth * 1e3 * cost.COPY_DRAM)
-    extra = np.where(c.kg > 1, added + met, 0.0) + np.where(packed(c, "a") | packed(c, "b"), copied, 0.0)
+    added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.CLOCK_SHARE)
+    reduction = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
+    packing = cost.PACK_US + 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_DRAM)
+    extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packs(c, "a") | packs(c, "b"), packing, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
-        "torn_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "a")),
-        "torn_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packed(c, "b")),
+        "straddle_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),
+        "straddle_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "b")),
     }
-    return SimpleNamespace(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return MmaCells(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: SimpleNamespace, cell: Any) -> Floats:
-    """Of a launch, and what comes with it."""
-    passes, blocks = x.iterations[cell], x.blocks[cell]
-    resident, alone = w.resident[rows], w.alone[rows]
-    moved = w.moved_a[rows] + w.moved_b[rows] + w.torn_a[rows] * x.torn_a[cell] + w.torn_b[rows] * x.torn_b[cell]
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
+    """Microseconds of a launch."""
+    iterations, blocks = x.iterations[cell], x.blocks[cell]
+    resident, latency = w.resident[rows], w.latency[rows]
+    moved = (
+        w.moved_a[rows]
+        + w.moved_b[rows]
+        + w.straddle_a[rows] * x.straddle_a[cell]
+        + w.straddle_b[rows] * x.straddle_b[cell]
+    )
     busy = np.maximum(w.busy[rows], moved / np.float32(cost.L2_SM))
     each = np.ceil(blocks / np.float32(d.sms))  # blocks of the busiest multiprocessor
     waves = np.maximum(np.ceil(each / resident), 1)
     last = each - (waves - 1) * resident
-    multiply = ((waves - 1) * np.maximum(busy * resident, alone) + np.maximum(busy * last, alone)) * passes
-    spread = blocks * passes * moved / np.float32(cost.L2 * d.sms)
-    clock = np.float32(d.clock * cost.LOADED)
+    multiply = ((waves - 1) * np.maximum(busy * resident, latency) + np.maximum(busy * last, latency)) * iterations
+    spread = blocks * iterations * moved / np.float32(cost.L2 * d.sms)
+    clock = np.float32(d.clock * cost.CLOCK_SHARE)
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * cost.DRAM))
     us = np.maximum(np.maximum(multiply, spread) / clock, memory) + w.store[rows] * each / clock
     us = us + w.start[rows] / np.float32(d.clock) + waves * np.float32(cost.WAVE_US)

@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.axes import searched
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import default, violations
-from ptxgen.families.geometry import WARP, geometry, warp_rows
+from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.simt import axes
+from ptxgen.families.simt.geometry import SimtGeometry, geometry, warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-#: axes that SIMT kernels read; those of other families keep their defaults
-NAMES = (
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-)
 #: the values of each axis that are tried
-AXES = {n: AXIS[n].values for n in NAMES}
+AXES = searched(axes.AXES)
 ALIKE = {"stages": (3,), "ks": (1,)}
 SMALL = 128 * 128  #: tiles below this have interleaved lanes
 
@@ -54,8 +25,9 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 class Simt(Cooperative):
     name = "simt"
     axes, alike = AXES, ALIKE
-    fixed = ("types",)
-    tile_rules = ("axis", "range", "tile_m", "tile_n", "warps", "threads", "depth")
+    derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
+    fixed = ("simt_dtype",)
+    tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
     def modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
@@ -92,7 +64,7 @@ class Simt(Cooperative):
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         one_way = (c.lanes_m == 1) | (c.lanes_m == WARP)
-        columns = c.ns // (2 if p.compute == "f16" else 1)
+        columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg,
@@ -109,11 +81,11 @@ class Simt(Cooperative):
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
-        return [plain, Config(**{**values, "lanes_m": int(warp_rows(SimpleNamespace(**values)))})]
+        return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
-def width_c(p: KernelGemm, c: Any, g: SimpleNamespace) -> Any:
+def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
     """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
     side by side in them."""
-    side = np.where(g.b.kept, 1, np.minimum(g.b.chunk, c.ns))
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.gathers, c.vec_c, side))
+    side = np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, side))

@@ -1,166 +1,194 @@
-"""The geometry of SIMT kernels: every thread a tile of C, products by FFMA, DFMA or HFMA2."""
+"""The geometry of SIMT kernels: each thread computes a tile of C by FFMA, DFMA or HFMA2."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import SECTOR, WARP, pick
+from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, pick
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
-#: words that a thread keeps of each row and column of its loads
-LOOKED_UP = {STRIDED: 0, TABLE: 1, WINDOW: 2}
+#: registers that a thread keeps for each row and column of its loads, by addressing
+TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, WINDOW: 2}
 
-#: a thread's loads, and sides of them, whose addresses and predicates the estimate has room for
-LOADS, SIDES = 16, 4
-#: registers that must be left where halves are multiplied in pairs or there are several sets, where predicates guard
-#: loads, of rows of two operands, of operands that pass through registers; threads of a multiprocessor up to which each
-#: has all the registers that one may have
-HALVES, GUARDED, KEPT, COPIED, MOST = 5, 10, 12, 12, 256
+#: loads of a thread, and rows (columns) of them, whose addresses and predicates the estimate includes
+LOADS, LINES = 16, 4
+F16X2_MARGIN = 5  #: registers kept in reserve for packed f16 arithmetic, or several accumulator sets
+PREDICATE_MARGIN = 10  #: for predicated loads
+KMAJOR_MARGIN = 12  #: for K-major rows of two operands in shared memory
+LDG_MARGIN = 12  #: for operands that pass through registers
+FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class SimtOperandGeometry(OperandGeometry):
+    """A or B in a block. The tile's side is M for A, N for B."""
+
+    name: str  #: a or b
+    tile: IntOrColumn  #: elements of the block tile along its side
+    thread_tile: IntOrColumn  #: elements of the thread tile along its side
+    warp_threads: IntOrColumn  #: threads of a warp along its side
+    vec: IntOrColumn  #: elements per global load
+    cp_async: IntOrColumn  #: 1: cp.async copies it, 0: it passes through registers
+    kmajor: bool  #: whether K is contiguous in global memory
+    kmajor_smem: BoolOrColumn  #: whether K is contiguous in shared memory too
+    transposed: BoolOrColumn  #: whether it is transposed on the way to shared memory
+    row_pitch: IntOrColumn  #: elements from one row to the next in shared memory
+    stage_bytes: IntOrColumn  #: bytes of a stage
+    row_loads: IntOrColumn  #: adjacent global loads of consecutive lanes along a row
+    row_chunks: IntOrColumn  #: chunks of 16 bytes of a K-major row in shared memory, else 0
+    bytes: int  #: bytes of an element in shared memory
+    chunk: int  #: elements of 16 bytes
+    addressing: str  #: how global memory is addressed: strided, or by offset tables
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class SimtGeometry(MultistageGeometry):
+    """The geometry of a SIMT kernel."""
+
+    a: SimtOperandGeometry
+    b: SimtOperandGeometry
 
 
 def staged_bytes(p: KernelGemm) -> int:
-    """Bytes of one element in shared memory: 16 bits that are summed in f32 are widened on their way in."""
+    """Bytes of one element in shared memory: 16-bit elements that are summed in f32 are stored as f32."""
     return p.accumulator.bytes
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> SimpleNamespace:
-    """One operand's share of the geometry.
-
-    ``tile``: extent along M (or N) of the block; ``thread``: of a thread; ``warp``: threads of a warp along it;
-    ``kmajor``: K is contiguous in global memory; ``kept``, ``transposed``, ``direct``: how it lies in shared
-    memory; ``row``: elements of a row there; ``size``: bytes of one stage; ``across``: lanes that share a row of
-    global memory; ``loads``: accesses of one stage, over all threads; ``chunks``: of a row that is kept, each read
-    through an address of its own; ``found``: how they are addressed.
-    """
+def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
+    """The geometry of operand ``name``."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
-    tile, thread = (c.ml, c.ms) if first else (c.nl, c.ns)
-    vec, copy, keep = (c.vec_a, c.cp_async_a, c.kmajor_smem_a) if first else (c.vec_b, c.cp_async_b, c.kmajor_smem_b)
+    tile, thread_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
+    vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
+    keeps_layout = c.kmajor_smem_a if first else c.kmajor_smem_b
     bytes_ = staged_bytes(p)
-    kept = (keep == 1) & kmajor
-    transposed = (keep == 0) & kmajor
-    pad = max(4, 16 // bytes_)  # a row of 16-byte fragments stays aligned, and stores across rows meet no bank twice
-    row = pick(kept, c.u, pick(transposed, tile + pad, tile))
-    size = bytes_ * row * pick(kept, tile, c.u)
-    narrow = SECTOR // (vec * p.element.bytes)
-    across = pick(kept, c.u // vec, pick(transposed, np.minimum(narrow, c.u // vec), tile // vec))
-    return SimpleNamespace(
+    kmajor_smem = (keeps_layout == 1) & kmajor
+    transposed = (keeps_layout == 0) & kmajor
+    pad = max(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
+    row_pitch = pick(kmajor_smem, c.u, pick(transposed, tile + pad, tile))
+    stage_bytes = bytes_ * row_pitch * pick(kmajor_smem, tile, c.u)
+    sector_loads = SECTOR // (vec * p.element.bytes)
+    row_loads = pick(kmajor_smem, c.u // vec, pick(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
+    return SimtOperandGeometry(
         name=name,
         tile=tile,
-        thread=thread,
-        warp=c.lanes_m if first else WARP // c.lanes_m,
+        thread_tile=thread_tile,
+        warp_threads=c.lanes_m if first else WARP // c.lanes_m,
         vec=vec,
-        copy=copy,
+        cp_async=cp_async,
         kmajor=kmajor,
-        kept=kept,
+        kmajor_smem=kmajor_smem,
         transposed=transposed,
-        row=row,
-        size=size,
-        across=across,
+        row_pitch=row_pitch,
+        stage_bytes=stage_bytes,
+        row_loads=row_loads,
         loads=tile * c.u // vec,
-        chunks=pick(kept, c.u * bytes_ // 16, 0),
+        row_chunks=pick(kmajor_smem, c.u * bytes_ // 16, 0),
         bytes=bytes_,
         chunk=16 // bytes_,
-        found=p.addr_a if first else p.addr_b,
+        addressing=p.addr_a if first else p.addr_b,
     )
 
 
-def _sides(x: SimpleNamespace, threads: Any, each: Any) -> Any:
-    """Rows (or columns) of the operand that a thread's loads lie in."""
-    one = np.maximum(x.across // np.maximum(threads, 1), 1)
-    many = np.maximum(x.tile * x.across // np.maximum(threads, 1), 1)
-    return np.minimum(each, pick(x.kept | x.transposed, many, one))
+def _lines(x: SimtOperandGeometry, threads: Any, loads: Any) -> Any:
+    """Rows (columns) of A (B) that a thread loads from. ``loads``: its loads."""
+    one = np.maximum(x.row_loads // np.maximum(threads, 1), 1)
+    many = np.maximum(x.tile * x.row_loads // np.maximum(threads, 1), 1)
+    return np.minimum(loads, pick(x.kmajor_smem | x.transposed, many, one))
 
 
 def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
-    """Registers that ptxas was seen to take beyond what lives: addresses of many loads that it makes before the loop;
-    predicates, of which there are seven, for each row and column that may lie outside; sums of two sets; what it reads
-    early of rows that are kept, of pairs of registers and of halves."""
-    loads = sum(n if x.found == STRIDED else 0 for x, n in zip(operands, each, strict=True))
-    sides = sum(_sides(x, threads, n) for x, n in zip(operands, each, strict=True))
+    """Registers that ptxas uses beyond the live values: addresses of many loads that it hoists out of the loop;
+    bounds checks of rows and columns beyond the seven predicate registers; several accumulator sets; early loads of
+    K-major rows, of 64-bit and of 16-bit elements."""
+    loads = sum(n if x.addressing == STRIDED else 0 for x, n in zip(operands, each, strict=True))
+    lines = sum(_lines(x, threads, n) for x, n in zip(operands, each, strict=True))
     addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
-    outside = pick(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(sides - SIDES, 0) + 8, 0)
+    bounds = pick(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(lines - LINES, 0) + 8, 0)
     sets = pick(
         c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, pick(c.ks > 2, 32, 6))), 0
     )
     if p.element.bytes == 8:
         kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif p.element.bytes < 4:
-        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.compute == "f16" else 0)
+        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
     else:
         kinds = 0
-    return addresses + outside + sum(x.chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
+    return addresses + bounds + sum(x.row_chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
 
 
 def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
-    """Registers that must be left. Threads that have all that one may have do more at once: ptxas makes addresses of
-    loads early, above all of those that are looked up, guarded by predicates, or pass through registers."""
+    """Registers kept in reserve. Where each thread can have 255, ptxas hoists addresses of loads, above all of loads
+    through offset tables, of predicated loads, and of those that pass through registers."""
     a, b = operands
-    kept, through = a.kept | b.kept, c.cp_async_a + c.cp_async_b < 2
-    found = sum(n if x.found != STRIDED else 0 for x, n in zip(operands, each, strict=True))
-    most = 2 * np.maximum(found - LOADS, 0)
-    most = most + pick(c.bounds == BOUNDS_PREDICATE, GUARDED + 2 * np.maximum(sum(each) - LOADS, 0), 0)
-    most = most + (HALVES if packed == 2 else pick((found > 0) & (c.ks > 1), HALVES, 0))
-    most = most + pick((found > 0) & kept & through, 2 * KEPT, 0)
-    copied = pick(found == 0, through, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
-    most = most + pick(copied, COPIED + (4 if words == 2 else 0), 0)
-    rows = (a.kept & b.kept) & (c.bounds != BOUNDS_NONE) & (threads * c.min_ctas_per_sm > 3 * MOST - 1)
-    return pick(threads * c.min_ctas_per_sm <= MOST, most, pick(rows, KEPT, 0) + pick(c.ks > 1, HALVES, 0))
+    kmajor_smem, through_registers = a.kmajor_smem | b.kmajor_smem, c.cp_async_a + c.cp_async_b < 2
+    table_loads = sum(n if x.addressing != STRIDED else 0 for x, n in zip(operands, each, strict=True))
+    most = 2 * np.maximum(table_loads - LOADS, 0)
+    most = most + pick(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
+    most = most + (F16X2_MARGIN if packed == 2 else pick((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
+    most = most + pick((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
+    ldg = pick(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
+    most = most + pick(ldg, LDG_MARGIN + (4 if words == 2 else 0), 0)
+    resident = threads * c.min_ctas_per_sm
+    rows = (a.kmajor_smem & b.kmajor_smem) & (c.bounds != BOUNDS_NONE) & (resident > 3 * FULL_THREADS - 1)
+    return pick(resident <= FULL_THREADS, most, pick(rows, KMAJOR_MARGIN, 0) + pick(c.ks > 1, F16X2_MARGIN, 0))
 
 
-def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
-    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
-    ``reg_margin``: registers kept in reserve."""
+def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
     group = c.ml // c.ms * (c.nl // c.ns)
     threads = group * c.kl
-    stage = a.size + b.size
-    row_c = c.nl + 4
+    stage_bytes = a.stage_bytes + b.stage_bytes
+    c_row_pitch = c.nl + 4
     sum_bytes = max(4, p.accumulator.bytes)
-    gathers = (c.epilogue_smem == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage, pick(gathers, c.ml * row_c * c.kl * sum_bytes, 0))
+    c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
+    shared = np.maximum(c.stages * stage_bytes, pick(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = max(1, bytes_ // 4)
-    packed = 2 if p.compute == "f16" else 1
+    packed = 2 if p.accumulator.bytes == 2 else 1
     fragments = (c.fragment_prefetch + 1) * (
-        c.ms * pick(a.kept, a.chunk, 1) + c.ns * pick(b.kept, b.chunk, 1) // packed
+        c.ms * pick(a.kmajor_smem, a.chunk, 1) + c.ns * pick(b.kmajor_smem, b.chunk, 1) // packed
     )
     in_flight = (
-        sum(pick(x.copy == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
+        sum(pick(x.cp_async == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
         * p.element.bytes
         // 4
     )
     in_flight = in_flight * (2 if p.element.bytes == 2 else 1)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
-    pointers = sum(n if x.found == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
-    looked_up = sum(LOOKED_UP[x.found] * (n + 3) for x, n in zip((a, b), each, strict=True))
-    # what ptxas was seen to need beyond: 16 bits on their way to 32, and what it reads early of rows that are kept
+    pointers = sum(n if x.addressing == STRIDED else 0 for x, n in zip((a, b), each, strict=True))
+    tables = sum(TABLE_REGISTERS[x.addressing] * (n + 3) for x, n in zip((a, b), each, strict=True))
+    # ptxas uses more for conversions of 16-bit elements, and for early loads of K-major rows
     beyond = 0
     if p.element.bytes == 2:
-        beyond = 2 * np.maximum(pointers - 8, 0) + pick(a.kept | b.kept, 24, 0) + (24 if packed == 2 else 0)
+        beyond = (
+            2 * np.maximum(pointers - 8, 0) + pick(a.kmajor_smem | b.kmajor_smem, 24, 0) + (24 if packed == 2 else 0)
+        )
     elif words == 2:
-        beyond = pick(a.kept & b.kept, fragments * words, pick(a.kept | b.kept, 8, 0))
-    held = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
+        beyond = pick(a.kmajor_smem & b.kmajor_smem, fragments * words, pick(a.kmajor_smem | b.kmajor_smem, 8, 0))
+    live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
-    registers = held + np.minimum(2 * pointers, 16) + looked_up + beyond + early + 34
-    return SimpleNamespace(
+    registers = live + np.minimum(2 * pointers, 16) + tables + beyond + early + 34
+    return SimtGeometry(
         a=a,
         b=b,
         bytes=bytes_,
         group=group,
         threads=threads,
         uk=c.u // c.kl,
-        stage=stage,
+        stage_bytes=stage_bytes,
         shared=shared,
-        row_c=row_c,
+        c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,
-        gathers=gathers,
+        c_via_smem=c_via_smem,
         registers=registers,
         reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
@@ -168,11 +196,11 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
 
 
 def warp_rows(c: Any) -> Any:
-    """The ``wm`` that makes a warp's share of C nearest to square, within the block's tile."""
+    """The ``lanes_m`` that makes the warp tile most nearly square, within the block tile."""
     best, score = np.ones_like(c.ms), np.full(np.shape(c.ms), np.inf)
-    for wm in (1, 2, 4, 8, 16, 32):
-        fits = (c.ml % (wm * c.ms) == 0) & (c.nl % (WARP // wm * c.ns) == 0)
-        skew = np.abs(np.log2(wm * c.ms / (WARP / wm * c.ns)) + 0.1)
+    for lanes_m in (1, 2, 4, 8, 16, 32):
+        fits = (c.ml % (lanes_m * c.ms) == 0) & (c.nl % (WARP // lanes_m * c.ns) == 0)
+        skew = np.abs(np.log2(lanes_m * c.ms / (WARP / lanes_m * c.ns)) + 0.1)
         better = fits & (skew < score)
-        best, score = pick(better, wm, best), pick(better, skew, score)
+        best, score = pick(better, lanes_m, best), pick(better, skew, score)
     return best

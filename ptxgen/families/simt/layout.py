@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.multistage import copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.families.simt.geometry import SimtOperandGeometry
 
 POINTERS_LIMIT = 4  #: with more loads per thread, each adds a 32-bit offset to one pointer
 
@@ -58,7 +58,7 @@ class OperandLayout:
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: SimtOperandGeometry,
         threads: int,
         depth: int,
         steps: int,
@@ -71,13 +71,13 @@ class OperandLayout:
     ) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
-        self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kept), bool(g.transposed)
-        self.tile, self.thread, self.warp = int(g.tile), int(g.thread), int(g.warp)
-        self.vec, self.row, self.size = int(g.vec), int(g.row), int(g.size)
+        self.kmajor, self.kmajor_smem, self.transposed = bool(g.kmajor), bool(g.kmajor_smem), bool(g.transposed)
+        self.tile, self.thread, self.warp = int(g.tile), int(g.thread_tile), int(g.warp_threads)
+        self.vec, self.row, self.size = int(g.vec), int(g.row_pitch), int(g.stage_bytes)
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), global_bytes, int(g.chunk)
-        self.asynchronous = bool(g.copy)
+        self.asynchronous = bool(g.cp_async)
         self.depth, self.steps, self.packed, self.base = depth, steps, packed, base
-        self.vectors, self.across = int(g.loads), int(g.across)
+        self.vectors, self.across = int(g.loads), int(g.row_loads)
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
         #: where a thread stores: in the stage that is being filled, and in a stage

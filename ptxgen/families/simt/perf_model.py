@@ -1,8 +1,7 @@
-"""The formula of SIMT kernels."""
+"""The performance model of SIMT kernels."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,47 +9,48 @@ import numpy as np
 from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP, register_cap
-from ptxgen.families.perf_blocks import Work, bound, cell, leaving, microseconds
+from ptxgen.families.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
 from ptxgen.families.simt.candidates import width_c
+from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 __all__ = ["cell", "microseconds", "work"]
 
 
-def _fetch(x: SimpleNamespace) -> tuple[Any, Any]:
-    """(instructions, wavefronts) by which one warp reads one k of an operand's fragments from shared memory."""
-    wide = np.minimum(x.thread * x.bytes, 16)
-    count = np.where(x.kept, x.thread * x.bytes / 16, np.maximum(x.thread * x.bytes / 16, 1))
-    wide = np.where(x.kept, 16, wide)
-    phases = np.maximum(np.where(wide == 16, 2, 1), x.warp * wide / perf_costs.WAVEFRONT)
+def _fragment_loads(x: SimtOperandGeometry) -> tuple[Any, Any]:
+    """(instructions, wavefronts) by which one warp loads the fragments of one k from shared memory."""
+    wide = np.minimum(x.thread_tile * x.bytes, 16)
+    count = np.where(x.kmajor_smem, x.thread_tile * x.bytes / 16, np.maximum(x.thread_tile * x.bytes / 16, 1))
+    wide = np.where(x.kmajor_smem, 16, wide)
+    phases = np.maximum(np.where(wide == 16, 2, 1), x.warp_threads * wide / perf_costs.WAVEFRONT)
     return count, count * phases
 
 
-def _deposit(x: SimpleNamespace) -> tuple[Any, Any]:
-    """(warp instructions, wavefronts) by which a block brings one stage of an operand into shared memory."""
+def _stage_stores(x: SimtOperandGeometry) -> tuple[Any, Any]:
+    """(warp instructions, wavefronts) by which a block stores one stage of an operand to shared memory."""
     loads, elements = x.loads / WARP, x.loads * x.vec / WARP
     through = np.where(x.transposed, loads + elements, 2 * loads)
-    instructions = np.where(x.copy == 1, loads, through)
-    wavefronts = np.where(x.transposed, np.where(x.copy == 1, 2 * elements, elements), elements * x.bytes / 4)
+    instructions = np.where(x.cp_async == 1, loads, through)
+    wavefronts = np.where(x.transposed, np.where(x.cp_async == 1, 2 * elements, elements), elements * x.bytes / 4)
     return instructions, np.maximum(wavefronts, instructions)
 
 
-def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
-    """The cost of one block of each configuration; only what does not depend on extents is read of ``p``."""
-    packed = 2 if p.compute == "f16" else 1
+def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
+    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u
     product = c.ms * c.ns / packed
     fma = lanes / WARP / packed
 
-    (read_a, waves_a), (read_b, waves_b) = _fetch(g.a), _fetch(g.b)
+    (read_a, waves_a), (read_b, waves_b) = _fragment_loads(g.a), _fragment_loads(g.b)
     reads = g.group / WARP * c.u
-    (put_a, lay_a), (put_b, lay_b) = _deposit(g.a), _deposit(g.b)
+    (sts_a, waves_sts_a), (sts_b, waves_sts_b) = _stage_stores(g.a), _stage_stores(g.b)
     loads = (g.a.loads + g.b.loads) / WARP
 
-    # one kept operand puts all of one k into one register bank; two put a and b into the same
-    banks = np.where(g.a.kept != g.b.kept, 1.18, np.where(g.a.kept & g.b.kept, 1.05, 1.0))
+    # register bank conflicts: a K-major fragment has all of one k in one bank; two have a and b in the same
+    banks = np.where(g.a.kmajor_smem != g.b.kmajor_smem, 1.18, np.where(g.a.kmajor_smem & g.b.kmajor_smem, 1.05, 1.0))
     banks = np.where(product * packed >= 64, banks, 1 + (banks - 1) / 3)
     order = np.where(c.mma_order == 2, 1.03, 1.0)
     loop = g.uk * (product + read_a + read_b)
@@ -58,10 +58,10 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     spill = 1 + np.maximum(g.registers - register_cap(d, g.threads, c.min_ctas_per_sm), 0) / 32
     checks = np.where(c.bounds == 2, 1 + np.where((c.cp_async_a == 0) | (c.cp_async_b == 0), 2.0, 0.5), 1.0) * loads
 
-    issue = fma * banks * order + reads * (read_a + read_b) + put_a + put_b + warps * 14 + 2 * loads + checks
+    issue = fma * banks * order + reads * (read_a + read_b) + sts_a + sts_b + warps * 14 + 2 * loads + checks
     math = lanes / perf_costs.fma_rate(p, d) * order
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
-    shared = reads * (waves_a + waves_b) + lay_a + lay_b
+    shared = reads * (waves_a + waves_b) + waves_sts_a + waves_sts_b
     moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
     narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
@@ -69,16 +69,16 @@ def work(p: KernelGemm, c: Columns, g: SimpleNamespace, d: Device) -> Work:
     step = np.maximum((product + read_a + read_b) * np.ceil(warps / 4) * spill, perf_costs.ALU_LATENCY)
     step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
-    alone = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
+    latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
     return Work.of(
         len(c),
         busy=busy,
-        idle=busy * perf_costs.LONELY * 4 / warps,
-        alone=alone,
+        idle=busy * perf_costs.FEW_WARPS * 4 / warps,
+        latency=latency,
         math=math,
         shared=shared,
         moved_a=moved_a,
         moved_b=moved_b,
         stages=c.stages,
-        **leaving(p, c, g, d, width_c(p, c, g)),
+        **epilogue_costs(p, c, g, d, width_c(p, c, g)),
     )

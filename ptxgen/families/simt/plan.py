@@ -10,6 +10,7 @@ from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
+from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.layout import OperandLayout
 from ptxgen.families.simt.mainloop import SimtMainloop
 from ptxgen.lowering.kernel_gemm import STRIDED
@@ -19,6 +20,7 @@ class SimtPlan(Plan):
     """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
+    geometry: SimtGeometry
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
@@ -27,7 +29,7 @@ class SimtPlan(Plan):
         self.scheduler: GridScheduler = GridScheduler(c, self.batch.active)
         self.a, self.b = self._operands()
         self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
-        via_smem, contiguous = bool(g.gathers), self.b.contiguous
+        via_smem, contiguous = bool(g.c_via_smem), self.b.contiguous
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_c if via_smem else min(c.vec_c, contiguous))
         self.epilogue: TileEpilogue = TileEpilogue(
             c,
@@ -39,7 +41,7 @@ class SimtPlan(Plan):
             columns=[self.b.offset(j) for j in range(0, c.ns, self.c.vec)],
             contiguous=contiguous,
             via_smem=via_smem,
-            row_pitch=int(g.row_c),
+            row_pitch=int(g.c_row_pitch),
             aliases_stages=True,
             computes_oob=not via_smem,
         )
@@ -58,7 +60,7 @@ class SimtPlan(Plan):
 
     def _operands(self) -> tuple[OperandLayout, OperandLayout]:
         p, c, g = self.problem, self.config, self.geometry
-        steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.compute == "f16", p.element.bytes
+        steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
         common = (self.threads, c.u, steps, ahead, packed, size)
         a = OperandLayout(g.a, *common, 0, p.addr_a, p.lda)
         return a, OperandLayout(g.b, *common, a.size, p.addr_b, p.ldb)

@@ -1,107 +1,68 @@
-"""What makes a SIMT configuration legal."""
+"""The rules of legal configurations of the family simt."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-SIMT = 0
 
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
+def _loads_divide(g: SimtGeometry, x: SimtOperandGeometry) -> Any:
+    """Whether each thread's loads have the same offsets from its first load in every thread."""
+    threads, row_loads = np.maximum(g.threads, 1), np.maximum(x.row_loads, 1)
+    rows = np.maximum(threads // row_loads, 1)
+    single = x.loads <= threads
+    even = single | (x.loads % threads == 0)
+    whole_rows = threads % row_loads == 0
+    transposed = whole_rows & (single | ((x.tile % rows == 0) & (x.loads // x.tile % row_loads == 0)))
+    kmajor_smem = single | (whole_rows & (rows % 8 == 0))
+    direct = single | whole_rows | (row_loads % threads == 0)
+    return (x.row_loads > 0) & even & np.where(x.kmajor_smem, kmajor_smem, np.where(x.transposed, transposed, direct))
 
 
-def _loads_divide(g: SimpleNamespace, x: SimpleNamespace) -> Any:
-    """Each thread's loads keep one offset from its first, whatever the thread."""
-    t = np.maximum(g.threads, 1)
-    across = np.maximum(x.across, 1)
-    down = np.maximum(t // across, 1)
-    many = x.loads > t
-    few = np.logical_not(many)
-    even = few | (x.loads % t == 0)
-    transposed = (t % across == 0) & (few | ((x.tile % down == 0) & (x.loads // x.tile % across == 0)))
-    kept = few | ((t % across == 0) & (down % 8 == 0))
-    direct = few | (t % across == 0) | (across % t == 0)
-    return (x.across > 0) & even & np.where(x.kept, kept, np.where(x.transposed, transposed, direct))
-
-
-def _copies(p: KernelGemm, d: Device, x: SimpleNamespace) -> Any:
-    """cp.async moves 4, 8 or 16 bytes as they are; transposing, one element at a time."""
+def _cp_async(p: KernelGemm, d: Device, x: SimtOperandGeometry) -> Any:
+    """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
     size = x.vec * p.element.bytes
-    whole = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
-    return (x.copy == 0) | (whole & (np.logical_not(x.transposed) | (x.vec == 1)))
+    copies = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
+    return (x.cp_async == 0) | (copies & (np.logical_not(x.transposed) | (x.vec == 1)))
+
+
+def _kmajor_smem(c: Any, g: SimtGeometry, x: SimtOperandGeometry) -> Any:
+    """Rows along K are swizzled by chunks of 16 bytes: 2, 4 or 8 chunks in a row, and whole ones per thread group."""
+    chunks = np.isin(c.u // x.chunk, (2, 4, 8)) & (g.uk % x.chunk == 0)
+    return x.kmajor & (g.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
 RULES = (
     Rule(
-        "types",
-        lambda p, c, g, d: (
-            p.compute in ("f16", "f32", "f64") and p.element.bytes > 1 and (p.dtype != "bf16" or d.sm >= 80)
-        ),
+        "simt_dtype",
+        lambda p, c, g, d: p.compute == p.accumulator.name and p.element.bytes > 1 and d.sm >= p.element.sm,
         "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
         " is for tensor cores",
-        family=SIMT,
     ),
     Rule(
-        "tile_m",
+        "simt_tile_m",
         lambda p, c, g, d: c.ml % np.maximum(c.lanes_m * c.ms, 1) == 0,
         "ml={c.ml} must be a multiple of lanes_m·ms={c.lanes_m}·{c.ms}",
-        family=SIMT,
     ),
     Rule(
-        "tile_n",
+        "simt_tile_n",
         lambda p, c, g, d: c.nl % np.maximum(WARP // np.maximum(c.lanes_m, 1) * c.ns, 1) == 0,
         "nl={c.nl} must be a multiple of 32/lanes_m·ns=32/{c.lanes_m}·{c.ns}",
-        family=SIMT,
     ),
     Rule(
-        "warps",
+        "simt_warps",
         lambda p, c, g, d: (g.group >= WARP) & (g.group % WARP == 0),
         "(ml/ms)·(nl/ns)={g.group} threads must be a multiple of a warp, 32",
-        family=SIMT,
     ),
     Rule(
-        "depth",
+        "simt_depth",
         lambda p, c, g, d: (
             (c.u % np.maximum(c.kl, 1) == 0)
             & (g.uk >= 2)
@@ -111,93 +72,57 @@ RULES = (
         ),
         "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2, a multiple of ks={c.ks},"
         " and at least prefetch_k={c.prefetch_k} and two more",
-        family=SIMT,
     ),
     Rule(
-        "kept_a",
-        lambda p, c, g, d: (
-            (c.kmajor_smem_a == 0)
-            | (
-                g.a.kmajor
-                & (g.bytes >= 4)
-                & (g.uk % g.a.chunk == 0)
-                & (c.vec_a <= g.a.chunk)
-                & np.isin(c.u // g.a.chunk, (2, 4, 8))
-            )
-        ),
-        "kmajor_smem_a needs a K-major A of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
-        " whole ones a group, and vec_a={c.vec_a} within a chunk",
-        family=SIMT,
+        "simt_kmajor_smem_a",
+        lambda p, c, g, d: (c.kmajor_smem_a == 0) | _kmajor_smem(c, g, g.a),
+        "kmajor_smem_a needs a K-major A with elements of 4 or 8 bytes in shared memory; u={c.u} must be 2, 4 or 8"
+        " chunks of 16 bytes, whole ones per thread group, and vec_a={c.vec_a} at most a chunk",
     ),
     Rule(
-        "kept_b",
-        lambda p, c, g, d: (
-            (c.kmajor_smem_b == 0)
-            | (
-                g.b.kmajor
-                & (g.bytes >= 4)
-                & (g.uk % g.b.chunk == 0)
-                & (c.vec_b <= g.b.chunk)
-                & np.isin(c.u // g.b.chunk, (2, 4, 8))
-            )
-        ),
-        "kmajor_smem_b needs a K-major B of 4 or 8 bytes in shared memory, u={c.u} of 2, 4 or 8 chunks of 16 bytes,"
-        " whole ones a group, and vec_b={c.vec_b} within a chunk",
-        family=SIMT,
+        "simt_kmajor_smem_b",
+        lambda p, c, g, d: (c.kmajor_smem_b == 0) | _kmajor_smem(c, g, g.b),
+        "kmajor_smem_b needs a K-major B with elements of 4 or 8 bytes in shared memory; u={c.u} must be 2, 4 or 8"
+        " chunks of 16 bytes, whole ones per thread group, and vec_b={c.vec_b} at most a chunk",
     ),
     Rule(
-        "packed",
-        lambda p, c, g, d: (p.compute != "f16") | ((c.ms >= 2) & (c.ns >= 2)),
+        "simt_f16x2",
+        lambda p, c, g, d: (p.accumulator.bytes != 2) | ((c.ms >= 2) & (c.ns >= 2)),
         "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic",
-        family=SIMT,
     ),
     Rule(
-        "vector_a",
+        "simt_vec_a",
         lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),
         "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
-        family=SIMT,
     ),
     Rule(
-        "vector_b",
+        "simt_vec_b",
         lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
         "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
-        family=SIMT,
     ),
     Rule(
-        "async_a",
-        lambda p, c, g, d: _copies(p, d, g.a),
+        "simt_cp_async_a",
+        lambda p, c, g, d: _cp_async(p, d, g.a),
         "cp_async_a=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_a=1 where it transposes",
-        family=SIMT,
     ),
     Rule(
-        "async_b",
-        lambda p, c, g, d: _copies(p, d, g.b),
+        "simt_cp_async_b",
+        lambda p, c, g, d: _cp_async(p, d, g.b),
         "cp_async_b=1 (cp.async) needs sm_80, 4 to 16 bytes an access, no conversion, and vec_b=1 where it transposes",
-        family=SIMT,
     ),
     Rule(
-        "loads_a",
+        "simt_loads_a",
         lambda p, c, g, d: _loads_divide(g, g.a),
-        "the {g.a.loads} loads of A's tile, {g.a.across} side by side, do not split evenly over {g.threads} threads",
-        family=SIMT,
+        "the {g.a.loads} loads of A's tile, {g.a.row_loads} side by side, do not split evenly over {g.threads} threads",
     ),
     Rule(
-        "loads_b",
+        "simt_loads_b",
         lambda p, c, g, d: _loads_divide(g, g.b),
-        "the {g.b.loads} loads of B's tile, {g.b.across} side by side, do not split evenly over {g.threads} threads",
-        family=SIMT,
+        "the {g.b.loads} loads of B's tile, {g.b.row_loads} side by side, do not split evenly over {g.threads} threads",
     ),
     Rule(
-        "deferred_sts",
+        "simt_deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
-        family=SIMT,
-    ),
-    Rule(
-        "simt_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "family simt (what a configuration is unless it says family=) has no use for some axes, which must have"
-        " their defaults: " + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-        family=SIMT,
     ),
 )

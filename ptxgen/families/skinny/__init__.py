@@ -1,1 +1,1 @@
-"""Streaming kernels: one side of C is thin, and the matrix of the other side is read once, straight into registers."""
+"""Skinny kernels: one side of C is short; the operand of the long side is loaded once, directly into registers."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.candidates import NEUTRAL, meetings
-from ptxgen.families.geometry import WARP, ceil_div, geometry
+from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
-from ptxgen.families.skinny.geometry import QUAD, THIN, lined_up, widest
+from ptxgen.families.skinny import axes
+from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -30,26 +32,7 @@ THREADS = (64, 1024)  #: of a block, at least and at most
 
 POWERS = tuple(1 << n for n in range(15))
 #: the values of each axis that are tried, beside the tables above
-AXES = {
-    "ms": EACH,
-    "ns": EACH,
-    "ml": POWERS[:12],
-    "nl": POWERS[:12],
-    "u": POWERS,
-    "kl": GROUPS,
-    "kg": (1, 2, 4, 8, 16, 32, 64),
-    "vec_a": (1, 2, 4, 8, 16),
-    "vec_b": (1, 2, 4, 8, 16),
-    "vec_c": (1, 2, 4, 8),
-    "lanes_m": LANES,
-    "splitk": (0, 1, 2),
-    "fragment_prefetch": (0, 1),
-    "raster_group": (1, 4, 8, 16),
-    "store_policy": (0, 1),
-    "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16),
-    "long_n": (0, 1),
-    "mma_m16": (0, 1),
-}
+AXES = searched(axes.AXES)
 ALIKE = {"fragment_prefetch": (1,)}
 
 
@@ -58,7 +41,7 @@ def thin_tile(extent: int) -> int:
     return 1 << max(extent - 1, 0).bit_length()
 
 
-def together(g: SimpleNamespace, d: Device) -> Any:
+def resident_blocks(g: Geometry, d: Device) -> Any:
     """Blocks that find registers on a multiprocessor, each warp on one of its quarters."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
@@ -68,21 +51,22 @@ def together(g: SimpleNamespace, d: Device) -> Any:
 class Stream(Cooperative):
     name = "skinny"
     axes, alike = AXES, ALIKE
+    derived = ("epilogue_smem", "vec_c", "lanes_long")
     tile = ("ml", "nl", "u")
-    fixed = ("tables", "stream_thin", "stream_types")
-    tile_rules = ("axis", "range", "threads", "stream_tile", "stream_block")
+    fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")
+    tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """Thin extents stay as they are, and so does what is one column without gaps."""
-        m, n = (x if x <= THIN else NEUTRAL for x in (p.m, p.n))
+        m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
-        gaps = {f"ld{x}": 2 for x in "ab" if lined_up(plain, x) and not lined_up(p, x)}
+        gaps = {f"ld{x}": 2 for x in "ab" if is_kmajor(plain, x) and not is_kmajor(p, x)}
         starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
         return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
 
     def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(swap, thin tile) of each way to look at C."""
-        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= THIN]
+        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
     def _pair(self, p: KernelGemm, swap: int) -> tuple[str, str]:
         return ("b", "a") if swap else ("a", "b")
@@ -92,8 +76,8 @@ class Stream(Cooperative):
         x, y = self._pair(p, swap)
         size, thin = p.element.bytes, dict(self._sides(p))[swap]
         most = min(widest(p, x), 16 // size)
-        if lined_up(p, x):
-            whole, along = 16 // size, lined_up(p, y)
+        if is_kmajor(p, x):
+            whole, along = 16 // size, is_kmajor(p, y)
             own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
             shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
             return [
@@ -101,7 +85,7 @@ class Stream(Cooperative):
                 *(shifted if along and most < whole else []),
             ]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
-        if not lined_up(p, y):
+        if not is_kmajor(p, y):
             return [(v, min(widest(p, y), thin), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
@@ -116,7 +100,7 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
+                row = {**sides, "lanes_long": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
@@ -125,7 +109,7 @@ class Stream(Cooperative):
         for swap, _ in self._sides(p):
             x, _ = self._pair(p, swap)
             depth = max(d for _, _, d in self._depths(p, swap))
-            if by_words(p) is None or not lined_up(p, x) or depth * p.element.bytes < 8:
+            if by_words(p) is None or not is_kmajor(p, x) or depth * p.element.bytes < 8:
                 continue
             for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
                 if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
@@ -136,7 +120,7 @@ class Stream(Cooperative):
                         "ns": ns,
                         "ml": ml,
                         "nl": nl,
-                        "lanes_m": WARP // QUAD,
+                        "lanes_long": WARP // QUAD,
                         "kl": kl,
                         "u": QUAD * kl * steps * depth,
                         "long_n": swap,
@@ -175,11 +159,11 @@ class Stream(Cooperative):
                 c = c.replace(**{name: np.where(thin & (c.mma_m16 > 0), 1, getattr(c, name))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
-        return c.replace(min_ctas_per_sm=together(g, d))
+        return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "long_n", "mma_m16")
+        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -198,9 +182,9 @@ class Stream(Cooperative):
         tile, each = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
         for wm in LANES:  # lanes along K for lanes along the long side, and for groups
-            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm, tile: long * wm // config.lanes_m}
-            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm}
-            yield {"lanes_m": wm, "kl": config.kl * wm // config.lanes_m, tile: long * wm // config.lanes_m}
+            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm, tile: long * wm // config.lanes_long}
+            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm}
+            yield {"lanes_long": wm, "kl": config.kl * wm // config.lanes_long, tile: long * wm // config.lanes_long}
         for n in (1, 4):
             yield {"kl": config.kl * n // 2, "u": config.u * n // 2}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n}
@@ -220,15 +204,15 @@ class Stream(Cooperative):
             "mma_m16": 0 if config.mma_m16 else 1,
             own[0]: thin,
             own[1]: thin if config.mma_m16 else thin // QUAD,
-            long[0]: each * wm * int(g.along) // config.lanes_m,
+            long[0]: each * wm * int(g.along) // config.lanes_long,
             long[1]: each,
-            "lanes_m": wm,
+            "lanes_long": wm,
             "u": QUAD * config.kl * int(g.uk),
         }
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""
         [plain] = super().follow(p, config, changes)
-        if "min_ctas_per_sm" in changes or plain.lanes_m < 1 or plain.kl < 1:
+        if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
             return [plain]
-        return [plain, *(replace(plain, min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]
+        return [plain, *(plain.replace(min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.skinny.geometry import SkinnyOperandGeometry
 from ptxgen.problem.dtypes import bits_of, dtype
 
 QUAD = 4  #: bytes that dp4a multiplies at once
@@ -56,7 +56,7 @@ class SkinnyOperand:
 
     def __init__(
         self,
-        g: SimpleNamespace,
+        g: SkinnyOperandGeometry,
         kind: str,
         size: int,
         along: int,
@@ -74,9 +74,9 @@ class SkinnyOperand:
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: the cache operator of its loads
         self.cache_hint = ".L1::no_allocate" if self.long else ""
-        self.unaligned = bool(g.shifted)
+        self.unaligned = bool(g.unaligned)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
-        self.split_vectors = bool(g.paired)
+        self.split_vectors = bool(g.split_vectors)
         #: adjacent rows (columns) of C of a thread
         self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first
@@ -205,7 +205,8 @@ class Elements:
             for d in ds:
                 word, place = self.x.word(step, i, d)
                 found.setdefault(word, {})[place] = self._at(i, d)
-        how = {"f16": "halves", "bf16": "halves", "s8": "bytes"}.get(self.x.dtype, "fp8")
+        kind = dtype(self.x.dtype)
+        how = "fp8" if kind.fp8 else "bytes" if kind.int8 else "halves"
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:

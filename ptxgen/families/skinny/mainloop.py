@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.config import Config
@@ -12,6 +11,7 @@ from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, ElementLoads, Elements, Fragments, Round, SkinnyOperand, rounds
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -23,7 +23,7 @@ class SkinnyMainloop(Part):
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: SkinnyGeometry
     arithmetic: Arithmetic
     x: SkinnyOperand
     y: SkinnyOperand
@@ -67,7 +67,7 @@ class SkinnyMainloop(Part):
     @property
     def step_stride(self) -> int:
         """Elements of K from a step to the next."""
-        return int(self.geometry.reach)
+        return int(self.geometry.step_stride)
 
     @property
     def prefetches(self) -> bool:
@@ -77,7 +77,7 @@ class SkinnyMainloop(Part):
     @property
     def warps_along(self) -> int:
         """Warps along the long side."""
-        return int(self.geometry.along) // self.config.lanes_m
+        return int(self.geometry.along) // self.config.lanes_long
 
     @property
     def log2_warps_along(self) -> int:
@@ -97,15 +97,15 @@ class SkinnyMainloop(Part):
         return log2(self.problem.element.bytes)
 
     @property
-    def log2_lanes_m(self) -> int:
-        return log2(self.config.lanes_m)
+    def log2_lanes_long(self) -> int:
+        return log2(self.config.lanes_long)
 
     @property
     def shuffle_masks(self) -> list[int]:
         """XOR masks of the shuffles that add the sums of lanes that split K."""
         if self.instruction:
             return []
-        unit = 1 if self.x.kmajor else self.config.lanes_m
+        unit = 1 if self.x.kmajor else self.config.lanes_long
         return [unit << n for n in range(self.log2_across)]
 
     @property

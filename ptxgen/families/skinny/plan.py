@@ -11,6 +11,7 @@ from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.families.mma.instructions import by_words
+from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
 from ptxgen.families.skinny.mainloop import SkinnyMainloop
 from ptxgen.lowering.kernel_gemm import STRIDED
@@ -20,13 +21,14 @@ class SkinnyPlan(Plan):
     """Each thread loads its operands to registers; threads that split K add sums by shuffles and in shared memory."""
 
     kernel = "kernel/skinny.mako"
+    geometry: SkinnyGeometry
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
         self.batch = Batch(p.batch != 1)
         self.fused_ops = FusedOps.of(p, self.batch.active)
         self.scheduler: GridScheduler = GridScheduler(c, self.batch.active)
-        dp4a = p.dtype == "s8" and min(g.vec_x, g.vec_y) >= QUAD and bool(g.y_kmajor)
+        dp4a = bool(p.element.int8 and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         self.a, self.b = self._operands(dp4a)
         self.mainloop: SkinnyMainloop = self._mainloop(dp4a)
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_c)
@@ -40,7 +42,7 @@ class SkinnyPlan(Plan):
             columns=[],
             contiguous=c.ns if c.mma_m16 and not c.long_n else self.b.contiguous_run,
             via_smem=True,
-            row_pitch=int(g.row_c),
+            row_pitch=int(g.c_row_pitch),
             aliases_stages=False,
             computes_oob=False,
             # of lanes that split K, the first one stores the sum of all
@@ -61,7 +63,7 @@ class SkinnyPlan(Plan):
 
     def _operands(self, dp4a: bool) -> tuple[SkinnyOperand, SkinnyOperand]:
         p, g = self.problem, self.geometry
-        depth, steps, stride = int(g.depth), int(g.steps), int(g.reach)
+        depth, steps, stride = int(g.depth), int(g.steps), int(g.step_stride)
         a, b = (
             SkinnyOperand(x, p.dtype, p.element.bytes, int(g.along), depth, steps, stride, self.config.u, dp4a)
             for x in (g.a, g.b)

@@ -1,127 +1,85 @@
-"""What makes a streaming configuration legal."""
+"""The rules of legal configurations of the family skinny."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
-from ptxgen.families.skinny.geometry import QUAD, THIN
+from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-STREAM = 3
-QUARTERS = 4 * WARP  #: threads of a warp on each quarter of a multiprocessor
-SHARED = 8  #: registers by which the estimate may pass the cap
+PARTITIONS = 4 * WARP  #: threads of a warp on each of the four partitions of a multiprocessor
+TOLERANCE = 8  #: registers by which the estimate may exceed the limit
 WORD = 4  #: bytes of a register
-SINGLE_LIMIT = 64  #: loads of single elements in a pass: ptxas moves them ahead of each other
-LOADS_LIMIT = 64  #: loads of the long operand that a thread has under way
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "kl",
-    "kg",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "fragment_prefetch",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "long_n",
-    "mma_m16",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
+SINGLE_LIMIT = 64  #: loads of single elements per K iteration: ptxas hoists them
+LOADS_LIMIT = 64  #: loads in flight of the long operand, per thread
 
 
 def _multiplies(p: KernelGemm, d: Any) -> bool:
-    found = by_words(p)
-    return found is not None and d.sm >= found.sm
+    i = by_words(p)
+    return i is not None and d.sm >= i.sm
 
 
-def _along_k(c: Any, g: SimpleNamespace) -> Any:
-    """Vectors along K hold whole steps; others lie within what a thread has of their side."""
+def _vectors(c: Any, g: SkinnyGeometry) -> Any:
+    """A vector along K is at most a step; a vector across K divides the thread tile."""
     x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
-    thin = np.where(c.mma_m16 > 0, 1, g.thin)
-    y = np.where(g.y_kmajor, g.vec_y <= g.depth, thin % np.maximum(g.vec_y, 1) == 0)
+    short = np.where(c.mma_m16 > 0, 1, g.short_count)
+    y = np.where(g.y_kmajor, g.vec_y <= g.depth, short % np.maximum(g.vec_y, 1) == 0)
     return x & y
 
 
 RULES = (
     Rule(
-        "stream_thin",
-        lambda p, c, g, d: min(p.m, p.n) <= THIN,
-        f"C is {{p.m}}x{{p.n}}; streaming is for a side of {THIN} at most",
-        family=STREAM,
+        "skinny_extent",
+        lambda p, c, g, d: min(p.m, p.n) <= SHORT,
+        f"C is {{p.m}}x{{p.n}}; skinny kernels are for a side of {SHORT} at most",
     ),
     Rule(
-        "stream_types",
-        lambda p, c, g, d: (
-            p.compute in ("f32", "f64", "s32", "f16", "tf32")
-            and (p.dtype != "bf16" or d.sm >= 80)
-            and (not p.element.fp8 or d.sm >= 89)
-        ),
-        "{d.target} cannot convert {p.dtype}: bf16 needs sm_80, e4m3 and e5m2 sm_89",
-        family=STREAM,
+        "skinny_dtype",
+        lambda p, c, g, d: p.compute in (p.accumulator.name, "tf32") and d.sm >= p.element.sm,
+        "{d.target} cannot convert {p.dtype}, or not sum it in {p.compute}: bf16 needs sm_80, fp8 sm_89",
     ),
     Rule(
-        "stream_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "streaming has no use for some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-        family=STREAM,
-    ),
-    Rule(
-        "stream_tile",
+        "skinny_tile",
         lambda p, c, g, d: (
             ((c.long_n == 0) | (c.long_n == 1))
-            & (g.thin * np.where(c.mma_m16 > 0, QUAD, 1) == g.thin_tile)
-            & (np.where(c.long_n == 1, p.m, p.n) <= THIN)
-            & (g.thin_tile <= THIN)
+            & (g.short_count * np.where(c.mma_m16 > 0, QUAD, 1) == g.short_tile)
+            & (np.where(c.long_n == 1, p.m, p.n) <= SHORT)
+            & (g.short_tile <= SHORT)
             & (g.along >= 1)
             & (g.long_tile == g.along * g.count)
-            & (g.along % np.maximum(c.lanes_m, 1) == 0)
+            & (g.along % np.maximum(c.lanes_long, 1) == 0)
         ),
-        "long_n={c.long_n}, {c.ms}x{c.ns} a thread of {c.ml}x{c.nl} a block: the thin side (N where long_n=0, else M) is at"
-        f" most {THIN} and a thread's own, the long one is a multiple of a thread's and lanes_m={{c.lanes_m}}",
-        family=STREAM,
+        "long_n={c.long_n}, thread tile {c.ms}x{c.ns}, block tile {c.ml}x{c.nl}: along the short side (N where"
+        f" long_n=0, else M) both are the same, {SHORT} at most; along the long side the block has a multiple of"
+        " lanes_long={c.lanes_long} thread tiles",
     ),
     Rule(
-        "stream_fragments",
+        "skinny_mma_m16",
         lambda p, c, g, d: (
             (c.mma_m16 == 0)
             | (
                 (c.mma_m16 == 1)
                 & _multiplies(p, d)
                 & g.x_kmajor
-                & (g.thin_tile == COLUMNS)
-                & (c.lanes_m == WARP // QUAD)
+                & (g.short_tile == COLUMNS)
+                & (c.lanes_long == WARP // QUAD)
                 & (g.count % 2 == 0)
                 & (g.vec_x * p.element.bytes >= 8)
             )
         ),
-        f"mma_m16={{c.mma_m16}}: matrix instructions take {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
-        " on sm_{d.sm}), a long operand along K in loads of 8 bytes or more, an even number of its rows a thread,"
-        f" lanes_m={WARP // QUAD} and {COLUMNS} along the thin side of a block",
-        family=STREAM,
+        f"mma_m16={{c.mma_m16}}: mma.sync takes {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
+        " on sm_{d.sm}), a K-major long operand in loads of 8 bytes or more, an even number of its rows per thread,"
+        f" lanes_long={WARP // QUAD}, and a block tile of {COLUMNS} along the short side",
     ),
     Rule(
-        "stream_shifted",
+        "skinny_unaligned",
         lambda p, c, g, d: (
-            np.logical_not(g.shifted)
+            np.logical_not(g.unaligned)
             | (
                 (g.vec_x == 16 // p.element.bytes)
                 & (g.along % g.vec_x == 0)
@@ -131,40 +89,37 @@ RULES = (
                 & (g.loads_y * g.steps <= SINGLE_LIMIT)
             )
         ),
-        "vec_a={c.vec_a} and vec_b={c.vec_b}: where the long operand's are wider than alignment allows, they are of 16"
-        " bytes, a block's threads along it a multiple of that, two or more along K, and the thin operand is along K,"
-        f" one element a load (or whole words where mma_m16=1), of which a thread has at most {SINGLE_LIMIT} a pass",
-        family=STREAM,
+        "vec_a={c.vec_a}, vec_b={c.vec_b}: loads of the long operand that are wider than its alignment are of 16 bytes;"
+        " the block has a multiple of their elements as threads along the long side, two or more along K; the short"
+        f" operand is K-major, in loads of one element (or of whole words where mma_m16=1), at most {SINGLE_LIMIT} per"
+        " K iteration",
     ),
     Rule(
-        "stream_block",
-        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
+        "skinny_warps",
+        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_long >= 1),
         "{g.threads} threads; a block has whole warps",
-        family=STREAM,
     ),
     Rule(
-        "stream_depth",
+        "skinny_depth",
         lambda p, c, g, d: (g.steps >= 1) & (c.u == g.steps * g.across * g.depth) & (g.loads_in_flight <= LOADS_LIMIT),
-        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.loads_in_flight} loads a thread:"
-        f" whole steps, and at most {LOADS_LIMIT} loads",
-        family=STREAM,
+        "u={c.u} is {g.steps} steps of {g.across} threads with {g.depth} elements each, {g.loads_in_flight} loads per"
+        f" thread: the steps must be whole, the loads at most {LOADS_LIMIT}",
     ),
     Rule(
-        "stream_register_file",
+        "skinny_register_file",
         lambda p, c, g, d: (
-            g.registers <= register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, QUARTERS) * QUARTERS, 1) + SHARED
+            g.registers
+            <= register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, PARTITIONS) * PARTITIONS, 1) + TOLERANCE
         ),
-        "about {g.registers} registers a thread; {g.threads} threads, min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer: warps take"
-        " theirs of quarters of the file",
-        family=STREAM,
+        "about {g.registers} registers per thread; {g.threads} threads with min_ctas_per_sm={c.min_ctas_per_sm} can"
+        " have fewer: each warp takes them from its partition of the register file",
     ),
     Rule(
-        "stream_vectors",
+        "skinny_vec",
         lambda p, c, g, d: (
-            ((c.vec_a <= g.a.widest) | g.a.shifted) & ((c.vec_b <= g.b.widest) | g.b.shifted) & _along_k(c, g)
+            ((c.vec_a <= g.a.widest) | g.a.unaligned) & ((c.vec_b <= g.b.widest) | g.b.unaligned) & _vectors(c, g)
         ),
-        "vec_a={c.vec_a} and vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K the thin operand's"
-        " are within the long one's, across K within a thread's tile",
-        family=STREAM,
+        "vec_a={c.vec_a}, vec_b={c.vec_b}: A and B allow {g.a.widest} and {g.b.widest}; along K those of the short"
+        " operand are no wider than those of the long one, across K they divide the thread tile",
     ),
 )

@@ -1,13 +1,13 @@
 """f32 products on bf16 tensor cores: each operand is the sum of three bf16 planes.
 
-A plane is the rounded rest that the planes before it leave of an element: x = x0 + x1 + x2, to all 24 bits. The three
+Plane i is the rounded difference of an element and the planes before i: x = x0 + x1 + x2, to all 24 bits. The three
 smallest of the nine products are dropped; they are smaller than the rounding of f32. A packing kernel writes the planes
-to the workspace, K contiguous for every layout of the operands; the product kernel multiplies planes.
+to the workspace, K-major for every layout of the operands; the product kernel multiplies planes.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from ptxgen.codegen.registers import braces, width
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -17,17 +17,31 @@ PLANES = 3
 #: planes of X and Y that are multiplied, the smallest products first: wgmma truncates relative to the largest term
 PAIRS = ((0, 2), (2, 0), (1, 1), (0, 1), (1, 0), (0, 0))
 FACTOR_BYTES = 2  #: bytes of a bf16
-PROMOTED = 64  #: extent of K, at most, that wgmma sums before the sum is added in f32
+PROMOTED = 64  #: the most elements of K that wgmma sums before the sum is added in f32
 
-#: of the packing kernel: rows and elements of K of a block, elements of a thread's vectors, and the pitch of a block's
-#: rows in shared memory, which it uses where K is not contiguous
+#: the packing kernel: rows and elements of K per block, elements of a thread's vectors, and the pitch of the rows in
+#: shared memory, which it uses where K is not contiguous
 BLOCK_ROWS, BLOCK_K, CHUNK, BLOCK_PITCH = 32, 64, 4, 65
 THREADS = 256
 ACROSS = BLOCK_K // CHUNK  #: threads of a row of planes
-DOWN = THREADS // ACROSS  #: rows that are written at once
+DOWN = THREADS // ACROSS  #: rows that a block writes at once
 ROUNDS = BLOCK_ROWS // DOWN
-LOADED = THREADS // BLOCK_ROWS  #: extent of K that is loaded at once where K is not contiguous
+LOADED = THREADS // BLOCK_ROWS  #: elements of K that a block loads at once where K is not contiguous
 HELD = ROUNDS * CHUNK  #: elements of a thread
+
+
+@dataclass(frozen=True)
+class PlanesOperand:
+    """An operand, and its planes in the workspace."""
+
+    name: str  #: a or b
+    rows: int  #: rows of each plane, along M or N
+    ld: int  #: leading dimension of the operand
+    kmajor: bool  #: whether the operand is K-major
+    pitch: int  #: elements from one row of a plane to the next
+    vec: int  #: elements of the widest load of the operand along K
+    load: str  #: type of that load
+    bytes: int  #: bytes of the planes of one batch item
 
 
 def planes(p: KernelGemm) -> int:
@@ -40,16 +54,14 @@ def factor_bytes(p: KernelGemm) -> int:
     return FACTOR_BYTES if p.compute == COMPUTE else p.element.bytes
 
 
-def planes_of(p: KernelGemm, name: str) -> SimpleNamespace:
-    """The planes of an operand. ``rows`` of each, along M or N, ``pitch`` elements apart; ``ld``, ``kmajor``: of the
-    operand in memory; ``vec``: elements of its widest load along K, ``load`` the type of that; ``bytes``: of the planes
-    of one batch item."""
+def planes_of(p: KernelGemm, name: str) -> PlanesOperand:
+    """The planes of operand ``name``."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
     rows, ld = (p.m, p.lda) if first else (p.n, p.ldb)
     pitch = -(-max(p.k, 1) // BLOCK_K) * BLOCK_K
     vec = min(p.vectors[0 if first else 1], CHUNK)
-    return SimpleNamespace(
+    return PlanesOperand(
         name=name,
         rows=rows,
         ld=ld,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import (
     DIRECT,
     PACK,
@@ -24,7 +25,7 @@ from ptxgen.codegen.config import (
 from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
-from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma import axes, operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
@@ -32,8 +33,8 @@ from ptxgen.families.wgmma.geometry import (
     SPAN,
     STEP,
     from_registers,
-    groups_leave,
-    together,
+    packs_8bit,
+    resident_blocks,
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
@@ -62,33 +63,7 @@ SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), 
 PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried, beside the tables above
-AXES = {
-    "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256),
-    "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
-    "u": (16, 32, 64, 128, 256),
-    "kg": (1, 2, 4, 8, 15, 16, 32, 64),
-    "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-    "vec_c": (1, 2, 8),
-    "splitk": (0, 2, 3, 4),
-    "epilogue_smem": (0, 1),
-    "raster_group": (1, 4, 8, 16),
-    "min_ctas_per_sm": (1, 2, 3),
-    "transposed_mma": (0, 1),
-    "math_warpgroups": (1, 2),
-    "pingpong": (0, 1),
-    "cluster_x": (1, 2, 4),
-    "cluster_y": (1, 2, 4),
-    "cluster_k": (1, 2, 3, 4, 5, 8),
-    "dsmem_completion": (0, 1),
-    "persistent": (0, 1),
-    "epilogue_subtiles": (1, 2, 4),
-    "epilogue_buffers": (1, 2, 4),
-    "epilogue_aliases_ab": (0, 1),
-    "l2_evict_first": (0, 1, 2, 3),
-    "tma_rows": (0, 16, 32),
-    "operand_path_a": (0, 1, 2),
-    "operand_path_b": (0, 1, 2),
-}
+AXES = searched(axes.AXES)
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
@@ -97,34 +72,34 @@ class Wgmma(CandidateSpace):
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
-    fixed = ("tables", "wgmma_target", "wgmma_types", "wgmma_images")
+    fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
         "range",
-        "wgmma_major",
+        "wgmma_kmajor_y",
         "wgmma_depth",
         "wgmma_tile_x",
         "wgmma_tile_y",
         "wgmma_accumulators",
         "wgmma_cluster",
-        "wgmma_parts_x",
+        "wgmma_multicast_x",
         "wgmma_pingpong",
-        "wgmma_rows",
-        "wgmma_map_a",
-        "wgmma_map_b",
+        "wgmma_tma_rows",
+        "wgmma_tensor_map_a",
+        "wgmma_tensor_map_b",
     )
     extent_rules = (
         "range",
-        "slices",
+        "kg",
         "splitk",
         "grid",
-        "wgmma_walk",
-        "wgmma_passes",
-        "wgmma_meeting",
+        "wgmma_raster_group",
+        "wgmma_k_iters",
+        "wgmma_splitk",
         "wgmma_stages",
-        "wgmma_planes",
-        "wgmma_repack",
-        "wgmma_residues",
+        "wgmma_bf16x3",
+        "wgmma_operand_path",
+        "wgmma_realign_k",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
@@ -181,14 +156,14 @@ class Wgmma(CandidateSpace):
         if planes(p) > 1:
             return [(DIRECT, DIRECT)]
         if p.im2col is not None:
-            a, b = operand_packing.walked(p)
-            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
+            a, b = operand_packing.packs_conv(p)
+            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
             return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
         off_a, off_b = unmapped(p)
         packed = PACK * off_a, PACK * off_b
         if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:
             return [packed, (REALIGN * off_a, REALIGN * off_b)]
-        a, b = operand_packing.turns(p, "a"), operand_packing.turns(p, "b")
+        a, b = operand_packing.transposes(p, "a"), operand_packing.transposes(p, "b")
         if a and b:
             return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
         return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
@@ -269,7 +244,7 @@ class Wgmma(CandidateSpace):
     def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.walked(p)) else SLICES
+        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.packs_conv(p)) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
@@ -278,16 +253,16 @@ class Wgmma(CandidateSpace):
         """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
         for images, of which each tap reads again what a pass has just copied."""
         slices, count = self._slices(p), len(tiles)
-        names = {n: np.repeat(tiles.columns[n], len(slices)) for n in self.tile}
+        names = {n: np.repeat(tiles.column(n), len(slices)) for n in self.tile}
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
         c = Columns({**names, "splitk": split}).replace(family=self.code)
         g = geometry(p, c)
-        room = together(d, c)
+        room = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
         most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
         kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.walked(p)) else (1, 1)
+        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.packs_conv(p)) else (1, 1)
         streamed = np.where(
             (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
             1,
@@ -345,8 +320,8 @@ class Wgmma(CandidateSpace):
                 )
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
-        blocks = int(geometry(p, replace(config, kg=1, splitk=0)).blocks)
-        room = int(together(d, config))
+        blocks = int(geometry(p, config.replace(kg=1, splitk=0)).blocks)
+        room = int(resident_blocks(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
             yield from ({"kg": kg, "splitk": s} for s in self.axes["splitk"] if kg > 1)
@@ -371,7 +346,7 @@ class Wgmma(CandidateSpace):
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
-        return [Config(**v)]
+        return [config.replace(**v)]
 
 
 def width_c(p: KernelGemm, c: Columns) -> Any:
@@ -379,5 +354,5 @@ def width_c(p: KernelGemm, c: Columns) -> Any:
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
         p.im2col is not None and not p.im2col.beside
     )
-    side = np.where(apart, 1, np.where(groups_leave(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
+    side = np.where(apart, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen import epilogue
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, groups_leave, widest
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, WgmmaGeometry, packs_8bit, widest
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
@@ -247,7 +246,7 @@ class Epilogue(epilogue.Epilogue):
     """How finished sums get to C. ``sums``: their registers."""
 
     problem: KernelGemm
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     sums: Tile
 
@@ -264,7 +263,7 @@ class Epilogue(epilogue.Epilogue):
     def pack_8bit(self) -> bool:  # type: ignore[override]
         """Whether four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
         whole = self.config.vec_c >= COLUMNS and self.y_columns % (4 * COLUMNS) == 0
-        return whole and bool(groups_leave(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
+        return whole and bool(packs_8bit(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
 
     @property
     def transposed(self) -> bool:
@@ -277,7 +276,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def y_columns(self) -> int:
         """Columns along Y that this block stores."""
-        return int(self.geometry.finish)
+        return int(self.geometry.owner_columns)
 
     # ---- fused operations
 
@@ -311,7 +310,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def staging_base(self) -> int:
         """Offset of the staging buffers in shared memory: on the stages, or after them and the cluster's sums."""
-        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.ring + self.geometry.added)
+        return 0 if self.config.epilogue_aliases_ab else int(self.geometry.pipeline_bytes + self.geometry.dsmem_bytes)
 
     @property
     def shared_map(self) -> list[str]:

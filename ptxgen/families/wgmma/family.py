@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_SHARE
+from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
-from ptxgen.families.registry import Family
-from ptxgen.families.wgmma import perf_model, rules
+from ptxgen.families.registry import Family, Probe
+from ptxgen.families.wgmma import axes, perf_model, rules
 from ptxgen.families.wgmma.candidates import Wgmma
-from ptxgen.families.wgmma.geometry import geometry
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -24,10 +23,11 @@ def _groups(c: Any) -> Any:
     return np.where(c.pingpong == 1, 1, c.math_warpgroups)
 
 
-def _issuer_tile(p: KernelGemm, c: Any, g: SimpleNamespace) -> tuple[Any, Any, Any, Any, Any]:
+def _issuer_tile(p: KernelGemm, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    size = g.size * g.planes
-    loads = [np.where(c.transposed_mma == other, g.x_rows / c.cluster_y, g.share) * c.u * size / 16 for other in (0, 1)]
+    size = g.element_bytes * g.planes
+    x_rows = g.x_rows / c.cluster_y
+    loads = [np.where(c.transposed_mma == other, x_rows, g.y_slice) * c.u * size / 16 for other in (0, 1)]
     return g.x_tile // _groups(c), g.y_tile, c.u, loads[0], loads[1]
 
 
@@ -35,9 +35,20 @@ def _thread_products(c: Any) -> Any:
     return c.ml * c.nl * c.u // (_groups(c) * WARPGROUP)
 
 
+def _probes() -> tuple[Probe, ...]:
+    configs = (
+        parse_config(
+            "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 cluster_x=2 persistent=1"
+            " epilogue_smem=1 epilogue_subtiles=2"
+        ),
+        parse_config("family=wgmma ml=16 nl=64 u=128 transposed_mma=1 cluster_k=2 kg=3 splitk=last_cta"),
+    )
+    return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
+
+
 FAMILY = Family(
     name="wgmma",
-    axes=rules.USED,
+    axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
     candidates=Wgmma(),
@@ -46,8 +57,7 @@ FAMILY = Family(
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=lambda p, c: WgmmaPlan,
-    stages=(1, 16),
-    any_tile=True,
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
+    probes=_probes,
 )

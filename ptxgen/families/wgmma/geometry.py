@@ -1,17 +1,19 @@
-"""The geometry of wgmma kernels: one warp copies by TMA, warpgroups multiply.
+"""The geometry of wgmma kernels: a producer warp loads by TMA, consumer warpgroups issue wgmma.
 
-X is the operand on the side of wgmma's 64 rows, Y the other: X is A and Y is B, or the other way round where ``swap``.
+X is the operand on the side of wgmma's 64 rows, Y the other: A and B, or B and A where ``transposed_mma``.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.codegen.vectorized import WARP, ceil_div, pick
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, pick
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -19,34 +21,83 @@ from ptxgen.problem.device import Device
 
 ROWS = 64  #: rows of one wgmma
 STEP = 32  #: bytes of K of one wgmma
-COLUMNS = 8  #: columns of the smallest wgmma: accumulators come in groups of so many
+COLUMNS = 8  #: columns of the smallest wgmma, and of a group of accumulators
 SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
-ALIGNED = 1024  #: bytes that every tile in shared memory starts at a multiple of: the widest swizzle's pattern
+ALIGNED = 1024  #: alignment of each tile in shared memory in bytes: the period of the widest swizzle
 WARPGROUP = 4 * WARP
-MOST_OWNERS = 16  #: blocks that may share out the finishing of a tile
-#: registers a thread beside the accumulators, as ptxas needs them; where operands are shifted, what is moved at once at
-#: the most, and more
-OTHERS, MOVED, MOVING = 38, 32, 24
-#: of X in registers: 32-bit registers of 64 rows and one step, and buffers of them
+MOST_OWNERS = 16  #: the most blocks that each finish a part of a tile
+LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumulators
+#: registers per thread that realign operands: words in flight at most, and addresses
+REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
+#: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
-#: registers a thread where two warpgroups multiply, of a multiprocessor with 65536: as all have the same, and as the
-#: warps that copy keep few, and the others take what those leave; the same where both have much else to hold
-SAME, KEEPS, TAKES = 168, 40, 232
-KEEPS_MORE, TAKES_LESS = 48, 224
-#: blocks of clusters of so many that a Hopper of 132 multiprocessors runs at once, one a multiprocessor: its clusters
-#: are of one GPC, and GPCs have 16 or 18. Counted on an H200
-TOGETHER = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
+EQUAL_REGISTERS = 168  #: registers per thread of 12 warps without setmaxnreg
+#: setmaxnreg with two consumer warpgroups: registers per producer thread, and per consumer thread
+PRODUCER, CONSUMER = 40, 232
+#: the same for producers that need more
+PRODUCER_MORE, CONSUMER_LESS = 48, 224
+#: blocks that an H200 (132 multiprocessors) runs at once, one per multiprocessor, by the size of their clusters: a
+#: cluster stays within a GPC, and GPCs have 16 or 18 multiprocessors. Measured
+RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 
-def together(d: Device, c: Any) -> Any:
-    """Blocks that run at once, one a multiprocessor, in clusters as ``c`` has them."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class WgmmaGeometry(Geometry):
+    """The geometry of a wgmma kernel."""
+
+    element_bytes: int  #: bytes of an element as wgmma takes it
+    planes: int  #: bf16 planes of each operand, or 1
+    x_tile: IntOrColumn  #: elements of the block tile along X
+    y_tile: IntOrColumn  #: elements of the block tile along Y
+    x_kmajor: BoolOrColumn  #: whether K is contiguous in X
+    y_kmajor: BoolOrColumn  #: whether K is contiguous in Y
+    x_extent: IntOrColumn  #: extent of C along X
+    y_extent: IntOrColumn  #: extent of C along Y
+    x_box: IntOrColumn  #: contiguous elements of a TMA box of X
+    y_box: IntOrColumn  #: contiguous elements of a TMA box of Y
+    x_rows: IntOrColumn  #: rows of X that TMA loads
+    x_slice: IntOrColumn  #: elements of X (K-major: rows, else k) that one block of a multicast loads
+    y_slice: IntOrColumn  #: columns of Y that one block of a multicast loads
+    x_bytes: IntOrColumn  #: bytes of X in a stage
+    y_bytes: IntOrColumn  #: bytes of Y in a stage
+    stage_bytes: IntOrColumn  #: bytes of a stage
+    pipeline_bytes: IntOrColumn  #: bytes of all stages
+    groups: IntOrColumn  #: groups of 8 columns of the block tile
+    owners: IntOrColumn  #: blocks that each finish a part of the tile
+    owner_columns: IntOrColumn  #: columns of the tile that one block finishes
+    single_reducer: BoolOrColumn  #: whether one block of a cluster along K finishes the whole tile
+    dsmem_used: IntOrColumn  #: bytes of partial sums from the other blocks of the cluster
+    dsmem_bytes: IntOrColumn  #: the same, aligned
+    epilogue_bytes: IntOrColumn  #: bytes of the epilogue's buffers for C
+    barrier_bytes: IntOrColumn  #: bytes of mbarriers
+    mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
+    x_realigned: BoolOrColumn  #: whether consumers realign X in shared memory
+    y_realigned: BoolOrColumn  #: whether consumers realign Y in shared memory
+    realign_moves: IntOrColumn  #: 16-byte moves of a thread per stage that realign X and Y
+    a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
+    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the consumers
+    setmaxnreg_producer: IntOrColumn  #: registers per producer thread then
+    setmaxnreg_consumer: IntOrColumn  #: registers per consumer thread then
+    image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
+    mainloop_regs: IntOrColumn  #: registers per thread of the main loop
+    epilogue_regs: IntOrColumn  #: registers per thread that the epilogue takes besides
+    accumulators: IntOrColumn  #: accumulator registers per thread
+    unit: IntOrColumn  #: elements of K that one box loads at most
+    k_iters: IntOrColumn  #: iterations of the K loop over all slices
+    partial_bytes: IntOrColumn  #: bytes of partial sums that one block stores in the workspace
+    packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
+
+
+def resident_blocks(d: Device, c: Any) -> Any:
+    """Blocks that run at once, one per multiprocessor, in clusters of the size that ``c`` has."""
     cluster = c.cluster_x * c.cluster_y * c.cluster_k
     whole = d.sms // cluster * cluster
-    if d.sms != TOGETHER[1]:
+    if d.sms != RESIDENT_BLOCKS[1]:
         return whole
-    known = np.zeros(max(TOGETHER) + 1, np.int64)
-    known[list(TOGETHER)] = list(TOGETHER.values())
-    return np.where(np.isin(cluster, list(TOGETHER)), known[np.minimum(cluster, max(TOGETHER))], whole)
+    largest = max(RESIDENT_BLOCKS)
+    known = np.zeros(largest + 1, np.int64)
+    known[list(RESIDENT_BLOCKS)] = list(RESIDENT_BLOCKS.values())
+    return np.where(np.isin(cluster, list(RESIDENT_BLOCKS)), known[np.minimum(cluster, largest)], whole)
 
 
 def aligned(size: Any) -> Any:
@@ -55,17 +106,17 @@ def aligned(size: Any) -> Any:
 
 def widest(extent: Any, most: int, least: int) -> Any:
     """The widest power of two from ``most`` down to ``least`` that divides ``extent``; 0 if none does."""
-    found = np.zeros_like(extent) if isinstance(extent, np.ndarray) else 0
+    result = np.zeros_like(extent) if isinstance(extent, np.ndarray) else 0
     width = least
     while width <= most:
-        found = pick(extent % width == 0, width, found)
+        result = pick(extent % width == 0, width, result)
         width *= 2
-    return found
+    return result
 
 
 def widest_unit(p: KernelGemm) -> int:
-    """Elements of K, as wide as a swizzle at the most, that one box brings: of windows over images, channels of a tap.
-    Wide boxes are worth a quarter more zeros behind the last channel."""
+    """Elements of K that one box loads, at most the width of a swizzle; in a convolution, channels of a filter tap.
+    A wider box may have up to a quarter more zeros after the last channel."""
     size = factor_bytes(p)
     if p.im2col is None or p.im2col.summed:
         return SPAN // size
@@ -75,26 +126,26 @@ def widest_unit(p: KernelGemm) -> int:
 
 
 def unit(p: KernelGemm, c: Any) -> Any:
-    """What one box of ``c`` brings."""
+    """Elements of K that one box of ``c`` loads."""
     return np.minimum(c.u, widest_unit(p))
 
 
 def length(p: KernelGemm, c: Any) -> Any:
-    """K as stages count it: of windows over images, each tap's channels fill whole units."""
+    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units."""
     if p.im2col is None or p.im2col.summed:
         return p.k
     return p.im2col.tapped * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
-    """What boxes must divide where K is not contiguous: a tile, and of images a tap's channels."""
+    """What the width of a box must divide where K is not contiguous: the tile; in a convolution the channels too."""
     if p.im2col is None or not p.im2col.summed:
         return extent
     return np.gcd(extent, p.im2col.channels)
 
 
-def groups_leave(p: KernelGemm, c: Any) -> Any:
-    """Whether a thread's results of 8 bits may leave with those of its neighbours, 8 columns each."""
+def packs_8bit(p: KernelGemm, c: Any) -> Any:
+    """Whether adjacent threads may collect 8-bit results and store 8 columns each."""
     matrix = p.im2col is None or p.im2col.result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
@@ -102,157 +153,152 @@ def groups_leave(p: KernelGemm, c: Any) -> Any:
 
 
 def owners(groups: Any, blocks: Any) -> Any:
-    """How many of ``blocks`` that split K finish a tile of so many groups of columns: each an equal share."""
-    found = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
+    """How many of the ``blocks`` that split K finish an equal part each of a tile with ``groups`` groups of columns."""
+    result = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
     for n in range(2, MOST_OWNERS + 1):
-        found = pick((n <= blocks) & (groups % n == 0), n, found)
-    return found
+        result = pick((n <= blocks) & (groups % n == 0), n, result)
+    return result
 
 
-def batch(sums: Any) -> Any:
-    """Groups of another slice's sums that a thread with so many accumulators reads at once."""
-    return pick(sums <= 64, 16, 8)
+def batch(accumulators: Any) -> Any:
+    """Groups of partial sums that a thread with so many accumulators loads at once."""
+    return pick(accumulators <= 64, 16, 8)
 
 
 def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
-    """Whether K is contiguous in what is multiplied of A and of B."""
+    """Whether K is contiguous in A, and in B, as wgmma reads them."""
     layout = p.im2col.layout if p.im2col is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
-    return a | (operand_packing.copied(c, "a") & operand_packing.turns(p, "a")), b | (
-        operand_packing.copied(c, "b") & operand_packing.turns(p, "b")
+    return a | (operand_packing.packs(c, "a") & operand_packing.transposes(p, "a")), b | (
+        operand_packing.packs(c, "b") & operand_packing.transposes(p, "b")
     )
 
 
 def from_registers(p: KernelGemm, c: Any) -> Any:
-    """Whether X must come from registers: wgmma reads elements of one or four bytes from shared memory only where K is
+    """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
 
 
-def _epilogue_regs(p: KernelGemm, c: Any, sums: Any, moves: Any) -> Any:
-    """Registers that an epilogue takes beyond, where ptxas was seen to: it reads what lies along the sides of a tile
-    early, and has little room beside 192 sums."""
-    staged, apart = c.epilogue_smem == 1, p.im2col is not None and p.im2col.result is not None
-    epilogue_regs = pick(
-        (moves > 0) & (c.math_warpgroups == 1), 16, pick(staged & apart & (c.transposed_mma == 1) & (sums >= 176), 8, 0)
-    )
-    epilogue_regs = np.maximum(epilogue_regs, pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (sums >= 160), 10, 0))
-    epilogue_regs = np.maximum(epilogue_regs, pick(groups_leave(p, c) & (c.vec_c >= COLUMNS) & (sums >= 128), 4, 0))
+def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
+    """Registers that the epilogue takes besides: ptxas hoists the bias and scale loads, and spills with 192
+    accumulators."""
+    transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
+    scatters = p.im2col is not None and p.im2col.result is not None
+    terms = [
+        pick((moves > 0) & (c.math_warpgroups == 1), 16, 0),
+        pick(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
+        pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
+        pick(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
+    ]
     if not p.epilogue_ops:
-        return epilogue_regs
-    scaled, wide, direct = "scale_rows" in p.epilogue_ops, p.output.bytes == 4, np.logical_not(staged)
-    vectors = scaled or "bias_row" in p.epilogue_ops or "bias_column" in p.epilogue_ops
-    along_x = pick(c.transposed_mma == 1, "bias_column" in p.epilogue_ops, "bias_row" in p.epilogue_ops)
-    reads, long = vectors or "residual" in p.epilogue_ops, "gelu" in p.epilogue_ops or "silu" in p.epilogue_ops
-    epilogue_regs = np.maximum(epilogue_regs, pick(direct & (p.output.bytes == 1) & (sums <= 128), 12, 0))
-    epilogue_regs = np.maximum(
-        epilogue_regs, pick(direct & reads, pick(scaled & (sums > 128), 20, pick(sums <= 128, 12, 3)), 2)
-    )
-    epilogue_regs = np.maximum(
-        epilogue_regs, pick(staged & (reads | long), pick(sums <= 128, 28, pick(reads, 20, 0)), 0)
-    )
-    tiny = staged & vectors & (p.element.bytes == 1)
-    epilogue_regs = np.maximum(
-        epilogue_regs, pick(sums >= 192, pick(scaled | (direct & wide) | along_x | tiny, 26, 3), 0)
-    )
-    shared = (c.cluster_y > 1) & (sums >= 128) & (scaled & wide & direct | ("residual" in p.epilogue_ops))
-    epilogue_regs = np.maximum(epilogue_regs, pick(shared, 28, 0))
-    epilogue_regs = np.maximum(epilogue_regs, pick(moves > 0, 8, 0))
-    return np.maximum(epilogue_regs, pick(along_x, 35, 0)) if scaled else epilogue_regs
+        return reduce(np.maximum, terms)
+    operations, direct, few = set(p.epilogue_ops), np.logical_not(via_smem), accumulators <= 128
+    scaled, residual = "scale_rows" in operations, "residual" in operations
+    vectors = bool(operations & {"scale_rows", "bias_row", "bias_column"})
+    along_x = pick(transposed, "bias_column" in operations, "bias_row" in operations)
+    out_bytes, loads = p.output.bytes, vectors or residual
+    narrow = via_smem & vectors & (p.element.bytes == 1)
+    multicast = (c.cluster_y > 1) & (accumulators >= 128) & (scaled & (out_bytes == 4) & direct | residual)
+    terms += [
+        pick(direct & (out_bytes == 1) & few, 12, 0),
+        pick(direct & loads, pick(scaled & np.logical_not(few), 20, pick(few, 12, 3)), 2),
+        pick(via_smem & (loads or bool(operations & {"gelu", "silu"})), pick(few, 28, 20 if loads else 0), 0),
+        pick(wide, pick(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
+        pick(multicast, 28, 0),
+        pick(moves > 0, 8, 0),
+        pick(along_x, 35, 0) if scaled else 0,
+    ]
+    return reduce(np.maximum, terms)
 
 
-def _lying(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
-    """Bytes of a stage's part of an operand that comes as it lies."""
+def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
+    """Bytes of a stage of an operand whose rows are not aligned."""
     lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
-    return aligned(operand_packing.RESIDUES * operand_packing.lying(lines, width, size))
+    return aligned(operand_packing.RESIDUES * operand_packing.residue_bytes(lines, width, size))
 
 
-def _moves(kmajor: Any, tile: Any, u: Any, box: Any, movers: Any) -> Any:
-    """How often each of ``movers`` threads then shifts 16 bytes."""
+def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> Any:
+    """16-byte moves of each of ``threads`` threads that realign a stage of it."""
     lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
-    across = movers // np.maximum(box // COLUMNS, 1)
+    across = threads // np.maximum(box // COLUMNS, 1)
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
-def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
-    """Threads, tiles, shared memory and registers of ``c`` on ``p``. Sizes in bytes, registers in 32-bit words.
-
-    ``unit``: elements of K that one box brings at the most, ``k``: K in whole units, ``passes``: stages that fill,
-    ``image_boxes``: boxes of images side by side, where K runs over their pixels. ``x_tile``, ``y_tile``: extents of
-    the block's tile; ``a_from_registers``: wgmma reads X from registers; ``gives``: warps that copy give registers
-    to those that multiply, ``keeps``, ``takes``: what each then has; ``mi``: instructions a warpgroup stacks along X;
-    ``x_box``, ``y_box``: inner extents of the boxes that TMA brings; ``x_rows``: rows of X that are loaded,
-    ``x_share``: by one block, or its part of a stage's depth where K is not contiguous; ``share``: columns of Y that
-    one block loads,
-    ``finish``: that one block finishes; ``barriers``: bytes of them; ``planes``: of each operand, all of them K-major;
-    ``mainloop_regs``: registers of the main loop, ``epilogue_regs``: registers that the epilogue takes beyond.
-    """
-    size, out, count = factor_bytes(p), p.output.bytes, planes(p)
-    x_tile, y_tile = pick(c.transposed_mma == 1, c.nl, c.ml), pick(c.transposed_mma == 1, c.ml, c.nl)
+def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
+    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
+    x_tile, y_tile = pick(transposed, c.nl, c.ml), pick(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
-    x_kmajor, y_kmajor = (
-        pick(c.transposed_mma == 1, b_kmajor, a_kmajor),
-        pick(c.transposed_mma == 1, a_kmajor, b_kmajor),
-    )
-    x_extent, y_extent = pick(c.transposed_mma == 1, p.n, p.m), pick(c.transposed_mma == 1, p.m, p.n)
+    x_kmajor, y_kmajor = pick(transposed, b_kmajor, a_kmajor), pick(transposed, a_kmajor, b_kmajor)
+    x_extent, y_extent = pick(transposed, p.n, p.m), pick(transposed, p.m, p.n)
     a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
-    share = y_tile // np.maximum(c.cluster_x, 1)
+    y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = pick(x_kmajor, depth, pick(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
-    y_box = pick(y_kmajor, depth, widest(along(p, share), SPAN // size, COLUMNS))
-    x_loaded = pick(c.tma_rows > 0, c.tma_rows, x_tile)
-    x_share = pick(x_kmajor, x_loaded, c.u) // np.maximum(c.cluster_y, 1)
-    x_bytes = aligned(pick(x_kmajor, x_tile, x_loaded) * c.u * size * count)
+    y_box = pick(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
+    x_rows = pick(c.tma_rows > 0, c.tma_rows, x_tile)
+    x_slice = pick(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
+    x_bytes = aligned(pick(x_kmajor, x_tile, x_rows) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
-    lies_a, lies_b = operand_packing.lies(c, "a"), operand_packing.lies(c, "b")
-    x_lies, y_lies = pick(c.transposed_mma == 1, lies_b, lies_a), pick(c.transposed_mma == 1, lies_a, lies_b)
-    x_bytes = pick(x_lies, _lying(x_kmajor, x_tile, c.u, size), x_bytes)
-    y_bytes = pick(y_lies, _lying(y_kmajor, y_tile, c.u, size), y_bytes)
-    movers = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    x_moves = pick(x_lies, _moves(x_kmajor, x_tile, c.u, x_box, movers), 0)
-    y_moves = pick(y_lies, _moves(y_kmajor, y_tile, c.u, y_box, movers), 0)
+    a_realigned, b_realigned = operand_packing.realigns(c, "a"), operand_packing.realigns(c, "b")
+    x_realigned = pick(transposed, b_realigned, a_realigned)
+    y_realigned = pick(transposed, a_realigned, b_realigned)
+    x_bytes = pick(x_realigned, _unaligned_bytes(x_kmajor, x_tile, c.u, size), x_bytes)
+    y_bytes = pick(y_realigned, _unaligned_bytes(y_kmajor, y_tile, c.u, size), y_bytes)
+    threads = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+    x_moves = pick(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
+    y_moves = pick(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.cluster_k)
-    own = pick((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
-    finish = y_tile // own
-    alone = (c.cluster_k > 1) & (by_cluster == 1)
-    added = pick(c.cluster_k > 1, (c.cluster_k - alone) * x_tile * finish * 4, 0)
+    tile_owners = pick((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
+    owner_columns = y_tile // tile_owners
+    single_reducer = (c.cluster_k > 1) & (by_cluster == 1)
+    dsmem_used = pick(c.cluster_k > 1, (c.cluster_k - single_reducer) * x_tile * owner_columns * 4, 0)
+    dsmem_bytes = aligned(dsmem_used)
     mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    staged = pick(
-        c.epilogue_smem == 1,
-        c.math_warpgroups * mi * ROWS * (finish // np.maximum(c.epilogue_subtiles, 1)) * out * c.epilogue_buffers,
-        0,
-    )
-    ring = c.stages * (x_bytes + y_bytes)
-    barriers = (
+    c_buffer = c.math_warpgroups * mi * ROWS * (owner_columns // np.maximum(c.epilogue_subtiles, 1)) * p.output.bytes
+    epilogue_bytes = aligned(pick(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
+    own_epilogue_bytes = pick(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
+    pipeline_bytes = c.stages * (x_bytes + y_bytes)
+    barrier_bytes = (
         16 * c.stages
         + 8
         + 8 * c.math_warpgroups
         + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
     )
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
-    tiles_x, tiles_y = pick(c.transposed_mma == 1, tiles_n, tiles_m), pick(c.transposed_mma == 1, tiles_m, tiles_n)
-    passes = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
+    tiles_x, tiles_y = pick(transposed, tiles_n, tiles_m), pick(transposed, tiles_m, tiles_n)
+    k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
-    lined = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
-    blocks = lined * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
-    part = x_tile * finish * 4
-    sums, meets = mi * y_tile // 2, (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
-    # sums of a pass are added to those of all passes; f16 sums are widened in the end
-    mainloop_regs = sums * 2 if count > 1 else sums + sums // 2 if p.accumulator.bytes == 2 else sums
+    clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
+    blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
+    partial_bytes = x_tile * owner_columns * 4
+    fixup_bytes = blocks * partial_bytes * pick(c.splitk == SPLIT_SHARE, tile_owners, 1)
+    split_bytes = pick(c.kg > 1, pick(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
+    packed_bytes = operand_packing.workspace(p, c)
+    accumulators = mi * y_tile // 2
+    fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
+    # planes: the accumulators of an iteration are added to the totals; f16 accumulators are widened at the end
+    mainloop_regs = accumulators
+    if count > 1:
+        mainloop_regs = accumulators * 2
+    elif p.accumulator.bytes == 2:
+        mainloop_regs = accumulators + accumulators // 2
     mainloop_regs = (
         mainloop_regs
-        + OTHERS
-        + pick(meets, 4 * batch(sums), 0)
+        + LOOP_REGISTERS
+        + pick(fixup, 4 * batch(accumulators), 0)
         + pick(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
     )
-    mainloop_regs = mainloop_regs + pick(x_moves + y_moves > 0, np.minimum(4 * (x_moves + y_moves), MOVED) + MOVING, 0)
-    images_x = (c.transposed_mma == 1) == (p.im2col is not None and p.im2col.side == "b")
-    epilogue_regs = _epilogue_regs(p, c, sums, x_moves + y_moves)
-    gives = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > SAME)
-    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= TAKES_LESS)
-    return SimpleNamespace(
-        size=size,
+    moves = x_moves + y_moves
+    mainloop_regs = mainloop_regs + pick(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
+    images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
+    epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
+    setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
+    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= CONSUMER_LESS)
+    return WgmmaGeometry(
+        element_bytes=size,
         planes=count,
         x_tile=x_tile,
         y_tile=y_tile,
@@ -262,59 +308,48 @@ def geometry(p: KernelGemm, c: Any) -> SimpleNamespace:
         y_extent=y_extent,
         x_box=x_box,
         y_box=y_box,
-        x_rows=x_loaded,
-        x_share=x_share,
+        x_rows=x_rows,
+        x_slice=x_slice,
         x_bytes=x_bytes,
         y_bytes=y_bytes,
-        stage=x_bytes + y_bytes,
-        ring=ring,
-        share=share,
+        stage_bytes=x_bytes + y_bytes,
+        pipeline_bytes=pipeline_bytes,
+        y_slice=y_slice,
         groups=groups,
-        own=own,
-        finish=finish,
-        alone=alone,
-        added_used=added,
-        added=aligned(added),
-        staged=aligned(staged),
+        owners=tile_owners,
+        owner_columns=owner_columns,
+        single_reducer=single_reducer,
+        dsmem_used=dsmem_used,
+        dsmem_bytes=dsmem_bytes,
+        epilogue_bytes=epilogue_bytes,
         mi=mi,
-        x_lies=x_lies,
-        y_lies=y_lies,
-        moves=x_moves + y_moves,
+        x_realigned=x_realigned,
+        y_realigned=y_realigned,
+        realign_moves=moves,
         a_from_registers=a_from_registers,
-        gives=gives,
-        keeps=pick(less, KEEPS_MORE, KEEPS),
-        takes=pick(less, TAKES_LESS, TAKES),
-        image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), share // np.maximum(y_box, 1)),
-        threads=WARPGROUP * c.math_warpgroups + pick(gives, WARPGROUP, WARP),
+        setmaxnreg=setmaxnreg,
+        setmaxnreg_producer=pick(less, PRODUCER_MORE, PRODUCER),
+        setmaxnreg_consumer=pick(less, CONSUMER_LESS, CONSUMER),
+        image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1)),
+        threads=WARPGROUP * c.math_warpgroups + pick(setmaxnreg, WARPGROUP, WARP),
         mainloop_regs=mainloop_regs,
         epilogue_regs=epilogue_regs,
-        registers=pick(gives, SAME, mainloop_regs),
-        shared=ring + aligned(added) + pick(c.epilogue_aliases_ab == 1, 0, aligned(staged)) + barriers,
-        sums=sums,
+        registers=pick(setmaxnreg, EQUAL_REGISTERS, mainloop_regs),
+        shared=pipeline_bytes + dsmem_bytes + own_epilogue_bytes + barrier_bytes,
+        accumulators=accumulators,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles_m * tiles_n * p.batch,
-        tiles_x=tiles_x,
-        tiles_y=tiles_y,
         unit=depth,
-        k=k,
-        passes=passes,
-        chunk=ceil_div(passes, slices) * c.u,
+        k_iters=k_iters,
+        chunk=ceil_div(k_iters, slices) * c.u,
         slices=slices,
         blocks=blocks,
-        part=part,
-        copies=operand_packing.workspace(p, c),
-        workspace=workspace(p)
-        + operand_packing.workspace(p, c)
-        + pick(
-            c.kg > 1,
-            pick(
-                c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, blocks * part * pick(c.splitk == SPLIT_SHARE, own, 1)
-            ),
-            0,
-        ),
-        gathers=c.epilogue_smem == 1,
+        partial_bytes=partial_bytes,
+        packed_bytes=packed_bytes,
+        workspace=workspace(p) + packed_bytes + split_bytes,
+        c_via_smem=c.epilogue_smem == 1,
         sum_bytes=4,
-        row_c=c.nl,
-        barriers=barriers,
+        c_row_pitch=c.nl,
+        barrier_bytes=barrier_bytes,
     )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TypeVar
 
 from ptxgen.codegen.config import Config
-from ptxgen.families.wgmma.geometry import ROWS, STEP
+from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ class OperandPath:
     stage_register = "%stage_offset"
 
     def __init__(
-        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, multicast: Multicast | None
+        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         evict_first = config.l2_evict_first & (1 if name == "a" else 2)
         #: of its copies: modifiers, and the operands that these ask for
@@ -89,7 +88,7 @@ class OperandPath:
         self.copy_operands = (f", {multicast.mask}" if multicast else "") + (", %policy" if evict_first else "")
         self.role, self.name, self.base, self.multicast = role, name, base, multicast
         self.kmajor = bool(getattr(g, f"{role}_kmajor"))
-        size, depth = int(g.size), int(config.u)
+        size, depth = int(g.element_bytes), int(config.u)
         tile = int(getattr(g, f"{role}_tile"))
         inner = int(getattr(g, f"{role}_box"))
         #: bytes of a row of a box, which its swizzle spans
@@ -98,7 +97,7 @@ class OperandPath:
         self.sliced_along_k = role == "x" and multicast is not None and not self.kmajor
         self.slice_origin = "%k" if self.sliced_along_k else f"%{role}0"
         #: elements that one block loads along the sliced direction, and bytes of shared memory that they take
-        extent = int(g.share) if role == "y" else int(g.x_share) if multicast else int(g.x_rows)
+        extent = int(g.y_slice) if role == "y" else int(g.x_slice) if multicast else int(g.x_rows)
         row = self.span
         if self.kmajor:
             #: (contiguous, other) extents of a box

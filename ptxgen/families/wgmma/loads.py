@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import WARPGROUP
+from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
-from ptxgen.families.wgmma.operand_packing import lies
+from ptxgen.families.wgmma.operand_packing import realigns
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
@@ -24,7 +23,7 @@ class MatrixLoads(Part):
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     batched: bool
 
     template = "addr/tensormap.mako"
@@ -38,7 +37,7 @@ class MatrixLoads(Part):
         return x
 
     def _path(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        if lies(self.config, name):
+        if realigns(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
             return RealignedOperand(role, name, self.geometry, self.config, base, threads)
         kind = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.config import Config
@@ -12,7 +11,7 @@ from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
 from ptxgen.families.wgmma.rs_fragments import (
     BYTE_ROWS,
@@ -33,7 +32,7 @@ class Mainloop(Part):
 
     problem: KernelGemm
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     x: OperandPath
     y: OperandPath
     arithmetic: Arithmetic
@@ -76,7 +75,7 @@ class Mainloop(Part):
 
     @property
     def stage_bytes(self) -> int:
-        return int(self.geometry.stage)
+        return int(self.geometry.stage_bytes)
 
     @property
     def tx_bytes(self) -> int:
@@ -88,7 +87,7 @@ class Mainloop(Part):
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        kind = "tf32" if p.compute == "tf32" else p.dtype
+        kind = p.element.mma
         return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{kind}.{kind}"
 
     @property
@@ -143,7 +142,7 @@ class Mainloop(Part):
     @cached_property
     def fragments(self) -> Fragments:
         """The register fragments of X, where wgmma takes it from registers."""
-        return Fragments(int(self.geometry.size), self.mi, self.x.span, self.x.depth)
+        return Fragments(int(self.geometry.element_bytes), self.mi, self.x.span, self.x.depth)
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
@@ -224,7 +223,7 @@ class Pipeline(Part):
     """
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     a_from_registers: bool
     split: bool
     c_barriers: int  #: mbarriers of the epilogue, a warpgroup
@@ -235,7 +234,7 @@ class Pipeline(Part):
 
     @property
     def base(self) -> int:
-        return int(self.geometry.shared - self.geometry.barriers)
+        return int(self.geometry.shared - self.geometry.barrier_bytes)
 
     @property
     def shared_map(self) -> list[str]:
@@ -276,7 +275,7 @@ class Pipeline(Part):
         """Registers a thread of the producer warpgroup keeps, and those that a consumer then has; None: all have the
         same."""
         g = self.geometry
-        return (int(g.keeps), int(g.takes)) if g.gives else None
+        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_consumer)) if g.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:

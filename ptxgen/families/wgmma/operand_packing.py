@@ -1,11 +1,12 @@
-"""Operands that a kernel packs before the product: those that TMA cannot map, to rows of whole 128 bytes. wgmma reads
-the operand that is not on the side of its 64 rows from shared memory, and requires K to be contiguous if its elements
-have one or four bytes: the packed form of such operands has K contiguous.
+"""Operands that an auxiliary kernel packs before the product.
+
+An operand that TMA cannot map is copied to rows of whole 128 bytes. The operand that is not on the side of the 64 rows
+is read from shared memory, and there wgmma takes elements of one or four bytes only K-major: its copy is K-major.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config import PACK, REALIGN
@@ -15,25 +16,35 @@ from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-RESIDUES = 8  #: rows after which another one begins at the same offset in 16 bytes, whatever the leading dimension
-STAGES = 3  #: least number for realigned operands: loaded, realigned into the preceding one, multiplied
-LIMIT = 1 << 34  #: bytes of copies: threads of a packing kernel count 16 bytes each
+RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
+STAGES = 3  #: the least number of stages with realignment: one is loaded, one realigned, one multiplied
+LIMIT = 1 << 34  #: bytes of packed operands: the packing kernel's threads count 16 bytes each
 TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
-OFFSET_LIMIT = 1 << 40  #: bytes from one item to the next
+OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
+
+
+@dataclass(frozen=True)
+class PackedMatrix:
+    """A packed operand in the workspace."""
+
+    items: int  #: batch items that have their own
+    matrix: tuple[int, int, int, int]  #: columns, rows, elements per row, bytes per batch item (0: one for all)
+    pitch: int  #: bytes from one row to the next
+    bytes: int  #: bytes of all items
 
 
 def mapped(p: KernelGemm, operand: str) -> bool:
-    """Whether there can be a tensor map of A, B or C: rows and items of whole 16 bytes, where there are several.
-    Operands that are empty, or are split into planes first, need none."""
+    """Whether there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
+    items. Empty operands, and those that are split into planes first, need no map."""
     size = (p.output if operand == "c" else p.element).bytes
     ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
     if p.im2col is not None and operand != "c":
-        return True  # another rule's
+        return True  # the rules of im2col decide
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
     offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
-    nothing = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
+    unused = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
     aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
-    return nothing or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
+    return unused or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
 def boxed(p: KernelGemm) -> bool:
@@ -47,68 +58,67 @@ def unmapped(p: KernelGemm) -> tuple[bool, bool]:
     return not mapped(p, "a"), not mapped(p, "b")
 
 
-def copied(c: Any, name: str) -> Any:
+def packs(c: Any, name: str) -> Any:
     """Whether an auxiliary kernel copies the operand to aligned rows first."""
     return getattr(c, f"operand_path_{name}") == PACK
 
 
-def lies(c: Any, name: str) -> Any:
-    """Whether TMA loads the operand's unaligned rows, which are shifted in shared memory."""
+def realigns(c: Any, name: str) -> Any:
+    """Whether TMA loads the operand's unaligned rows, which consumers realign in shared memory."""
     return getattr(c, f"operand_path_{name}") == REALIGN
 
 
-def lying(lines: Any, width: Any, size: int) -> Any:
-    """Bytes of a stage's lines of one residue, ``width`` elements and the following 16 bytes each."""
+def residue_bytes(lines: Any, width: Any, size: int) -> Any:
+    """Bytes of the rows of one residue in a stage of ``lines`` rows: ``width`` elements and 16 more bytes each."""
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
-def turns(p: KernelGemm, name: str) -> bool:
-    """Whether the copy of an operand is transposed. Copies of images and filters are as their window has them."""
+def transposes(p: KernelGemm, name: str) -> bool:
+    """Whether packing transposes an operand. Images and filters are packed in the order of im2col."""
     layout, copy = (p.im2col.layout, p.im2col.copy(name)) if p.im2col is not None else (p.layout, None)
-    apart = layout[0] == "T" if name == "a" else layout[1] == "N"
-    return apart and copy is None and bf16x3.factor_bytes(p) != 2
+    mn_major = layout[0] == "T" if name == "a" else layout[1] == "N"
+    return mn_major and copy is None and bf16x3.factor_bytes(p) != 2
 
 
-def walked(p: KernelGemm) -> tuple[bool, bool]:
+def packs_conv(p: KernelGemm) -> tuple[bool, bool]:
     """Whether A, and B, of a convolution must be packed before TMA loads it."""
     return (False, False) if p.im2col is None else (p.im2col.copy("a") is not None, p.im2col.copy("b") is not None)
 
 
-def straight(p: KernelGemm, name: str) -> SimpleNamespace:
-    """The copy of an operand as it is: ``items`` of a batch that have their own; ``place``: columns, rows, elements
-    from one row to the next, bytes from one item's to the next's (0: one for all); ``bytes`` of all of it."""
+def row_copy(p: KernelGemm, name: str) -> PackedMatrix:
+    """The copy of an operand with aligned rows."""
     columns, rows, by = (p.columns_a, p.rows_a, p.offsets[0]) if name == "a" else (p.columns_b, p.rows_b, p.offsets[1])
     return _rows(p, columns, rows, by)
 
 
-def copy_of(p: KernelGemm, name: str) -> SimpleNamespace:
-    """The copy of an operand that is multiplied, as ``straight``."""
+def packed_operand(p: KernelGemm, name: str) -> PackedMatrix:
+    """The packed operand that the product kernel reads."""
     extent, by = (p.m, p.offsets[0]) if name == "a" else (p.n, p.offsets[1])
-    return _rows(p, p.k, extent, by) if turns(p, name) else straight(p, name)
+    return _rows(p, p.k, extent, by) if transposes(p, name) else row_copy(p, name)
 
 
-def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> SimpleNamespace:
+def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> PackedMatrix:
     size = p.element.bytes
     pitch = -(-max(columns, 1) * size // ROW) * ROW
     items = p.batch if by else 1
-    place = (columns, rows, pitch // size, rows * pitch if by else 0)
-    return SimpleNamespace(items=items, place=place, pitch=pitch, bytes=items * rows * pitch)
+    matrix = (columns, rows, pitch // size, rows * pitch if by else 0)
+    return PackedMatrix(items=items, matrix=matrix, pitch=pitch, bytes=items * rows * pitch)
 
 
 def _bytes(p: KernelGemm, name: str) -> int:
-    """Of all copies of an operand: one that TMA cannot map is copied as it is before it is transposed."""
-    if p.im2col is not None and any(walked(p)):
+    """Bytes of the copies of an operand: one that TMA cannot map is copied to aligned rows before it is transposed."""
+    if p.im2col is not None and any(packs_conv(p)):
         copy = p.im2col.copy(name)
         return copy_bytes(p, copy) if copy else 0
-    before = straight(p, name).bytes if turns(p, name) and not mapped(p, name) else 0
-    return int(before + copy_of(p, name).bytes)
+    row_bytes = row_copy(p, name).bytes if transposes(p, name) and not mapped(p, name) else 0
+    return int(row_bytes + packed_operand(p, name).bytes)
 
 
 def copy_bytes(p: KernelGemm, copy: PackedCopy) -> int:
-    """Of a copy of images or filters, up to where another may begin."""
+    """Bytes of packed images or filters, aligned for the next copy."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 
 
 def workspace(p: KernelGemm, c: Any) -> Any:
-    """Bytes of the copies; ``c``: integers or columns."""
-    return pick(copied(c, "a"), _bytes(p, "a"), 0) + pick(copied(c, "b"), _bytes(p, "b"), 0)
+    """Bytes of the packed operands of ``c``, a configuration or columns of many."""
+    return pick(packs(c, "a"), _bytes(p, "a"), 0) + pick(packs(c, "b"), _bytes(p, "b"), 0)

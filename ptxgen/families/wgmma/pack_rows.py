@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
@@ -17,7 +16,7 @@ from ptxgen.codegen.packing import ROW, Buffers
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.families.wgmma.layout import OperandPath
-from ptxgen.families.wgmma.operand_packing import copied, copy_of, mapped, straight, turns
+from ptxgen.families.wgmma.operand_packing import PackedMatrix, mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
@@ -54,12 +53,12 @@ class RowPacking(TmaPacking):
 
     @cached_property
     def names(self) -> list[str]:
-        return [name for name in "ab" if copied(self.config, name)]
+        return [name for name in "ab" if packs(self.config, name)]
 
     @cached_property
     def transposed(self) -> list[str]:
         """Operands that the transpose kernel packs, all items of them."""
-        return [name for name in self.names if turns(self.problem, name)]
+        return [name for name in self.names if transposes(self.problem, name)]
 
     @cached_property
     def copied(self) -> list[str]:
@@ -100,13 +99,13 @@ class RowPacking(TmaPacking):
     ) -> TensorMap:
         if x.name not in buffers.packed:
             return direct
-        place, offset = copy_of(p, x.name).place, buffers.packed[x.name]
+        place, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
         return matrix_map(p, "W", kind, place, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
-        packed = {name: copy_of(p, name).bytes for name in self.names}
-        return packed, {name: straight(p, name).bytes for name in staged}
+        packed = {name: packed_operand(p, name).bytes for name in self.names}
+        return packed, {name: row_copy(p, name).bytes for name in staged}
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         if not self.packs(p):
@@ -117,8 +116,8 @@ class RowPacking(TmaPacking):
     def _copy_step(self, p: KernelGemm, run: BatchRange, offsets: dict[str, int]) -> Step:
         """The launch of the copy kernel: the items of the run, or the one that all items have."""
         size = p.element.bytes
-        copies = {name: straight(p, name) for name in self.copied}
-        chunks = [x.place[1] * -(-x.place[0] * size // CHUNK) for x in copies.values()]
+        copies = {name: row_copy(p, name) for name in self.copied}
+        chunks = [x.matrix[1] * -(-x.matrix[0] * size // CHUNK) for x in copies.values()]
         rounds = ROUNDS if sum(chunks) > LARGE else 1
         blocks = [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
         numbers: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
@@ -131,9 +130,9 @@ class RowPacking(TmaPacking):
         return Step(f"{self.entry}_pack_rows", grid, (AUX_KERNEL_THREADS, 1, 1), 0, arguments)
 
     def _copy_numbers(
-        self, p: KernelGemm, run: BatchRange, name: str, copy: SimpleNamespace, offset: int, stride: int
+        self, p: KernelGemm, run: BatchRange, name: str, copy: PackedMatrix, offset: int, stride: int
     ) -> list[Argument]:
-        columns, rows, _, item_bytes = copy.place
+        columns, rows, _, item_bytes = copy.matrix
         _, _, ld, item_stride = stored(p, name)
         size = p.element.bytes
         span = ((rows - 1) * ld + columns) * size
@@ -146,18 +145,18 @@ class RowPacking(TmaPacking):
     def _transpose_step(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> Step:
         """The launch of the transpose kernel: the items of the run, or the one that all items have. It reads the
         operand, or the copy of it that TMA can map."""
-        t, copy, size = self.transpose_kernel, copy_of(p, name), p.element.bytes
+        t, copy, size = self.transpose_kernel, packed_operand(p, name), p.element.bytes
         kind = "s32" if size == 4 else "u8"
         source = (name.upper(), stored(p, name), 0)
         if name in buffers.staging:
-            source = ("W", straight(p, name).place, buffers.staging[name])
+            source = ("W", row_copy(p, name).matrix, buffers.staging[name])
         maps = (
             matrix_map(p, source[0], kind, source[1], size, (t.side, t.DEPTH), t.ROW, self.batch.active, source[2]),
             matrix_map(
-                p, "W", kind, copy.place, size, (t.side, t.side), t.ROW, self.batch.active, buffers.packed[name]
+                p, "W", kind, copy.matrix, size, (t.side, t.side), t.ROW, self.batch.active, buffers.packed[name]
             ),
         )
-        across, extent = -(-p.k // t.DEPTH), copy.place[1]
+        across, extent = -(-p.k // t.DEPTH), copy.matrix[1]
         first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),

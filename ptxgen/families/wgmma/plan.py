@@ -7,11 +7,12 @@ from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
+from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads, RunAddressing, WgradLoads
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
-from ptxgen.families.wgmma.operand_packing import copied
+from ptxgen.families.wgmma.operand_packing import packs
 from ptxgen.families.wgmma.pack_channels import ChannelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.parameters import TmaParameters
@@ -26,6 +27,7 @@ class WgmmaPlan(Plan):
     """One warp loads stages by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
     kernel = "kernel/warp_specialized.mako"
+    geometry: WgmmaGeometry
     shared_alignment = 1024
 
     def _compose(self) -> None:
@@ -78,7 +80,7 @@ class WgmmaPlan(Plan):
             return ChannelPacking(*common)
         if p.im2col is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
-        if (p.im2col is None or p.im2col.summed) and (copied(c, "a") or copied(c, "b")):
+        if (p.im2col is None or p.im2col.summed) and (packs(c, "a") or packs(c, "b")):
             return RowPacking(*common, c)
         return TmaPacking(*common)
 

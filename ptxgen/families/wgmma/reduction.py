@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.families.wgmma.geometry import WARPGROUP, batch, owners
+from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owners
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.mainloop import Mainloop
 from ptxgen.families.wgmma.scheduler import TileScheduler
@@ -42,7 +41,7 @@ class ClusterReduction(Part):
     memory."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
 
     @property
@@ -52,7 +51,7 @@ class ClusterReduction(Part):
     @property
     def single_reducer(self) -> bool:
         """Whether block 0 finishes the whole tile."""
-        return bool(self.geometry.alone)
+        return bool(self.geometry.single_reducer)
 
     @cached_property
     def owners(self) -> int:
@@ -67,11 +66,11 @@ class ClusterReduction(Part):
     @property
     def base(self) -> int:
         """Offset in shared memory of the sums received, and their bytes."""
-        return int(self.geometry.ring)
+        return int(self.geometry.pipeline_bytes)
 
     @property
     def bytes(self) -> int:
-        return int(self.geometry.added_used)
+        return int(self.geometry.dsmem_used)
 
     @property
     def shared_map(self) -> list[str]:
@@ -112,7 +111,7 @@ class SplitKFixup(Part):
     several finish a part each (``distributed``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     mainloop: Mainloop
     cluster: ClusterReduction
     scheduler: TileScheduler
@@ -129,7 +128,7 @@ class SplitKFixup(Part):
     @property
     def owners(self) -> int:
         """Slices that finish a part of the tile."""
-        return int(self.geometry.own) if self.distributed else 1
+        return int(self.geometry.owners) if self.distributed else 1
 
     @property
     def groups(self) -> int:

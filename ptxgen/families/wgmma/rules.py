@@ -1,4 +1,4 @@
-"""What makes a wgmma configuration legal."""
+"""The rules of legal configurations of the family wgmma."""
 
 from __future__ import annotations
 
@@ -6,71 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, together
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, copied, lies, mapped
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, resident_blocks
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.device import Device
 
-WGMMA = 2
-#: numbers of pixels' axes, or units of K, that a thread that copies holds where it keeps few registers
-PLACES, UNITS = 9, 4
+#: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
+COORDINATES, UNITS = 9, 4
 BOX_LIMIT = 256  #: elements of a side of a box
-WORKSPACE_LIMIT = 1 << 36  #: bytes of planes, and what slices leave before them
-
-#: element types -> how their products are summed
-TYPES = {
-    "f16": ("f32", "f16"),
-    "bf16": ("f32",),
-    "f32": ("tf32", bf16x3.COMPUTE),
-    "e4m3": ("f32",),
-    "e5m2": ("f32",),
-    "s8": ("s32",),
-}
-
-#: axes that mean something here; the others keep their defaults
-USED = (
-    "family",
-    "ml",
-    "nl",
-    "u",
-    "kg",
-    "stages",
-    "vec_c",
-    "splitk",
-    "epilogue_smem",
-    "raster_group",
-    "min_ctas_per_sm",
-    "transposed_mma",
-    "math_warpgroups",
-    "pingpong",
-    "cluster_x",
-    "cluster_y",
-    "cluster_k",
-    "dsmem_completion",
-    "persistent",
-    "epilogue_subtiles",
-    "epilogue_buffers",
-    "epilogue_aliases_ab",
-    "l2_evict_first",
-    "tma_rows",
-    "operand_path_a",
-    "operand_path_b",
-    "pdl",
-)
-UNUSED = tuple(name for name in AXIS if name not in USED)
+WORKSPACE_LIMIT = 1 << 36  #: bytes of planes and partial sums
 
 
-#: by rank: what corners of an im2col map can be, and pixels from a filter's first tap that a copy can name
+#: by rank: least and greatest corner of an im2col map, and the greatest offset of a filter tap in pixels
 CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 
-COUNTED = (1 << 31) - 1024  #: places and columns, with what a tile has past the last, that kernels divide
+COUNTED = (1 << 31) - 1024  #: extents below which a kernel can divide all coordinates of the last tile
 
 
-def walked(p: KernelGemm) -> bool:
-    """Whether an im2col map can walk over the images, and the other operand's rows be whole 16 bytes."""
+def maps_im2col(p: KernelGemm) -> bool:
+    """Whether an im2col map can describe the images, and a tiled map the other operand."""
     x, size = p.im2col, p.element.bytes
     if x is None:
         return True
@@ -82,178 +40,200 @@ def walked(p: KernelGemm) -> bool:
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
-def _copies(p: KernelGemm, c: Any) -> Any:
-    """Whether the operands that are copied are those that have to be, or may be: beside images a matrix that a pass
-    transposes."""
+def _packs_conv(p: KernelGemm, c: Any) -> Any:
+    """Whether, in a convolution, those operands are packed that TMA cannot load, or A where packing transposes it."""
     if p.im2col is None:
         return True
-    turned = p.im2col.summed and p.im2col.side == "b" and operand_packing.turns(p, "a")
-    a, b = operand_packing.walked(p)
+    transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+    a, b = operand_packing.packs_conv(p)
     return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
-        (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & turned
+        (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & transposed
     )
 
 
-def _lined(p: KernelGemm) -> bool:
-    """Whether C has lines of columns side by side, as far from each other."""
+def _has_rows(p: KernelGemm) -> bool:
+    """Whether C has rows of adjacent columns with one pitch."""
     return p.im2col is None or p.im2col.result is None or (p.im2col.beside and len(p.im2col.result[0]) == 1)
 
 
 def _countable(p: KernelGemm) -> bool:
-    """Whether no sum can be the least integer, which stands for one that is not there yet."""
+    """Whether no integer sum can be the least integer, which marks sums that are not stored yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
-def _waits(p: KernelGemm, c: Any, g: Any, d: Any) -> Any:
-    """Whether slices may wait for each other: all are resident at once, and few, and a sum is told from none."""
-    return (g.blocks <= together(d, c)) & (c.kg <= 64) & _countable(p)
+def _can_wait(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
+    """Whether slices may wait for each other: all blocks are resident, and stored sums can be told from missing"
+    " ones."""
+    return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
 def _between(value: Any, least: int, most: int) -> Any:
     return (value >= least) & (value <= most)
 
 
-def _switches(*values: Any) -> Any:
+def _binary(*values: Any) -> Any:
     return np.logical_and.reduce([(v == 0) | (v == 1) for v in values])
 
 
+def _realigns(c: Any) -> Any:
+    return realigns(c, "a") | realigns(c, "b")
+
+
+def _splitk(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
+    return (
+        (c.kg == 1)
+        | (c.splitk == SPLIT_WORKSPACE)
+        | ((c.splitk == SPLIT_POLL) & _can_wait(p, c, g, d))
+        | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.owners > 1) & _can_wait(p, c, g, d))
+        | ((c.splitk == SPLIT_MEMSET) & (p.output.bytes == 4) & (p.output.integer or not p.deterministic))
+    )
+
+
+def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
+    return np.where(
+        c.epilogue_smem == 1,
+        (p.output.bytes == 2)
+        & _has_rows(p)
+        & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
+        & (c.epilogue_subtiles >= 1)
+        & (c.epilogue_buffers >= 1)
+        & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
+        & (g.owner_columns % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
+        & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
+        (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
+    )
+
+
+def _producer_registers(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
+    if p.im2col is None:
+        return True
+    if p.im2col.summed:
+        fits = g.image_boxes * len(p.im2col.extents) <= COORDINATES
+    else:
+        units = np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS)
+        fits = c.u <= units * g.unit
+    return np.logical_not(g.setmaxnreg) | fits
+
+
 RULES = (
+    Rule("wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}"),
     Rule(
-        "wgmma_target", lambda p, c, g, d: d.sm == 90, "wgmma runs on sm_90 only; {d.name} is sm_{d.sm}", family=WGMMA
+        "wgmma_dtype",
+        lambda p, c, g, d: p.compute in p.element.wgmma,
+        "wgmma takes f32 as tf32 or as bf16 planes, s8 summed in s32, f16, bf16 and fp8 summed in f32, f16 in f16 too;"
+        " the problem is {p.dtype}, summed in {p.compute}",
     ),
     Rule(
-        "wgmma_types",
-        lambda p, c, g, d: p.compute in TYPES.get(p.dtype, ()),
-        "wgmma takes f32 as tf32 or in planes of bf16, s8 summed in s32, f16, bf16, e4m3 and e5m2 summed in f32,"
-        " f16 in f16 too; the problem is {p.dtype}, summed in {p.compute}",
-        family=WGMMA,
+        "wgmma_kmajor_y",
+        lambda p, c, g, d: (g.element_bytes == 2) | g.y_kmajor,
+        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.element_bytes} bytes must be K-major in"
+        " the operand that is not on the side of the 64 rows",
     ),
     Rule(
-        "wgmma_major",
-        lambda p, c, g, d: (g.size == 2) | g.y_kmajor,
-        "layout {p.layout}, transposed_mma={c.transposed_mma}: elements of {g.size} bytes must be contiguous along K in the operand that"
-        " is not on the side of the 64 rows",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_repack",
+        "wgmma_operand_path",
         lambda p, c, g, d: (
-            _copies(p, c)
+            _packs_conv(p, c)
             & (
-                np.logical_not(copied(c, "a") | copied(c, "b"))
+                np.logical_not(packs(c, "a") | packs(c, "b"))
                 | (
                     (bf16x3.planes(p) == 1)
                     & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE))
-                    & (g.copies < operand_packing.LIMIT)
+                    & (g.packed_bytes < operand_packing.LIMIT)
                 )
             )
         ),
-        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of f32; of a"
-        " convolution it packs what TMA cannot load; packing excludes splitk=last_cta and distributed; {g.copies} bytes of"
-        " copies, at most 2^34",
-        family=WGMMA,
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: wgmma does not pack the bf16 planes of"
+        " f32; of a convolution it packs the operands that TMA cannot load; packing excludes splitk=last_cta and"
+        " distributed; {g.packed_bytes} bytes of packed operands, less than 2^34",
     ),
     Rule(
-        "wgmma_lies",
+        "wgmma_realign",
         lambda p, c, g, d: (
             _between(c.operand_path_a, DIRECT, REALIGN)
             & _between(c.operand_path_b, DIRECT, REALIGN)
-            & np.logical_not(lies(c, "a") | lies(c, "b"))
-            | (
-                _between(c.operand_path_a, DIRECT, REALIGN)
-                & _between(c.operand_path_b, DIRECT, REALIGN)
-                & (p.element.bytes == 2)
-                & (p.im2col is None)
-                & (c.stages >= operand_packing.STAGES)
-                & (c.cluster_x * c.cluster_y == 1)
-                & (c.tma_rows == 0)
-                & (c.u < BOX_LIMIT)
-                & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
+            & (
+                np.logical_not(_realigns(c))
+                | (
+                    (p.element.bytes == 2)
+                    & (p.im2col is None)
+                    & (c.stages >= operand_packing.STAGES)
+                    & (c.cluster_x * c.cluster_y == 1)
+                    & (c.tma_rows == 0)
+                    & (c.u < BOX_LIMIT)
+                    & (np.maximum(c.ml, c.nl) < BOX_LIMIT)
+                )
             )
         ),
-        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: realign takes elements of two bytes and no"
-        " convolution, with cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} from 3 on, u={c.u} and sides of a tile below 256",
-        family=WGMMA,
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: realign takes elements of two bytes, no"
+        " convolution, cluster_x=1, cluster_y=1, tma_rows=0, stages={c.stages} of at least 3, u={c.u} and sides of the"
+        " tile below 256",
     ),
     Rule(
-        "wgmma_residues",
-        lambda p, c, g, d: (
-            np.logical_not(lies(c, "a") | lies(c, "b")) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1))
-        ),
-        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b} with K={p.k} and {p.batch} items: realign takes one"
-        " product, with K of at least 8",
-        family=WGMMA,
+        "wgmma_realign_k",
+        lambda p, c, g, d: np.logical_not(_realigns(c)) | ((p.k >= operand_packing.RESIDUES) & (p.batch == 1)),
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}, K={p.k}, batch={p.batch}: realign takes"
+        " K of at least 8, and no batch",
     ),
     Rule(
-        "wgmma_fed",
+        "wgmma_x_from_registers",
         lambda p, c, g, d: (
             np.logical_not(g.a_from_registers)
-            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.size >= 2 * STEP))
+            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.element_bytes >= 2 * STEP))
         ),
-        "X is multiplied from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0, epilogue_smem=0, and u={c.u}"
-        " elements of {g.size} bytes to be 64 bytes or more",
-        family=WGMMA,
+        "wgmma reads X from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0,"
+        " epilogue_smem=0, and u={c.u} elements of {g.element_bytes} bytes to be 64 bytes or more",
     ),
     Rule(
-        "wgmma_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
-        f"these axes mean nothing to wgmma and keep their defaults: {', '.join(UNUSED)} ({{c}})",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_switches",
+        "wgmma_axis_range",
         lambda p, c, g, d: (
-            _switches(
-                c.transposed_mma, c.pingpong, c.dsmem_completion, c.persistent, c.epilogue_aliases_ab, c.epilogue_smem
-            )
+            _binary(c.transposed_mma, c.pingpong, c.dsmem_completion)
+            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem)
             & _between(c.l2_evict_first, 0, 3)
             & _between(c.math_warpgroups, 1, 2)
             & _between(c.stages, 1, 16)
         ),
-        "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, evict 0 to 3, switches 0 or 1",
-        family=WGMMA,
+        "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, l2_evict_first 0 to 3, switches 0"
+        " or 1",
     ),
     Rule(
-        "wgmma_images",
-        lambda p, c, g, d: walked(p),
-        "images {p.im2col}, summed in {p.compute}: TMA takes rows of whole 16 bytes as they are, steps up to 8, and"
-        " corners and windows of few pixels",
-        family=WGMMA,
+        "wgmma_im2col",
+        lambda p, c, g, d: maps_im2col(p),
+        "images {p.im2col}, summed in {p.compute}: TMA im2col needs rows of whole 16 bytes, strides up to 8, and"
+        " corners and filter offsets of few pixels",
     ),
-    # boxes of Y are no wider than what divides a tap's channels
+    # boxes of Y are never wider than a divisor of the channels
     Rule(
-        "wgmma_columns",
+        "wgmma_im2col_channels",
         lambda p, c, g, d: (
             (p.im2col is None)
             or (not p.im2col.summed)
             | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
             | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a box",
-        family=WGMMA,
+        "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a"
+        " box",
     ),
     Rule(
-        "wgmma_map_a",
-        lambda p, c, g, d: copied(c, "a") | lies(c, "a") | mapped(p, "a"),
-        "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
-        family=WGMMA,
+        "wgmma_tensor_map_a",
+        lambda p, c, g, d: packs(c, "a") | realigns(c, "a") | mapped(p, "a"),
+        "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or"
+        " operand_path_a=pack or realign",
     ),
     Rule(
-        "wgmma_map_b",
-        lambda p, c, g, d: copied(c, "b") | lies(c, "b") | mapped(p, "b"),
-        "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or repack",
-        family=WGMMA,
+        "wgmma_tensor_map_b",
+        lambda p, c, g, d: packs(c, "b") | realigns(c, "b") | mapped(p, "b"),
+        "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or"
+        " operand_path_b=pack or realign",
     ),
     Rule(
         "wgmma_depth",
         lambda p, c, g, d: (
-            (c.u * g.size % STEP == 0)
+            (c.u * g.element_bytes % STEP == 0)
             & (c.u & (c.u - 1) == 0)
             & (c.u <= (BOX_LIMIT if bf16x3.planes(p) == 1 else bf16x3.PROMOTED))
         ),
-        "u={c.u} elements of {g.size} bytes; wgmma takes 32 bytes or a power of two of that, at most 256 elements, of"
-        " planes 64",
-        family=WGMMA,
+        "u={c.u} elements of {g.element_bytes} bytes must be 32 bytes times a power of two, at most 256 elements, 64 of"
+        " bf16 planes",
     ),
     Rule(
         "wgmma_tile_x",
@@ -262,29 +242,26 @@ RULES = (
             & (g.x_tile == g.mi * ROWS * np.where(c.pingpong == 1, 1, c.math_warpgroups))
             & (g.x_tile <= BOX_LIMIT)
         ),
-        "the tile has {g.x_tile} along the side of 64-row instructions; math_warpgroups={c.math_warpgroups} warpgroups need a multiple of 64"
-        " each, at most 256",
-        family=WGMMA,
+        "the tile has {g.x_tile} along the side of the 64 rows; each of math_warpgroups={c.math_warpgroups} needs a"
+        " multiple of 64, at most 256 in total",
     ),
     Rule(
         "wgmma_tile_y",
         lambda p, c, g, d: (
             (g.y_tile % COLUMNS == 0)
             & _between(g.y_tile, COLUMNS, BOX_LIMIT)
-            & (g.share * c.cluster_x == g.y_tile)
-            & (g.share % COLUMNS == 0)
+            & (g.y_slice * c.cluster_x == g.y_tile)
+            & (g.y_slice % COLUMNS == 0)
             & (g.y_kmajor | (g.y_box >= 2 * COLUMNS))
-            & ((p.dtype != "s8") | (g.y_tile <= 32) | (g.y_tile % 16 == 0))
+            & ((not p.element.int8) | (g.y_tile <= 32) | (g.y_tile % 16 == 0))
         ),
-        "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 a block of the cluster,"
-        " and of 16 where K is not contiguous or s8 has more than 32",
-        family=WGMMA,
+        "the tile has {g.y_tile} along the other side; it must be 8 to 256, a multiple of 8 per block of the cluster,"
+        " and of 16 if K is not contiguous, or for s8 above 32",
     ),
     Rule(
         "wgmma_accumulators",
         lambda p, c, g, d: g.mi * g.y_tile <= 384,
-        "{g.mi} x 64 x {g.y_tile} sums a warpgroup; 384 columns of 64 rows are what its registers hold",
-        family=WGMMA,
+        "{g.mi} x 64 x {g.y_tile} accumulators per warpgroup; its registers hold at most 384 columns of 64 rows",
     ),
     # ptxas counts whole warpgroups
     Rule(
@@ -292,27 +269,19 @@ RULES = (
         lambda p, c, g, d: (
             g.mainloop_regs + g.epilogue_regs
             <= np.where(
-                g.gives, g.takes, register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1)
+                g.setmaxnreg,
+                g.setmaxnreg_consumer,
+                register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1),
             )
         ),
-        "about {g.mainloop_regs} registers a thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads,"
-        " min_ctas_per_sm={c.min_ctas_per_sm}, leave fewer",
-        family=WGMMA,
+        "about {g.mainloop_regs} registers per thread, {g.epilogue_regs} more for the epilogue; {g.threads} threads"
+        " with min_ctas_per_sm={c.min_ctas_per_sm} can have fewer",
     ),
     Rule(
-        "wgmma_producer",
-        lambda p, c, g, d: (
-            (p.im2col is None)
-            or np.logical_not(g.gives)
-            | (
-                g.image_boxes * len(p.im2col.extents) <= PLACES
-                if p.im2col.summed
-                else c.u <= np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS) * g.unit
-            )
-        ),
-        "{g.image_boxes} boxes of images side by side, units of {g.unit} in u={c.u}: beside so many sums a thread that"
-        " copies can hold the places of 4 boxes, or 3 in three dimensions, or 4 units, 2 for a cluster's many tiles",
-        family=WGMMA,
+        "wgmma_producer_registers",
+        lambda p, c, g, d: _producer_registers(p, c, g),
+        "{g.image_boxes} adjacent boxes of images, u={c.u} in units of {g.unit}: with setmaxnreg a producer thread has"
+        " registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a cluster)",
     ),
     Rule(
         "wgmma_cluster",
@@ -325,56 +294,51 @@ RULES = (
             & ((c.cluster_k > 1) | (c.dsmem_completion == 0))
             & (c.cluster_x * c.cluster_y * c.cluster_k <= d.sms)
         ),
-        "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k}, dsmem_completion={c.dsmem_completion}: clusters have 1 to 8 blocks, no more than the"
-        " {d.sms} multiprocessors, and share operands or split K; dsmem_completion=barrier is for cluster_k above 1",
-        family=WGMMA,
+        "cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k},"
+        " dsmem_completion={c.dsmem_completion}: a cluster has 1 to 8 blocks, no more than the {d.sms} multiprocessors,"
+        " and either multicasts or splits K; dsmem_completion=barrier needs cluster_k above 1",
     ),
     Rule(
-        "wgmma_parts_x",
+        "wgmma_multicast_x",
         lambda p, c, g, d: (
             (c.cluster_y == 1)
             | (
-                (g.x_share % COLUMNS == 0)
+                (g.x_slice % COLUMNS == 0)
                 & np.where(
                     g.x_kmajor,
-                    g.x_share * c.cluster_y == g.x_rows,
-                    (g.x_share * c.cluster_y == c.u) & (p.im2col is None),
+                    g.x_slice * c.cluster_y == g.x_rows,
+                    (g.x_slice * c.cluster_y == c.u) & (p.im2col is None),
                 )
             )
         ),
-        "cluster_y={c.cluster_y} blocks load the operand on the 64-row side, each a multiple of 8 of its {g.x_rows} rows, or where K"
-        " is not contiguous of the depth u={c.u}, which of images is not parted",
-        family=WGMMA,
+        "cluster_y={c.cluster_y} blocks multicast slices of the operand on the side of the 64 rows: each a multiple of"
+        " 8 of its {g.x_rows} rows, or, if K is not contiguous, of the depth u={c.u}, and then not of images",
     ),
     Rule(
         "wgmma_persistent",
         lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
         "persistent=1 with {g.slices} slices of K; it takes one",
-        family=WGMMA,
     ),
     Rule(
         "wgmma_pingpong",
         lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
-        "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for planes, whose warpgroups fill each other's gaps",
-        family=WGMMA,
+        "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for bf16 planes",
     ),
     Rule(
-        "wgmma_planes",
+        "wgmma_bf16x3",
         lambda p, c, g, d: (
             (g.planes == 1) | ((g.workspace < WORKSPACE_LIMIT) & ((c.kg == 1) | (c.splitk <= SPLIT_WORKSPACE)))
         ),
-        "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: planes go up to 2^36 bytes, and not"
-        " into a workspace that is kept clear (3, 4)",
-        family=WGMMA,
+        "{p.compute} with splitk={c.splitk} and {g.workspace} bytes of workspace: bf16 planes take less than 2^36"
+        " bytes, and exclude splitk=last_cta and distributed, whose workspace must stay cleared",
     ),
     Rule(
-        "wgmma_walk",
+        "wgmma_raster_group",
         lambda p, c, g, d: (c.raster_group == 1) | (c.cluster_k == 1),
         "raster_group={c.raster_group} with cluster_k={c.cluster_k}; a cluster along K takes raster_group=1",
-        family=WGMMA,
     ),
     Rule(
-        "wgmma_rows",
+        "wgmma_tma_rows",
         lambda p, c, g, d: (
             (c.tma_rows == 0)
             | (
@@ -384,59 +348,42 @@ RULES = (
                 & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
             )
         ),
-        "tma_rows={c.tma_rows} of a tile of {g.x_tile} are loaded for an extent of {g.x_extent}; it must cover the extent, be"
-        " less than 64, and 16 or 32 where K is not contiguous",
-        family=WGMMA,
+        "tma_rows={c.tma_rows} of a tile of {g.x_tile} for an extent of {g.x_extent}; it must cover the extent, be less"
+        " than 64, and 16 or 32 if K is not contiguous",
     ),
     Rule(
-        "wgmma_stage_c",
-        lambda p, c, g, d: np.where(
-            c.epilogue_smem == 1,
-            (p.output.bytes == 2)
-            & _lined(p)
-            & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
-            & (c.epilogue_subtiles >= 1)
-            & (c.epilogue_buffers >= 1)
-            & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
-            & (g.finish % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
-            & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
-            (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
-        ),
-        "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles}, epilogue_buffers={c.epilogue_buffers}: a tile leaves through shared memory in chunks of"
-        " 8 columns of {g.finish}, two bytes an element, not into a workspace that a pass sums, and with a residual"
-        " only where rows of C are whole 16 bytes, which is what TMA stores",
-        family=WGMMA,
+        "wgmma_epilogue_smem",
+        lambda p, c, g, d: _epilogue_smem(p, c, g),
+        "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
+        " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
+        " 8 of {g.owner_columns} columns, not with splitk=workspace, and with a residual only if TMA can store the rows"
+        " of C, whole 16 bytes",
     ),
     Rule(
         "wgmma_stages",
-        lambda p, c, g, d: (c.stages > 1) | (g.passes <= g.slices),
-        "stages=1 takes one pass of u={c.u} over each slice of K={p.k}: a stage is free once the next is multiplied",
-        family=WGMMA,
+        lambda p, c, g, d: (c.stages > 1) | (g.k_iters <= g.slices),
+        "stages=1 takes one iteration of u={c.u} per slice of K={p.k}: a stage is freed while the next one is"
+        " multiplied",
     ),
     Rule(
-        "wgmma_reuse",
-        lambda p, c, g, d: (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.staged <= g.ring)),
-        "epilogue_aliases_ab=1: {g.staged} bytes of C must fit the {g.ring} of the operands, and persistent=0",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_passes",
-        lambda p, c, g, d: g.slices <= g.passes,
-        "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
-        family=WGMMA,
-    ),
-    Rule(
-        "wgmma_meeting",
+        "wgmma_epilogue_aliases_ab",
         lambda p, c, g, d: (
-            (c.kg == 1)
-            | (c.splitk == SPLIT_WORKSPACE)
-            | ((c.splitk == SPLIT_POLL) & _waits(p, c, g, d))
-            | ((c.splitk == SPLIT_SHARE) & (c.cluster_k == 1) & (g.own > 1) & _waits(p, c, g, d))
-            | ((c.splitk == SPLIT_MEMSET) & (p.out in ("f32", "s32")) & (p.out == "s32" or not p.deterministic))
+            (c.epilogue_aliases_ab == 0) | ((c.persistent == 0) & (g.epilogue_bytes <= g.pipeline_bytes))
         ),
-        "splitk={c.splitk} with {g.blocks} blocks: those that wait for each other (3, 4) must all be resident at once on"
-        " {d.sms} multiprocessors, clusters whole within a GPC; 4 needs cluster_k=1 and several to share {g.groups} groups of"
-        " 8 columns, 1 is not for wgmma, 0 is for f32 and s32 results; of s8, K={p.k} is at most 131072 in 3 and 4",
-        family=WGMMA,
+        "epilogue_aliases_ab=1: {g.epilogue_bytes} bytes of C must fit the {g.pipeline_bytes} of the stages, and"
+        " persistent=0",
+    ),
+    Rule(
+        "wgmma_k_iters",
+        lambda p, c, g, d: g.slices <= g.k_iters,
+        "{g.slices} slices; K={p.k} has fewer blocks of u={c.u}",
+    ),
+    Rule(
+        "wgmma_splitk",
+        lambda p, c, g, d: _splitk(p, c, g, d),
+        "splitk={c.splitk} with {g.blocks} blocks: those of last_cta and distributed wait for each other, so all must"
+        " be resident at once on {d.sms} multiprocessors, each cluster in one GPC; of s8 they take K={p.k} up to"
+        " 131072; distributed needs cluster_k=1 and several owners of the {g.groups} groups of 8 columns; flag_red is"
+        " not for wgmma; memset_red takes f32 and s32 results",
     ),
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Part
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.families.wgmma.geometry import length, together
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -20,7 +19,7 @@ class TileScheduler(Part):
     """One tile a block, or blocks that loop over tiles (``persistent``)."""
 
     config: Config
-    geometry: SimpleNamespace
+    geometry: WgmmaGeometry
     device: Device
     batched: bool
 
@@ -106,7 +105,7 @@ class TileScheduler(Part):
         c = self.config
         across, down, tiles = self.tiles(p)
         if c.persistent:
-            return min(int(together(self.device, c)), tiles * items), 1, 1
+            return min(int(resident_blocks(self.device, c)), tiles * items), 1, 1
         z = c.kg * items
         return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
 

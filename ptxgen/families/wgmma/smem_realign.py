@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import TensorMap
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.wgmma.geometry import COLUMNS
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
-from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, lying
+from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, residue_bytes
 from ptxgen.families.wgmma.tensor_maps import Matrix
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -50,12 +49,12 @@ class RealignedOperand(OperandPath):
     map_count = RESIDUES
     stage_register = "%prev_offset"
 
-    def __init__(self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, threads: int) -> None:
+    def __init__(self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, threads: int) -> None:
         super().__init__(role, name, g, config, base, None)
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
         #: bytes of a line as loaded, and of all lines of one residue
         self.line_bytes = width * self.element + TMA_ALIGNED
-        self.residue_bytes = int(lying(lines, width, self.element))
+        self.residue_bytes = int(residue_bytes(lines, width, self.element))
         #: threads of a line of a box of the tile (and its log2); residues that are moved at once; further lines of the
         #: same residue that are moved at the same time
         self.line_threads = self.span // WORD

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
@@ -11,6 +10,7 @@ from ptxgen.codegen.packing import ROW, Buffers
 from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -20,7 +20,7 @@ class SplitOperand(OperandPath):
     """The planes of an operand, one after the other in a stage: they are the last direction of its tensor."""
 
     def __init__(
-        self, role: str, name: str, g: SimpleNamespace, config: Config, base: int, multicast: Multicast | None
+        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(role, name, g, config, base, multicast)
         #: bytes from one plane to the next
@@ -46,7 +46,7 @@ class SplitPacking(TmaPacking):
         return ["a", "b"]
 
     @property
-    def operands(self) -> list[SimpleNamespace]:
+    def operands(self) -> list[bf16x3.PlanesOperand]:
         """The planes of A and of B."""
         return [bf16x3.planes_of(self.problem, name) for name in "ab"]
 

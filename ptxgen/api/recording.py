@@ -1,0 +1,125 @@
+"""Which problems a program computes, and how often: observers of launches, and the shapes file of ``PTXGEN_RECORD``."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ptxgen.errors import InputError
+from ptxgen.problem import suites
+from ptxgen.problem.registry import Problem
+from ptxgen.settings import settings
+from ptxgen.tuning.exchange import replacing
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+FLUSH_SECONDS = 10.0  #: between writes of the shapes file
+
+#: called after each launch with its problem and the raw handle of its stream (0: operands in host memory)
+Observer = Callable[[Problem, int], None]
+observers: list[Observer] = []
+
+
+def active() -> tuple[Observer, ...]:
+    """The observers of new launches."""
+    path = settings().record
+    return (*observers, *((recorder(path).count,) if path is not None else ()))
+
+
+def observed(problem: Problem, launch: Callable[..., None]) -> Callable[..., None]:
+    """``launch``, which then calls the present observers; without any, ``launch`` itself."""
+    told = active()
+    if not told:
+        return launch
+
+    def launch_and_tell(a: int, b: int, c: int, stream: int, *rest: Any, **options: Any) -> None:
+        launch(a, b, c, stream, *rest, **options)
+        for tell in told:
+            tell(problem, stream)
+
+    return launch_and_tell
+
+
+def tell(problem: Problem) -> None:
+    """Calls the observers after a computation on host arrays."""
+    for observer in active():
+        observer(problem, 0)
+
+
+class Recorder:
+    """Adds the number of launches of each problem to a shapes file, every ``FLUSH_SECONDS`` and at exit. Processes may
+    share the file: each adds what it has counted since its last write, and replaces the file atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._counts: Counter[Problem] = Counter()
+        self._timer: threading.Timer | None = None
+        atexit.register(self.flush)
+        os.register_at_fork(
+            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._begin_child
+        )
+
+    def count(self, problem: Problem, stream: int = 0) -> None:
+        """Counts one launch."""
+        with self._lock:
+            self._counts[problem] += 1
+            if self._timer is None:
+                self._timer = threading.Timer(FLUSH_SECONDS, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _begin_child(self) -> None:
+        """After a fork: the parent writes what it has counted, and its timer does not run in the child."""
+        self._counts.clear()
+        self._timer = None
+        self._lock.release()
+
+    def flush(self) -> None:
+        """Writes what was counted. A file that cannot be read or written is left as it is, with a warning to
+        ``logging``."""
+        with self._lock:
+            counts, self._counts, self._timer = self._counts, Counter(), None
+        if not counts:
+            return
+        try:
+            with _locked(self.path):
+                total = Counter(counts)
+                if self.path.exists():
+                    with self.path.open("rb") as file:
+                        for case in suites.read(file, str(self.path), ""):
+                            total[case.problem] += int(case.count)
+                lines = [json.dumps({**p.as_dict(), "count": n}) for p, n in total.most_common()]
+                with replacing(self.path) as file:
+                    file.write("".join(f"{line}\n" for line in lines).encode())
+        except (OSError, InputError) as error:
+            _log.warning("PTXGEN_RECORD: %d problems were not recorded: %s", len(counts), error)
+
+
+@cache
+def recorder(path: Path) -> Recorder:
+    """The recorder of a shapes file."""
+    return Recorder(path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a file that is replaced, in a file of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+__all__ = ["Observer", "Recorder", "active", "observed", "observers", "recorder", "tell"]

@@ -1,0 +1,55 @@
+"""The numbers that follow from a problem and a configuration: the records that all families have in common.
+
+Every number is an integer of one configuration, or a NumPy column with a row for each of many configurations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.vectorized import BoolOrColumn, IntOrColumn
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Geometry:
+    """Threads, tiles, shared memory and registers. A family's geometry adds its own numbers."""
+
+    threads: IntOrColumn  #: threads per block
+    shared: IntOrColumn  #: bytes of shared memory per block
+    registers: IntOrColumn  #: 32-bit registers per thread, an upper estimate
+    reg_margin: IntOrColumn = 0  #: 32-bit registers per thread that stay free below the limit
+    tiles_m: IntOrColumn  #: tiles of C along M
+    tiles_n: IntOrColumn  #: tiles of C along N
+    tiles: IntOrColumn  #: tiles of C of all batch items
+    chunk: IntOrColumn  #: elements of K per slice
+    slices: IntOrColumn  #: slices of K that are not empty
+    blocks: IntOrColumn  #: blocks of the launch
+    workspace: IntOrColumn  #: bytes of global workspace
+    c_via_smem: BoolOrColumn  #: whether the epilogue stores C through shared memory
+    c_row_pitch: IntOrColumn  #: elements from one row of C to the next in shared memory
+    sum_bytes: int  #: bytes of an accumulator in shared memory and in the workspace
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class OperandGeometry:
+    """How a block loads A or B."""
+
+    loads: IntOrColumn  #: global loads per K iteration, of all threads of the block
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class ThreadLoadGeometry(Geometry):
+    """The geometry of kernels whose threads load A and B themselves."""
+
+    a: OperandGeometry
+    b: OperandGeometry
+    uk: IntOrColumn  #: elements of K that a thread multiplies per K iteration
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class MultistageGeometry(ThreadLoadGeometry):
+    """The geometry of kernels with a pipeline of stages in shared memory that all warps load and multiply."""
+
+    bytes: int  #: bytes of an element of A and B in shared memory
+    group: IntOrColumn  #: threads that share K (one of kl groups)
+    stage_bytes: IntOrColumn  #: bytes of a stage of A and B

@@ -1,0 +1,36 @@
+"""Shards: several machines divide a list of problems without communication."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from ptxgen.errors import InputError
+from ptxgen.problem.registry import Problem
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part ``index`` (from 1) of ``count``."""
+
+    index: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The shard of ``text``, as 2/8. InputError: it is none."""
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+        index, count = (int(x) for x in found.groups()) if found else (0, 0)
+        if not 1 <= index <= count:
+            raise InputError(f"shard is {text!r}; it must be i/n with i from 1 to n, as 2/8")
+        return cls(index, count)
+
+    def contains(self, problem: Problem) -> bool:
+        """Whether the problem belongs to this shard: its key alone decides, on every machine and in every version of
+        Python."""
+        number = int.from_bytes(hashlib.sha256(problem.key().encode()).digest()[:8], "big")
+        return number % self.count == self.index - 1
+
+
+__all__ = ["Shard"]

@@ -1,0 +1,391 @@
+"""Recording the shapes of a program, tuning them in a block, at first use and in the background; selection digests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import autotune, launch_cache, recording
+from ptxgen.api.recording import Recorder
+from ptxgen.cli import command
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import InputError, LaunchError
+from ptxgen.problem import suites
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import first_use, selection, tuner
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.selection import Selection
+from ptxgen.tuning.tuner import Tuned
+
+EMULATED = device("emulated")
+P = Gemm(16, 24, 8)
+X, Y = np.ones((16, 8), np.float32), np.ones((8, 24), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """The emulated device, a database of the test's own, and no cached call."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    for name in ("launches", "runners"):
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    caches = (launch_cache.driver, launch_cache.database, launch_cache.first_use, launch_cache._background)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+def read(path: Path) -> dict[Any, int]:
+    with path.open("rb") as file:
+        return {case.problem: int(case.count) for case in suites.read(file, "f", "")}
+
+
+# --- PTXGEN_RECORD -----------------------------------------------------------------------------------------------
+
+
+def test_calls_are_recorded_with_counts_in_the_form_that_commands_read(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "new" / "shapes.jsonl"
+    ptxgen.gemm(X, Y)  # before recording
+    monkeypatch.setenv("PTXGEN_RECORD", str(path))
+    for _ in range(3):
+        ptxgen.gemm(X, Y)
+    ptxgen.gemm(X, Y[:, :8].copy())
+    ptxgen.conv2d(np.ones((1, 2, 4, 4), np.float32), np.ones((3, 2, 3, 3), np.float32))
+    recording.recorder(path).flush()
+    found = read(path)
+    assert found[P] == 3
+    assert found[Gemm(16, 8, 8)] == 1
+    assert sum(isinstance(p, Conv) for p in found) == 1
+    assert json.loads(path.read_text().splitlines()[0])["count"] == 3  # the most frequent first
+    ptxgen.gemm(X, Y)
+    recording.recorder(path).flush()
+    recording.recorder(path).flush()
+    assert read(path)[P] == 4
+    assert command.run(["select", "--shapes-file", str(path), "--device", "h200", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["problem"]["operation"] for row in rows} == {"gemm", "conv"}
+    assert command.run(["select", "--shapes-file", str(path), "--device", "h200"]) == 0
+    assert capsys.readouterr().out.count("device: h200") == 2  # a table for each operation
+
+
+def test_processes_share_the_file(tmp_path):
+    """Each adds its counts at exit, also a forked one."""
+    path = tmp_path / "shapes.jsonl"
+    code = """
+    import os, numpy, ptxgen
+    x = numpy.ones((16, 8), "f4")
+    y = numpy.ones((8, 24), "f4")
+    ptxgen.gemm(x, y)
+    if os.fork() == 0:
+        ptxgen.gemm(x, y)
+        from ptxgen.api import recording
+        recording.recorder(__import__("pathlib").Path(os.environ["PTXGEN_RECORD"])).flush()
+        os._exit(0)
+    os.wait()
+    """
+    env = {**os.environ, "PTXGEN_RECORD": str(path)}
+    words = [sys.executable, "-c", textwrap.dedent(code)]
+    running = [subprocess.Popen(words, env=env) for _ in range(2)]
+    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    assert read(path) == {P: 4}
+
+
+def test_counts_are_written_at_intervals(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording, "FLUSH_SECONDS", 0.05)
+    recorder, written = Recorder(tmp_path / "shapes.jsonl"), threading.Event()
+    flush = recorder.flush
+    monkeypatch.setattr(recorder, "flush", lambda: (flush(), written.set()))
+    recorder.count(P)
+    assert written.wait(60)
+    assert read(recorder.path) == {P: 1}
+
+
+@pytest.mark.parametrize("content", [b"not JSON\n", b'{"m": 1}\n', b"\xff\n"])
+def test_a_file_that_is_not_of_shapes_is_left_as_it_is(tmp_path, caplog, content):
+    path = tmp_path / "shapes.jsonl"
+    path.write_bytes(content)
+    recorder = Recorder(path)
+    recorder.count(P)
+    recorder.flush()
+    assert path.read_bytes() == content
+    assert "PTXGEN_RECORD: 1 problems were not recorded" in caplog.text
+
+
+def test_launches_are_not_wrapped_unless_somebody_observes(monkeypatch):
+    def launch(*arguments: Any) -> None:
+        seen.append(arguments)
+
+    seen: list[Any] = []
+    assert recording.observed(P, launch) is launch
+    monkeypatch.setattr(recording, "observers", [lambda problem, stream: seen.append((problem, stream))])
+    recording.observed(P, launch)(1, 2, 3, 77)
+    assert seen == [(1, 2, 3, 77), (P, 77)]
+
+
+# --- autotune ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """A tuner that makes one configuration the winner."""
+    calls: list[dict[str, Any]] = []
+
+    def tune(problems, driver, database, *, weights, deadline):
+        calls.append({"problems": problems, "driver": driver, "weights": weights, "seconds": deadline.seconds})
+        for problem in problems:
+            database.set_winner(winner(problem))
+        return [Tuned(problem, winner(problem)) for problem in problems]
+
+    monkeypatch.setattr("ptxgen.api.autotune.tune", tune)
+    return calls
+
+
+WON = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
+
+
+def winner(problem: Any) -> Measurement:
+    digest = selection.current_digest(problem, WON, EMULATED)
+    return Measurement(problem, WON, "ok", Environment("emulated", "model"), (1.0,), digest, purpose="final")
+
+
+def config_of(problem: Any) -> Any:
+    return launch_cache.runners[problem].plan.config
+
+
+def test_autotune_tunes_what_the_block_computes(tuned):
+    ptxgen.gemm(X, Y)
+    before = config_of(P)
+    other = np.ones((8, 8), np.float32)
+    with ptxgen.autotune(time_limit=7) as results:
+        for _ in range(3):
+            ptxgen.gemm(X, Y)
+        ptxgen.gemm(other, other)
+        assert not tuned
+    ptxgen.gemm(X, Y)
+    [call] = tuned
+    assert call["weights"] == {P: 3.0, Gemm(8, 8, 8): 1.0}
+    assert (call["driver"], call["seconds"]) == ("emulated", 7)
+    assert [t.problem for t in results] == call["problems"]
+    assert before != WON == config_of(P)
+    assert not recording.observers
+
+
+def test_autotune_tunes_on_the_emulated_device(tmp_path):
+    with ptxgen.autotune(time_limit=15) as results:
+        ptxgen.gemm(X, Y)
+    assert [t.problem for t in results] == [P]
+    with Database(tmp_path / "tuning.sqlite", readonly=True) as database:
+        assert database.best(P, "emulated", "model") == results[0].winner
+    assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
+    assert config_of(P) == results[0].winner.config
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), "5", True, None])
+def test_autotune_refuses_a_time_limit_that_is_none(tuned, limit):
+    with pytest.raises(InputError, match="time_limit"), ptxgen.autotune(time_limit=limit):
+        pass
+
+
+def test_a_block_that_fails_is_not_tuned(tuned):
+    def run() -> None:
+        with ptxgen.autotune():
+            ptxgen.gemm(X, Y)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run()
+    assert not tuned
+    assert not recording.observers
+
+
+def test_nothing_is_tuned_while_a_stream_is_captured(tuned, monkeypatch, caplog):
+    monkeypatch.setattr(EmulatedDriver, "capturing", lambda self, stream: stream == 9)
+    with ptxgen.autotune():
+        for observe in recording.observers:
+            observe(P, 9)
+    assert not tuned
+    assert "autotune: a stream is being captured" in caplog.text
+
+
+# --- PTXGEN_TUNE -------------------------------------------------------------------------------------------------
+
+
+class Choosing:
+    """In place of ``FirstUse``: makes ``WON`` the winner. ``seen``: the problems."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.seen: list[Any] = []
+
+    def choose(self, problem: Any, d: Any) -> Measurement:
+        self.seen.append(problem)
+        with Database(Path(os.environ["PTXGEN_DATABASE"])) as database:
+            database.set_winner(winner(problem))
+        return winner(problem)
+
+
+@pytest.fixture
+def choosing(monkeypatch):
+    one = Choosing()
+
+    class Cached:
+        cache_clear = staticmethod(lambda: None)
+
+        def __call__(self, *arguments: Any) -> Choosing:
+            return one
+
+    monkeypatch.setattr(launch_cache, "first_use", Cached())
+    return one
+
+
+def test_the_first_call_times_the_top_few(monkeypatch, choosing):
+    monkeypatch.setenv("PTXGEN_TUNE", "first")
+    for _ in range(2):
+        assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
+    assert choosing.seen == [P]
+    assert config_of(P) == WON
+    launch_cache.runners.clear()
+    ptxgen.gemm(X, Y)
+    assert choosing.seen == [P]  # it has a winner now
+
+
+def test_the_background_thread_replaces_the_kernel_later(monkeypatch, choosing):
+    monkeypatch.setenv("PTXGEN_TUNE", "background")
+    go = threading.Event()
+    choose = choosing.choose
+    monkeypatch.setattr(choosing, "choose", lambda *a: go.wait(60) and choose(*a))
+    ptxgen.gemm(X, Y)
+    assert config_of(P) != WON
+    go.set()
+    launch_cache._background(launch_cache.driver(), Path(os.environ["PTXGEN_DATABASE"])).join()
+    assert config_of(P) == WON  # loaded before the next call
+    assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
+    assert choosing.seen == [P]
+
+
+def test_a_captured_call_times_nothing(monkeypatch, choosing):
+    monkeypatch.setattr(EmulatedDriver, "capturing", lambda self, stream: stream == 9)
+    for mode in ("first", "background"):
+        monkeypatch.setenv("PTXGEN_TUNE", mode)
+        launch_cache.runners.clear()
+        assert launch_cache.runner_for(P, 9).plan.config != WON
+    assert not choosing.seen
+    launch_cache.runners.clear()
+    monkeypatch.setenv("PTXGEN_TUNE", "first")
+    assert launch_cache.runner_for(P, 8).plan.config == WON
+
+
+def test_a_failure_to_tune_is_a_warning(monkeypatch, choosing, caplog):
+    def fail(*arguments: Any) -> None:
+        raise LaunchError("no device")
+
+    monkeypatch.setattr(choosing, "choose", fail)
+    monkeypatch.setenv("PTXGEN_TUNE", "first")
+    assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
+    assert "is not tuned: no device" in caplog.text
+
+
+def test_first_use_times_and_stores_on_the_emulated_device(monkeypatch, tmp_path):
+    monkeypatch.setattr(first_use, "TOP", 3)
+    use = first_use.FirstUse("emulated", tmp_path / "tuning.sqlite")
+    try:
+        won = use.choose(P, EMULATED)
+    finally:
+        use.stop()
+    with Database(tmp_path / "tuning.sqlite") as database:
+        rows = list(database.measurements())
+        assert [m.outcome for m in rows] == ["ok"] * 3
+        assert [m.config for m in rows] == [s.config for s in selection.select(P, EMULATED, None, k=3)]
+        assert database.best(P, "emulated", "model") == won == min(rows, key=lambda m: m.us)
+
+
+@pytest.mark.parametrize(("paired", "replaced"), [(0.998, False), (0.9, True)])
+def test_first_use_keeps_the_present_choice_unless_another_is_faster_beside_it(monkeypatch, tmp_path, paired, replaced):
+    class Fake:
+        def __init__(self, *arguments: Any) -> None: ...
+
+        def measure(self, problem, config, timing, purpose):
+            us = 1.04 if config == first else 1.0
+            return Measurement(problem, config, "ok", Environment("emulated"), (us,), "0" * 16, purpose=purpose)
+
+        def compare(self, problem, configs, timing, rounds):
+            return [[1.0 if config == first else paired] * rounds for config in configs]
+
+    first = selection.select(P, EMULATED)[0].config
+    monkeypatch.setattr(first_use, "Worker", Fake)
+    use = first_use.FirstUse("emulated", tmp_path / "tuning.sqlite")
+    with Database(tmp_path / "tuning.sqlite") as database:
+        won = use._choose(P, EMULATED, database)
+        assert (won.config != first) == replaced
+        assert database.best(P, "emulated").config == won.config
+
+
+# --- digests -----------------------------------------------------------------------------------------------------
+
+
+def test_the_selection_digest_is_of_choices(monkeypatch):
+    empty = ptxgen.selection_digest()
+    ptxgen.gemm(X, Y)
+    one = ptxgen.selection_digest()
+    ptxgen.gemm(Y.T.copy(), X.T.copy())
+    two = ptxgen.selection_digest()
+    assert len({empty, one, two}) == 3
+    launch_cache.runners.clear()
+    ptxgen.gemm(Y.T.copy(), X.T.copy())
+    ptxgen.gemm(X, Y)
+    assert ptxgen.selection_digest() == two  # in any order
+    launch_cache.runners.clear()
+    monkeypatch.setattr(selection, "select", lambda *a, **k: [Selection(a[0], WON, "given")])
+    ptxgen.gemm(X, Y)
+    assert ptxgen.selection_digest() != one
+
+
+def test_the_state_digest_follows_what_selection_depends_on(tmp_path):
+    with Database(tmp_path / "tuning.sqlite") as database:
+        before = selection.state_digest(EMULATED, database)
+        assert before == selection.state_digest(EMULATED, database) == selection.state_digest(EMULATED)
+        assert before != selection.state_digest(device("h200"), database)
+        database.set_winner(winner(P))
+        after = selection.state_digest(EMULATED, database)
+        assert after != before
+        folder = selection.model_folder(database, "emulated")
+        folder.mkdir(parents=True)
+        (folder / "model.json").write_text("{}")
+        assert selection.state_digest(EMULATED, database) not in (before, after)
+
+
+def test_commands_print_digests(tmp_path, capsys):
+    words = ["select", "--shape", "16,24,8", "--digest"]
+
+    def run(*arguments: str) -> str:
+        assert command.run(list(arguments)) in (0, 3)
+        return capsys.readouterr().out.strip()
+
+    first = run(*words)
+    assert len(first) == 16
+    assert run(*words) == first == json.loads(run(*words, "--json"))["digest"]
+    assert f"digest {selection.state_digest(EMULATED)} on emulated" in run("doctor")
+    with Database(tmp_path / "tuning.sqlite") as database:
+        database.set_winner(winner(P))
+    assert run(*words) != first
+
+
+def test_the_tuner_takes_what_autotune_gives():
+    """The arguments of the call in ``autotune``, whose tests replace the tuner."""
+    assert autotune.tune is tuner.tune

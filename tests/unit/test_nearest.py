@@ -1,0 +1,131 @@
+"""Devices without measurements: the nearest device's model and winners, scaled by the facts of both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxgen.cli import report
+from ptxgen.codegen.config import Columns
+from ptxgen.families import rules, space
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import Device, device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import Case
+from ptxgen.settings import shipped_dir
+from ptxgen.tuning import selection, tuning_files
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio
+from ptxgen.tuning.selection import model_for, select
+from ptxgen.tuning.training import Training
+
+H100, H200, A100, T4 = (device(name) for name in ("h100", "h200", "a100", "t4"))
+WINNER = next(iter(tuning_files.shipped_winners("h200").values())).problem
+
+
+def test_the_nearest_device_has_the_same_compute_capability_or_else_the_nearest():
+    assert nearest(H100, [A100, H200, device("b200")]) is H200
+    assert nearest(device("rtx3090"), [H200, A100, T4]) is A100
+    assert nearest(replace(H200, name="h20", sms=78), [H100, H200, A100]).sm == 90
+    assert nearest(H100, []) is None
+
+
+@pytest.mark.parametrize("d", [H100, A100, T4, replace(H200, name="gh200", bandwidth=4000)], ids=lambda d: d.name)
+def test_a_device_without_data_is_answered_by_the_nearest_model(d: Device):
+    for p in (Gemm(37, 1000, 515, "TN"), Gemm(256, 384, 512, "NT", "f16"), Conv(4, 16, 20, 20, 24, 3, 3, padding=1)):
+        (found,) = select(p, d)
+        assert (found.origin, found.scaled_from) == ("model", "h200")
+        assert found.predicted
+        assert rules.first_violation(lower(p), found.config, d) is None
+        assert found.us > 0
+
+
+MEMORY_BOUND = [
+    Gemm(1, 8192, 8192, "NT", "f16"),
+    Gemm(8192, 1, 8192, "NN"),
+    Gemm(4, 16384, 16384, "NN", "bf16"),
+    Gemm(16384, 8192, 1, "NN"),
+    Gemm(3368, 8, 24, "NN", "bf16"),
+    Gemm(12288, 16, 12288, "TN", "f64"),
+    Gemm(37, 8191, 63, "TT"),
+]
+
+
+@pytest.mark.parametrize("p", MEMORY_BOUND, ids=lambda p: p.key())
+def test_a_device_with_less_bandwidth_is_never_predicted_faster(p: Gemm):
+    for k in (1, 8):
+        here, there = (select(p, d, use_model=True, k=k) for d in (H200, H100))
+        assert there[0].us >= here[0].us * (1 - 1e-6)
+        same = {s.config: s.us for s in here}
+        assert all(s.us >= same.get(s.config, 0.0) * (1 - 1e-6) for s in there)
+
+
+def test_large_memory_bound_products_take_as_much_longer_as_the_memory_is_slower():
+    p = Gemm(16384, 1, 16384, "NN")
+    here, there = (select(p, d, use_model=True)[0] for d in (H200, H100))
+    assert 1.25 < there.us / here.us < 1.5  # 4800 / 3350 GB/s, and the launch
+
+
+def test_time_ratios_of_every_candidate_follow_the_facts():
+    for p in MEMORY_BOUND:
+        c = space.candidates(lower(p), H200)
+        rows = [c.row(int(i)) for i in np.linspace(0, len(c) - 1, 200)]
+        assert (time_ratio(p, Columns.of(rows), H100, H200) >= 1 - 1e-6).all()
+
+
+def test_a_shipped_winner_of_the_nearest_device_is_used_and_its_time_is_a_prediction():
+    (here,), (there,) = (select(WINNER, d) for d in (H200, H100))
+    assert here.origin == there.origin == "shipped"
+    assert here.config == there.config
+    assert (here.predicted, there.predicted, there.source) == (False, True, "shipped (h200)")
+    assert there.us >= here.us
+    assert select(WINNER, A100)[0].origin == "model"  # its kernels differ
+
+
+def test_the_source_is_printed_and_marked():
+    case = Case("x", WINNER)
+    texts = [
+        report.source_text(report.selection_fields(case, select(WINNER, d, use_model=model)[0]))
+        for d, model in ((H200, False), (H200, True), (H100, False), (H100, True))
+    ]
+    assert texts == ["shipped", "model (predicted)", "shipped (h200, predicted)", "model (h200, predicted)"]
+
+
+def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp_path: Path, monkeypatch):
+    from ptxgen.tuning.model import Model
+
+    shipped = shipped_dir() / "h200" / "model.json"
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "model.json").write_bytes(shipped.read_bytes())
+    source = Model.load(tmp_path / "h200")
+    monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
+    for rows, scaled in ((50, True), (50_000, False)):
+        assert source.facts is not None
+        facts = replace(source.facts, rows=rows, device=asdict(H100))
+        Model(H100, facts, source.booster, source.names).save(tmp_path / "h100")
+        assert isinstance(model_for(H100), ScaledModel) == scaled
+    (tmp_path / "h200" / "model.json").unlink()
+    facts = replace(source.facts, rows=50, device=asdict(H100))
+    Model(H100, facts, source.booster, source.names).save(tmp_path / "h100")
+    assert model_for(H100).trained  # few are better than none
+    assert json.loads((tmp_path / "h100" / "model.json").read_text())["rows"] == 50
+
+
+def test_scaled_measurements_train_the_model_of_a_device_with_few():
+    p = Gemm(4096, 4096, 1, "NN")
+    c = space.candidates(lower(p), H200)
+    rows = [
+        Measurement(p, c.row(i), "ok", Environment("h200"), (10.0, 12.0), created=1.0) for i in range(0, len(c), 999)
+    ]
+    failed = replace(rows[0], outcome="timeout", samples=())
+    found = list(scaled_measurements([*rows, failed], H100, H200))
+    assert [m.config for m in found] == [m.config for m in rows]
+    ratios = time_ratio(p, Columns.of([m.config for m in rows]), H100, H200)
+    assert [m.us for m in found] == pytest.approx(11.0 * ratios)
+    assert len(Training.gather(found, H100).log_us) == len(found)
+    assert selection.model_for(H100).measured_on == "h200"
