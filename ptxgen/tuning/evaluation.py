@@ -146,9 +146,9 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
             members.setdefault(key, []).append((first, top))
     out = []
     for (group, name), found in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
-        first = [f for f, _ in found]
-        fifth, worst = float(np.quantile(first, 0.05)), min(first)
-        out.append(Score(group, name, len(found), _geometric(first), fifth, worst, _geometric([t for _, t in found])))
+        firsts, tops = [f for f, _ in found], [t for _, t in found]
+        fifth, worst = float(np.quantile(firsts, 0.05)), min(firsts)
+        out.append(Score(group, name, len(found), _geometric(firsts), fifth, worst, _geometric(tops)))
     return out
 
 
