@@ -49,6 +49,8 @@ db = typer.Typer(
     help="Export, import, recheck and describe the tuning database.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(db, name="db")
+model = typer.Typer(help="Evaluate the model that predicts times.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(model, name="model")
 #: the base of the parser's errors, for which typer has no public name
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint

@@ -277,6 +277,27 @@ def sampler_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+def evaluation_text(document: Document) -> str:
+    heads = ("group", "problems", "first", "5th percentile", "worst", "best of 8")
+    columns = ("problems", "first", "fifth", "worst", "top")
+    shown = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
+    lines = [table(heads, shown)]
+    if document["curve"]:
+        points = [[p["problems"], p["rows"], *(_three(p[c]) for c in ("error", "first"))] for p in document["curve"]]
+        lines += ["", table(("training problems", "rows", "error", "first"), points)]
+    lines += [
+        "",
+        f"{document['folds']} folds of {document['problems']} problems, {document['rows']} measurements of"
+        f" {document['device']}; error: {document['error']:.3f}, root mean square of log2(predicted / measured)",
+        "first, best of 8: time of the fastest measured configuration / time of the model's choice, offline",
+    ]
+    return "\n".join(lines)
+
+
+def _three(value: Any) -> Any:
+    return f"{value:.3f}" if isinstance(value, float) else value
+
+
 def info_text(document: Document) -> str:
     lines = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
     lines.append(f"{document['problems']} problems, {document['measurements']} measurements")

@@ -34,6 +34,8 @@ FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
 #: if more is left than this, which is what 200 ms allow on two cores, one of each equivalence class is scored first,
 LIMIT = 32_000
 FINALISTS = 1_000  #: then all rows of the classes of so many
+#: of more rows than this, the first trees rank all of them, and all trees those that are best by then
+SHORTLIST, FIRST_TREES = 4_000, 100
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 
@@ -137,8 +139,8 @@ class Model:
             return np.sort(np.concatenate(found)) if found else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
-        """Microseconds of rows that the clock puts at ``us``."""
+    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats, trees: int = 0) -> Floats:
+        """Microseconds of rows that the clock puts at ``us``, by the first ``trees`` (0: by all)."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
             return us
@@ -150,7 +152,7 @@ class Model:
             x = features(p, part, d, us[rows])
             if self._names != NAMES:
                 x = np.ascontiguousarray(x[:, model_files.columns_of(self._names)])
-            predicted = self._booster.inplace_predict(x, validate_features=False)
+            predicted = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
             out[rows] = np.exp2(predicted + base[rows])
         return out
 
@@ -172,13 +174,21 @@ class Model:
             scored, factor = len(near), FACTOR
             if scored > LIMIT:
                 first, factor = representatives(c, us, near, LIMIT, FACTOR)
-                predicted = self._score(p, c.take(first), d, us[first])
+                predicted = self._score(p, c.take(first), d, us[first], self._first_trees())
                 near = same_class(c, near, first[fastest(predicted, FINALISTS)])
                 scored = len(first) + len(near)
             c, us = c.take(near), us[near]
+            if len(c) > max(SHORTLIST, 4 * k) and self._first_trees():
+                near = fastest(self._score(p, c, d, us, self._first_trees()), max(SHORTLIST, 4 * k))
+                near.sort()
+                c, us = c.take(near), us[near]
         us = self._score(p, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
         return Search(best, total, scored, factor)
+
+    def _first_trees(self) -> int:
+        """How many trees rank all rows. 0: all, because there are few."""
+        return FIRST_TREES if self.trained and self._booster.num_boosted_rounds() > 2 * FIRST_TREES else 0
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

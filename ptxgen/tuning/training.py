@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import NAMES, features
@@ -24,7 +24,8 @@ from ptxgen.tuning.measurement import Measurement
 
 Floats = NDArray[np.float32]
 
-TREES, DEPTH, RATE, BINS = 150, 6, 0.1, 256
+TREES, DEPTH, RATE, BINS = 430, 7, 0.08, 256
+ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of which each tree is grown
 SEED = 7
 THREAD_ROWS = 20_000  #: rows from which two threads train; never by the machine: the order of sums follows threads
 FOLDS = 3
@@ -59,7 +60,8 @@ def clock_of(d: Device) -> str:
 
 @dataclass(frozen=True)
 class Training:
-    """Training data: one row a measurement, ``group`` the index of its problem; ``families``: rows of each."""
+    """Training data: one row a measurement, ``group`` the index of its problem in ``problems``; ``families``: rows of
+    each, ``family``: of each row."""
 
     x: Floats
     log_us: Floats
@@ -70,6 +72,8 @@ class Training:
     commits: frozenset[str]
     newest: float
     families: dict[str, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
@@ -85,14 +89,15 @@ class Training:
             newest = max(newest, m.created)
         blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
-        families: Counter[str] = Counter()
-        for i, problem in enumerate(sorted(by_problem, key=lambda q: q.key())):
+        family = [np.zeros(0, np.int64)]
+        problems = tuple(sorted(by_problem, key=lambda q: q.key()))
+        for i, problem in enumerate(problems):
             rows, p = sorted(by_problem[problem]), lower(problem)
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)
             rows, c = [rows[n] for n in good], c.take(good)
-            families.update(r[0].family for r in rows)
+            family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             us = clock.predict(p, c, d)
             blocks.append(features(p, c, d, us))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
@@ -100,6 +105,7 @@ class Training:
             for t in TARGETS:
                 bases[t].append(yardstick(t, p, d, us))
         empty = [np.zeros(0, np.float32)]
+        families = Counter(FAMILIES[code] for code in np.concatenate(family).tolist())
         return cls(
             x=np.concatenate(blocks),
             log_us=np.concatenate(times or empty),
@@ -110,13 +116,23 @@ class Training:
             commits=frozenset(commits - {""}),
             newest=newest,
             families=dict(sorted(families.items())),
+            problems=problems,
+            family=np.concatenate(family),
         )
 
-    def weights(self) -> Floats:
-        """Fast rows count more, by the root of their speed: the search never returns slow ones."""
+    def best(self) -> Floats:
+        """log2 of the least time of each problem."""
         best = np.full(max(self.groups, 1), np.inf, np.float32)
         np.minimum.at(best, self.group, self.log_us)
-        weights: Floats = np.exp2((best[self.group] - self.log_us) / 2)
+        return best
+
+    def weights(self) -> Floats:
+        """Fast rows count more, by their speed: the search never returns slow ones. A problem of many rows
+        counts more than one of few, by the root of its total, so that no few problems tuned in depth outweigh many.
+        The mean is 1."""
+        weights: Floats = np.exp2(self.best()[self.group] - self.log_us)
+        weights /= np.sqrt(np.bincount(self.group, weights, max(self.groups, 1)))[self.group].astype(np.float32)
+        weights /= weights.mean()
         return weights
 
     def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
@@ -134,6 +150,8 @@ class Training:
             "nthread": workers,
             "base_score": float(np.mean(y)),
             "min_child_weight": 2,
+            "subsample": ROWS_DRAWN,
+            "colsample_bytree": FEATURES_DRAWN,
             "lambda": 1.0,
             "verbosity": 0,
         }

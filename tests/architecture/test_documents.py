@@ -76,7 +76,8 @@ def test_reference_lists_every_exit_code_and_command() -> None:
     assert codes == {0, *(code for _, code in command.EXIT_CODES)}
     rows = " ".join(row[0] for row in table(REFERENCE.read_text(), "Commands"))
     group = typer.main.get_command(app)
-    names = {n for n in group.commands if n != "db"} | {f"db {n}" for n in group.commands["db"].commands}  # type: ignore[attr-defined]
+    groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}  # type: ignore[attr-defined]
+    names = {n for n in group.commands if n not in groups} | {f"{g} {n}" for g in groups for n in groups[g]}  # type: ignore[attr-defined]
     assert set(re.findall(r"`([\w ]+)`", rows)) == names
 
 

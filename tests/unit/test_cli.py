@@ -171,8 +171,9 @@ def test_every_field_of_a_problem_is_an_option() -> None:
 
 def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
-    names = [n for n in group.commands if n != "db"] + [f"db {n}" for n in group.commands["db"].commands]
-    assert len(names) == 14
+    groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
+    names = [n for n in group.commands if n not in groups] + [f"{g} {n}" for g in groups for n in groups[g]]
+    assert len(names) == 15
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 

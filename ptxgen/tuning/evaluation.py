@@ -1,0 +1,155 @@
+"""Accuracy of the model on problems held out of training: error of the predicted times, and speed lost by its choices.
+
+All numbers are offline: a choice is the best-ranked of the configurations that were measured for a problem, and the
+reference is the fastest of them. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.training import SEED, Floats, Training
+
+MEASURED = 16  #: configurations that a problem must have to be evaluated: among fewer, any choice is good
+TOP = 8  #: of how many of the best-ranked the fastest counts, too
+THIN = 64  #: a GEMM with an extent up to this is thin
+FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
+Mask = NDArray[np.bool_]
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of a group of problems: time of the fastest measured configuration over that of the model's choice.
+
+    ``first``: geometric mean for the first choice, ``fifth``: its 5th percentile, ``worst``: its minimum; ``top``:
+    geometric mean for the fastest of the first ``TOP`` choices."""
+
+    group: str
+    name: str
+    problems: int
+    first: float
+    fifth: float
+    worst: float
+    top: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the learning curve. ``error``: root mean square of log2(predicted / measured), weighted as in
+    training; ``first``: as in ``Score``."""
+
+    problems: int
+    rows: int
+    error: float
+    first: float
+
+
+def kind(p: Problem) -> str:
+    """gemm, thin gemm, batch, conv, depthwise, or the name of another operation."""
+    if isinstance(p, Conv):
+        return "depthwise" if p.groups > 1 else "conv"
+    if not isinstance(p, Gemm):
+        return type(p).__name__.lower()
+    if p.batch > 1:
+        return "batch"
+    return "thin gemm" if min(p.m, p.n, p.k) <= THIN else "gemm"
+
+
+def arithmetic(p: Problem) -> str:
+    """The type of the operands; tf32, if f32 is multiplied so."""
+    return "tf32" if p.compute == "tf32" else p.dtype
+
+
+def folds(rows: Training, count: int) -> NDArray[np.int64]:
+    """The fold of each problem: random, the same in every run."""
+    return np.random.default_rng(SEED).permutation(rows.groups) % max(min(count, rows.groups), 1)
+
+
+def cross_validate(rows: Training, target: str, count: int, step: Step = lambda _: None) -> Floats:
+    """log2 of the microseconds predicted for each row by a model that was trained without the problems of its fold."""
+    fold = folds(rows, count)[rows.group]
+    predicted = np.zeros_like(rows.log_us)
+    for turn in np.unique(fold):
+        predicted[fold == turn] = _predict(rows, target, fold != turn, fold == turn)
+        step(f"fold {turn + 1}")
+    return predicted
+
+
+def _predict(rows: Training, target: str, train: Mask, out: Mask) -> Floats:
+    model = rows.train(target, train)
+    predicted: Floats = model.inplace_predict(np.ascontiguousarray(rows.x[out])) + rows.bases[target][out]
+    return predicted
+
+
+def learning_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Point]:
+    """Errors on the first fold of models that were trained on growing fractions of the other problems."""
+    fold = folds(rows, count)
+    out = (fold == 0)[rows.group]
+    others = np.random.default_rng(SEED + 1).permutation(np.flatnonzero(fold))
+    points = []
+    for fraction in FRACTIONS:
+        used = others[: max(int(len(others) * fraction), 1)]
+        train = np.isin(rows.group, used)
+        predicted = np.full_like(rows.log_us, np.nan)
+        predicted[out] = _predict(rows, target, train, out)
+        losses = [best for _, best, _ in _losses(rows, predicted)]
+        points.append(Point(len(used), int(train.sum()), error(rows, predicted, out), _geometric(losses)))
+        step(f"{len(used)} problems")
+    return points
+
+
+def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
+    """Root mean square of log2(predicted / measured), weighted as in training."""
+    out = np.ones(len(rows.log_us), bool) if out is None else out
+    return float(np.sqrt(np.average((predicted - rows.log_us)[out] ** 2, weights=rows.weights()[out])))
+
+
+def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, float]]:
+    """(problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the problems
+    that have predictions and at least ``MEASURED`` configurations."""
+    order = np.lexsort((predicted, rows.group))
+    starts = np.searchsorted(rows.group[order], np.arange(rows.groups + 1))
+    best = rows.best()
+    for i in range(rows.groups):
+        mine = order[starts[i] : starts[i + 1]]
+        if len(mine) >= MEASURED and np.isfinite(predicted[mine]).all():
+            gap = best[i] - rows.log_us[mine]
+            yield i, float(np.exp2(gap[0])), float(np.exp2(gap[:TOP].max()))
+
+
+def _geometric(values: list[float]) -> float:
+    return float(np.exp(np.mean(np.log(values)))) if values else float("nan")
+
+
+def scores(rows: Training, predicted: Floats) -> list[Score]:
+    """Of all problems, and by arithmetic, kind of problem, and kernel family of the fastest configuration."""
+    members: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    best = rows.best()
+    fastest = {int(rows.group[i]): int(rows.family[i]) for i in np.flatnonzero(rows.log_us == best[rows.group])}
+    for i, first, top in _losses(rows, predicted):
+        p = rows.problems[i]
+        for key in (
+            ("all", ""),
+            ("dtype", arithmetic(p)),
+            ("kind", kind(p)),
+            ("family", FAMILIES[fastest[i]]),
+        ):
+            members.setdefault(key, []).append((first, top))
+    out = []
+    for (group, name), found in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
+        firsts, tops = [f for f, _ in found], [t for _, t in found]
+        fifth, worst = float(np.quantile(firsts, 0.05)), min(firsts)
+        out.append(Score(group, name, len(found), _geometric(firsts), fifth, worst, _geometric(tops)))
+    return out
+
+
+_GROUPS = ("all", "dtype", "kind", "family")

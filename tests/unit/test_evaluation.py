@@ -1,0 +1,147 @@
+"""Evaluation of the model: groups of problems, lost speed, held-out problems, the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ptxgen.cli.command import run
+from ptxgen.codegen.config import FAMILIES
+from ptxgen.families import perf_model, space
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import evaluation, training, tuning_files
+from ptxgen.tuning.exchange import Header
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.training import Training
+
+H200 = device("h200")
+PROBLEMS = [Gemm(512, 512, 64 * (i + 2), "TN") for i in range(6)] + [Gemm(512, 8, 512, "NN", "f64")]
+
+
+def measured(problems: list[Gemm], each: int) -> list[Measurement]:
+    rng, rows = np.random.default_rng(3), []
+    for p in problems:
+        c = space.candidates(lower(p), H200)
+        c = c.take(rng.choice(len(c), each, replace=False))
+        us = perf_model.predict(lower(p), c, H200) * np.where(c.stages == 2, 1.5, 1.0)
+        environment = Environment("h200")
+        rows += [Measurement(p, c.row(i), "ok", environment, (round(float(us[i]), 4),)) for i in range(len(c))]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def rows() -> Training:
+    return Training.gather(measured(PROBLEMS, 40), H200)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr(training, "TREES", 10)
+
+
+def test_kinds_of_problems():
+    layer = Conv(8, 64, 56, 56, 64, 3, 3, padding=1)
+    depthwise = Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)
+    batch = Gemm(64, 64, 64, "NN", batch=3)
+    found = [evaluation.kind(p) for p in (*PROBLEMS[-2:], batch, layer, depthwise)]
+    assert found == ["gemm", "thin gemm", "batch", "conv", "depthwise"]
+    assert [evaluation.arithmetic(p) for p in (PROBLEMS[-1], Gemm(8, 8, 8, "NN", "f32", compute="tf32"))] == [
+        "f64",
+        "tf32",
+    ]
+
+
+def test_perfect_predictions_lose_nothing(rows):
+    total, *others = evaluation.scores(rows, rows.log_us)
+    assert (total.group, total.problems) == ("all", len(PROBLEMS))
+    assert {(s.group, s.name) for s in others if s.group != "family"} == {
+        ("dtype", "f32"),
+        ("dtype", "f64"),
+        ("kind", "gemm"),
+        ("kind", "thin gemm"),
+    }
+    assert {s.name for s in others if s.group == "family"} <= set(FAMILIES)
+    assert all(s.first == s.fifth == s.worst == s.top == 1 for s in (total, *others))
+    assert evaluation.error(rows, rows.log_us) == 0
+
+
+def test_reversed_predictions_choose_the_slowest(rows):
+    total = evaluation.scores(rows, -rows.log_us)[0]
+    lost, top = [], []
+    for i in range(rows.groups):
+        us = np.sort(np.exp2(rows.log_us[rows.group == i]))
+        lost.append(us[0] / us[-1])
+        top.append(us[0] / us[-evaluation.TOP])
+    assert total.first == pytest.approx(np.exp(np.mean(np.log(lost))), rel=1e-5)
+    assert total.worst == pytest.approx(min(lost), rel=1e-5)
+    assert total.top == pytest.approx(np.exp(np.mean(np.log(top))), rel=1e-5)
+    assert total.worst <= total.fifth <= 1
+
+
+def test_problems_with_few_configurations_do_not_count():
+    few = Training.gather(measured(PROBLEMS[:2], 20) + measured(PROBLEMS[2:4], evaluation.MEASURED - 1), H200)
+    assert evaluation.scores(few, few.log_us)[0].problems == 2
+
+
+def test_each_problem_is_held_out_whole(rows, monkeypatch):
+    seen = []
+    real = Training.train
+
+    def train(self, target, mask):
+        seen.append(set(self.group[mask].tolist()))
+        return real(self, target, mask)
+
+    monkeypatch.setattr(Training, "train", train)
+    predicted = evaluation.cross_validate(rows, "clock", 3)
+    fold = evaluation.folds(rows, 3)
+    assert seen == [set(np.flatnonzero(fold != turn).tolist()) for turn in range(3)]
+    assert np.isfinite(predicted).all()
+    assert evaluation.error(rows, predicted) < 1
+
+
+def test_learning_curve_uses_more_and_more_problems(rows):
+    points = evaluation.learning_curve(rows, "clock", 3)
+    sizes = [p.problems for p in points]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == int((evaluation.folds(rows, 3) != 0).sum())
+    assert all(0 < p.first <= 1 and p.error > 0 for p in points)
+
+
+def test_weights_balance_problems():
+    """A problem with four times the rows counts twice as much, not four times."""
+    t = Training(
+        x=np.zeros((5, 1), np.float32),
+        log_us=np.ones(5, np.float32),
+        group=np.array([0, 0, 0, 0, 1]),
+        bases={},
+        groups=2,
+        skipped=0,
+        commits=frozenset(),
+        newest=0.0,
+    )
+    w = t.weights()
+    assert w[:4].sum() == pytest.approx(2 * w[4])
+    assert w.mean() == pytest.approx(1)
+
+
+def test_command_prints_scores_and_curve(tmp_path, capsys):
+    path = tmp_path / "measurements.jsonl.xz"
+    tuning_files.write_measurements(path, Header("h200"), measured(PROBLEMS, 20))
+    assert run(["model", "evaluate", str(path), "--folds", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "kind thin gemm" in text
+    assert "training problems" in text
+    assert f"2 folds of {len(PROBLEMS)} problems" in text
+    assert run(["model", "evaluate", str(path), "--folds", "2", "--no-curve", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["curve"] == []
+    assert document["scores"][0]["problems"] == len(PROBLEMS)
+    assert run(["model", "evaluate", str(path), "--folds", "9"]) == 2
+    assert "9 folds need more" in capsys.readouterr().err
+    assert run(["model", "evaluate", str(path), "--target", "speed"]) == 2
+    assert "target is 'speed'" in capsys.readouterr().err
