@@ -207,15 +207,13 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
     words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
     how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
-    if d.walk is None:
+    if d.pixel_box is None:
         name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
         code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *how)
     else:
-        name, corner = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2)
-        steps = words(1, *d.walk.steps, 1)
-        code = _encoder(name)(
-            at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper), *d.box, steps, *how
-        )
+        name, corner, pixels = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2), d.pixel_box
+        lower, upper, steps = corner(*pixels.lower), corner(*pixels.upper), words(1, *pixels.strides, 1)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, lower, upper, *d.box, steps, *how)
     if code:
         raise driver_error(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)

@@ -89,11 +89,11 @@ class EmulatedDriver:
         d = description
         swizzle = 0 if d.swizzle == 16 else d.swizzle
         shape: dict[str, Any] = {"box": d.box}
-        if d.walk is not None:
+        if d.pixel_box is not None:
             shape = {
-                "lower": d.walk.lower,
-                "upper": d.walk.upper,
-                "element_strides": (1, *d.walk.steps, 1),
+                "lower": d.pixel_box.lower,
+                "upper": d.pixel_box.upper,
+                "element_strides": (1, *d.pixel_box.strides, 1),
                 "channels": d.box[0],
                 "pixels": d.box[1],
             }

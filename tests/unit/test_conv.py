@@ -22,9 +22,9 @@ from tests.cases.conv import problems
 
 def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
     """The matrix of an operand, by the address arithmetic of kernels."""
-    at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
+    at = x.rows.offsets[:, None] + x.columns.offsets[None, :] + item
     packing, word = x.packing, 1 << 32
-    low = (packing.pack(x.along, True)[:, None] + packing.pack(x.down, False)[None, :]) % word
+    low = (packing.pack(x.rows, True)[:, None] + packing.pack(x.columns, False)[None, :]) % word
     inside = (~low | ~((packing.high - low) % word)) & packing.guard == 0
     assert (at[inside] >= 0).all()
     assert (at[inside] < memory.size).all()
@@ -44,7 +44,7 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     count, items = p.batch, p.strides
     for part in p.parts:
         for i in range(count):
-            at = part.c.along.offsets[:, None] + part.c.down.offsets[None, :] + i * items[2]
+            at = part.c.rows.offsets[:, None] + part.c.columns.offsets[None, :] + i * items[2]
             assert np.isnan(out[at]).all()
             out[at] = fetched(part.a, a, i * items[0]) @ fetched(part.b, b, i * items[1]).T
     assert not np.isnan(out).any()

@@ -16,7 +16,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 def _plan(p: KernelGemm, c: Config) -> type[Plan]:
-    return DepthwiseWgradPlan if p.strip is not None and p.strip.summed else DepthwisePlan
+    return DepthwiseWgradPlan if p.strip is not None and p.strip.wgrad else DepthwisePlan
 
 
 FAMILY = Family(

@@ -7,7 +7,7 @@ import numpy as np
 from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.lowering.depthwise_strips import LONGEST
+from ptxgen.lowering.depthwise_strips import MAX_RESULTS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 SLIDE = 4
@@ -22,9 +22,9 @@ SUMS = 64  #: the most accumulators per thread of a filter gradient
 
 def supports(p: KernelGemm) -> bool:
     """Whether the family computes a problem."""
-    if p.strip is None or not p.strip.summed:
+    if p.strip is None or not p.strip.wgrad:
         return p.strip is not None and p.strip.taps <= TAPS
-    return bool(p.strip.tapped <= SUMS)
+    return bool(p.strip.tap_count <= SUMS)
 
 
 RULES = (
@@ -36,8 +36,8 @@ RULES = (
     ),
     Rule(
         "depthwise_taps",
-        lambda p, c, g, d: (p.strip is None) or (not p.strip.summed) | (p.strip.tapped * c.vec_a <= SUMS),
-        f"vec_a={{c.vec_a}}: a thread has an accumulator for each of {{p.strip.tapped}} taps and vec_a; at most {SUMS}",
+        lambda p, c, g, d: (p.strip is None) or (not p.strip.wgrad) | (p.strip.tap_count * c.vec_a <= SUMS),
+        f"vec_a={{c.vec_a}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_a; at most {SUMS}",
     ),
     Rule(
         "depthwise_unused",
@@ -45,7 +45,7 @@ RULES = (
             [
                 getattr(c, n) == AXIS[n].default
                 for n in UNUSED
-                if n not in SUMMED or p.strip is None or not p.strip.summed
+                if n not in SUMMED or p.strip is None or not p.strip.wgrad
             ]
         ),
         "family depthwise does not use some axes, which must have their defaults: "
@@ -53,8 +53,8 @@ RULES = (
     ),
     Rule(
         "depthwise_strip",
-        lambda p, c, g, d: (c.ns >= 1) & (c.ns <= LONGEST) & (c.nl >= WARP) & (g.threads >= WARP),
-        f"ns={{c.ns}} results per strip, nl={{c.nl}} lanes: a strip has 1 to {LONGEST}, a block whole warps",
+        lambda p, c, g, d: (c.ns >= 1) & (c.ns <= MAX_RESULTS) & (c.nl >= WARP) & (g.threads >= WARP),
+        f"ns={{c.ns}} results per strip, nl={{c.nl}} lanes: a strip has 1 to {MAX_RESULTS}, a block whole warps",
     ),
     Rule(
         "depthwise_ns",
