@@ -12,7 +12,7 @@ from ptxgen.problem.gemm import STRIDES, Gemm
 from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.problem.registry import Problem
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
@@ -79,7 +79,7 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         at = padded(p, (a, b, c))
         a, b = elements(p, A, at[A]), elements(p, B, at[B])  # products may share memory
         ref = reference(p, a, b, c, alpha, beta, more)
-        out = runner.compute(*at, alpha, beta, read_after(p, more))
+        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
         got = elements(p, C, out)
         deviation = verdict(kind, got, ref)
         got[...] = p.output.poison

@@ -12,15 +12,15 @@ import numpy as np
 from ptxgen.codegen.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import Box, convolve, fitting, places, whole
+from ptxgen.problem.conv_reference import Box, box_extents, convolve, region_slices, whole_tensor
 from ptxgen.problem.reference import (
     Array,
     Deviation,
     Reference,
     compare,
-    drawn,
     epilogue_arrays,
     operands,
+    random_operands,
     reference,
     verdict,
 )
@@ -41,7 +41,7 @@ class ConvOperandSets:
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
         self._memory: list[Allocation] = []
-        self.a, self.b = islice(drawn(problem, seed), 2)
+        self.a, self.b = islice(random_operands(problem, seed), 2)
         size = math.prod(problem.stored[2]) * problem.output.bytes
         self.bytes_c = max(size, 1)
         all_ = self.a.nbytes + self.b.nbytes + size
@@ -74,13 +74,13 @@ class ConvOperandSets:
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
             found = compare(self._result(box), self._reference(box))
             if not found.ratio <= worst.ratio:
-                where = (at.start + n for at, n in zip(places(p, box), found.where, strict=True))
+                where = (at.start + n for at, n in zip(region_slices(p, box), found.where, strict=True))
                 worst = Deviation(found.ratio, tuple(where), found.worst)
         return worst
 
     def _result(self, box: Box) -> Array:
         """A box of the first set's result, from the device."""
-        at, stored, size = places(self.problem, box), self.problem.stored[2], self.problem.output.bytes
+        at, stored, size = region_slices(self.problem, box), self.problem.stored[2], self.problem.output.bytes
         out = np.empty([s.stop - s.start for s in at], self.problem.output.numpy)
         lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # contiguous from here
         pieces = out.reshape(math.prod(out.shape[:lies]), -1)
@@ -92,12 +92,12 @@ class ConvOperandSets:
 
     def _reference(self, box: Box) -> Reference:
         """The reference of a box of the result; cached."""
-        p, every = self.problem, places(self.problem, {})
-        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (places(p, box), every))
+        p, every = self.problem, region_slices(self.problem, {})
+        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (region_slices(p, box), every))
         if key not in self._references:
             if all_ in self._references:
                 known = self._references[all_]
-                made = Reference(p, *(x[places(p, box)] for x in (known.exact, known.scale)))
+                made = Reference(p, *(x[region_slices(p, box)] for x in (known.exact, known.scale)))
             else:
                 made = reference(p, self.a, self.b, more=self.more, box=box)
             self._references[key] = made
@@ -115,7 +115,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     extents, depth = p.extents(p.tensors[2]), lower(p).k
     limit = limit * DEPTH // max(depth, DEPTH)
     if math.prod(extents.values()) <= limit:
-        return [whole(p, p.tensors[2])]
+        return [whole_tensor(p, p.tensors[2])]
     letter = "c" if p.direction == "input_grad" else "k"
     *_, fastest = extents
     group = extents[letter] // p.groups
@@ -123,7 +123,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     channels = min(extents[letter], few if letter == fastest else CHANNELS)
     channels = max(group, channels // group * group) if p.groups > 1 else max(1, channels)
     others = [name for name in extents if name != letter]
-    sizes = dict(zip(others, fitting([extents[name] for name in others], max(1, few // channels)), strict=True))
+    sizes = dict(zip(others, box_extents([extents[name] for name in others], max(1, few // channels)), strict=True))
     sizes[letter] = channels
     grain = {name: group if name == letter and p.groups > 1 else 1 for name in extents}
     return [

@@ -143,7 +143,7 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,stride=0 NCHW f32", ShapeError, "stride is 0; it must be positive"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,dilation=1x0 NCHW f32", ShapeError, "dilation is .*; it must be positive"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=0,S=3 NCHW f32", ShapeError, "r is 0; it must be at least 1"),
-        ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with pads 3; it must be at least 5"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with padding 3; it must be at least 5"),
         (
             "conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32",
             ShapeError,
