@@ -67,7 +67,7 @@ def test_keys_contain_unpacked_strides(changes, words):
         ({"stride_a": True}, "stride_a is True"),
         ({"stride_c": 0}, "stride_c is 0; 3 items of 64 rows of 32 with ldc 32 would overlap in C"),
         ({"stride_c": 64 * 32 - 1}, "stride_c is 2047"),
-        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 products of 64 rows of 32, with ldc 95"),
+        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 items of 64 rows of 32 with ldc 95"),
     ],
 )
 def test_invalid_strides_are_refused(changes, words):
