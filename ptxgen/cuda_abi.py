@@ -4,7 +4,7 @@ from __future__ import annotations
 
 MAP_BYTES = 128  #: size of an encoded tensor map
 MAP_ALIGNMENT = 64  #: required alignment of its address in bytes
-#: offset in bytes of the first kernel parameter of sm_90 from a multiple of MAP_ALIGNMENT. ptxas aligns the address of a
-#: parameter, not its offset
+#: offset of the first kernel parameter of sm_90 from a multiple of MAP_ALIGNMENT, in bytes. ptxas aligns the address of
+#: a parameter, not its offset
 PARAMETERS_AT = 0x210 % MAP_ALIGNMENT
 GRID_LIMIT = 65535  #: upper limit of the grid extents y and z
