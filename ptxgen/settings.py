@@ -28,6 +28,7 @@ class Settings:
     ptxas: Path | None
     record: Path | None = None
     tune: str = "off"
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ def _path(name: str, text: str) -> Path:
 
 def _driver(name: str, text: str) -> str:
     return word(name, text.lower(), DRIVERS)
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _tune(name: str, text: str) -> str:
@@ -90,6 +95,14 @@ VARIABLES = (
         lambda: None,
         "found automatically",
         "the path of ptxas; default: the nvidia-cuda-nvcc wheel, else the first ptxas on the PATH",
+    ),
+    Variable(
+        "PTXGEN_PLUGINS",
+        "plugins",
+        _names,
+        tuple,
+        "none",
+        "functions `module:function` that register operations and kernel families, separated by commas",
     ),
     Variable(
         "PTXGEN_RECORD",

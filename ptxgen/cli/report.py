@@ -15,14 +15,15 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.config import AXES, Config
+from ptxgen.codegen.axes import COMMON
+from ptxgen.codegen.config import Config, axes_of, default_family
 from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
 Document = dict[str, Any]
 
 #: the paper's axes, in the order of its Table 6, as (symbol, name)
-PAPER = tuple((a.symbol, a.name) for a in AXES if a.symbol)
+PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
 
@@ -201,8 +202,10 @@ def config_cells(row: Document) -> list[Any]:
     values = row.get("config")
     if values is None:
         return [None] * len(PAPER) + [""]
-    others = (a for a in AXES if not a.symbol and values[a.name] != a.value(a.default))
-    return [values[name] for _, name in PAPER] + [" ".join(f"{a.name}={values[a.name]}" for a in others)]
+    others = (a for a in axes_of(values["family"]) if not a.symbol and values[a.name] != a.value(a.default))
+    named = [f"family={values['family']}"] if values["family"] != default_family() else []
+    settings = [*named, *(f"{a.name}={values[a.name]}" for a in others)]
+    return [values.get(name) for _, name in PAPER] + [" ".join(settings)]
 
 
 CONFIG = (*(symbol for symbol, _ in PAPER), "other settings")

@@ -1,297 +1,223 @@
-"""The tuning parameters, one row each, and their text form. A parameter absent from this table does not exist.
+"""Configurations: the values of one family's axes, their text form, and many of them as columns.
 
-The first eight carry the paper's names (Tillet & Cox, SC'17, section 3.2, figure 3).
+Each family declares its axes (``ptxgen.codegen.axes``); a configuration holds those and no others.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
+import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import field, make_dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen import plugins
 from ptxgen.codegen import config_migration
-from ptxgen.errors import ConfigError
+from ptxgen.codegen.axes import (
+    BOUNDS_CLAMP,
+    BOUNDS_NONE,
+    BOUNDS_PREDICATE,
+    COMMON,
+    DIRECT,
+    PACK,
+    PDL_WITHIN,
+    REALIGN,
+    SPLIT_FLAG,
+    SPLIT_MEMSET,
+    SPLIT_POLL,
+    SPLIT_SHARE,
+    SPLIT_WORKSPACE,
+    Axis,
+    closest,
+)
+from ptxgen.errors import ConfigError, InputError
 
-#: the kernel families, in the order of their codes on the ``family`` axis; ``families.registry.register`` adds more
-FAMILIES = ["simt", "mma", "wgmma", "skinny", "depthwise"]
+#: names of the registered families; in columns a family is its place in this list
+FAMILIES: list[str] = []
 
-#: codes of the ``splitk`` axis
-SPLIT_MEMSET, SPLIT_FLAG, SPLIT_WORKSPACE, SPLIT_POLL, SPLIT_SHARE = 0, 1, 2, 3, 4
-PDL_WITHIN = 3
-#: codes of the ``bounds`` axis
-BOUNDS_NONE, BOUNDS_CLAMP, BOUNDS_PREDICATE = 0, 1, 2
-#: codes of the ``operand_path`` axes
-DIRECT, PACK, REALIGN = 0, 1, 2
+#: every axis that a registered family has, by name, and the common ones
+AXIS: dict[str, Axis] = dict(COMMON)
 
-
-def axis(
-    default: int,
-    values: tuple[int, ...],
-    symbol: str,
-    meaning: str,
-    *,
-    refined: bool = False,
-    words: Sequence[str] = (),
-) -> Any:
-    """An axis: its default, the values that the search visits, the paper's symbol, what it means.
-
-    ``refined``: the model cannot see its effect; the tuner times its values on the hardware, around the best few
-    configurations. ``words``: the text form of the values 0, 1, …; empty: the axis is a number.
-    """
-    meta = {"values": values, "symbol": symbol, "meaning": meaning, "refined": refined, "words": words}
-    return field(default=default, metadata=meta)
+_classes: dict[str, type[Config]] = {}
 
 
-@dataclass(frozen=True, order=True)
 class Config:
-    """Tunable integers: how a problem is computed."""
+    """Tunable integers: how a problem is computed. ``Config(family="wgmma", ml=128)``; the others are at their
+    defaults, and so is the family.
 
-    family: int = axis(0, (0,), "", "kernel family", words=FAMILIES)
-    ms: int = axis(8, (2, 4, 8, 16), "M_S", "rows of C per thread (mma: per warp)")
-    ns: int = axis(8, (2, 4, 8, 16), "N_S", "columns of C per thread (mma: per warp; depthwise: results per thread)")
-    ml: int = axis(64, (16, 32, 64, 128, 256), "M_L", "rows of C per block")
-    nl: int = axis(64, (16, 32, 64, 128, 256), "N_L", "columns of C per block")
-    u: int = axis(8, (8, 16, 32), "U", "depth of K per iteration")
-    ks: int = axis(1, (1, 2), "K_S", "independent accumulator sets per thread, added in registers")
-    kl: int = axis(1, (1, 2, 4, 8), "K_L", "thread groups of a block that split K, added in shared memory")
-    kg: int = axis(1, (1, 2, 4, 8, 16, 32, 64), "K_G", "blocks that split K, added in global memory")
-    stages: int = axis(3, (2, 3, 4), "", "pipeline stages in shared memory")
-    cp_async_a: int = axis(1, (0, 1), "", "1: cp.async copies A to shared memory; 0: through registers")
-    cp_async_b: int = axis(1, (0, 1), "", "1: cp.async copies B to shared memory; 0: through registers")
-    kmajor_smem_a: int = axis(0, (0, 1), "", "1: a K-major A stays K-major in shared memory; 0: it is transposed")
-    kmajor_smem_b: int = axis(0, (0, 1), "", "1: a K-major B stays K-major in shared memory; 0: it is transposed")
-    vec_a: int = axis(1, (1, 2, 4, 8), "", "elements per global load of A")
-    vec_b: int = axis(1, (1, 2, 4, 8), "", "elements per global load of B")
-    vec_c: int = axis(1, (1, 2, 4, 8), "", "elements per global access to C")
-    lanes_m: int = axis(
-        4, (1, 2, 4, 8, 16, 32), "", "lanes of a warp along M; 32 / lanes_m along N (skinny: the long side, and K)"
-    )
-    splitk: int = axis(
-        0,
-        (0, 1, 2),
-        "",
-        "how the kg partial sums of C are added. memset_red: red.add to C, which a memset clears first; flag_red:"
-        " red.add to C after the first block has stored it; workspace: a second kernel adds them in a fixed order;"
-        " last_cta: the last block adds them; distributed: each block adds its part of the tile",
-        refined=True,
-        words=("memset_red", "flag_red", "workspace", "last_cta", "distributed"),
-    )
-    epilogue_smem: int = axis(0, (0, 1), "", "1: the epilogue stores C through shared memory", refined=True)
-    bounds: int = axis(
-        1,
-        (0, 1, 2),
-        "",
-        "none: no bounds checks; clamp: load addresses are clamped once, stores are predicated; predicate: every access"
-        " is predicated",
-        refined=True,
-        words=("none", "clamp", "predicate"),
-    )
-    lane_interleave: int = axis(0, (0, 1), "", "1: the bits of a lane number alternate between M and N", refined=True)
-    mma_order: int = axis(
-        0,
-        (0, 1, 2),
-        "",
-        "order of a warp's MMA instructions of one k: rows or columns in serpentine order, or rows in plain order",
-        refined=True,
-        words=("row_serpentine", "column_serpentine", "row_major"),
-    )
-    fragment_prefetch: int = axis(
-        1, (0, 1), "", "1: fragments are loaded from shared memory one k step ahead", refined=True
-    )
-    prefetch_k: int = axis(0, (0, 3), "", "k step at which the loads of the next stage are issued", refined=True)
-    deferred_sts: int = axis(
-        0, (0, 1), "", "1: an iteration stores to shared memory what the previous one loaded", refined=True
-    )
-    raster_group: int = axis(
-        1, (1, 4, 8, 16), "", "tiles along M of one group of the raster order; 1: tile = block index", refined=True
-    )
-    store_policy: int = axis(
-        0,
-        (0, 1),
-        "",
-        "cache policy of stores to C: default, or streaming (st.cs)",
-        refined=True,
-        words=("default", "streaming"),
-    )
-    min_ctas_per_sm: int = axis(
-        1, (1, 2, 3, 4, 6, 8), "", "blocks per multiprocessor for which registers are limited", refined=True
-    )
-    transposed_mma: int = axis(0, (0, 1), "", "1: the 64 rows of wgmma lie along N; 0: along M")
-    math_warpgroups: int = axis(1, (1, 2), "", "warpgroups of a block that compute; one more warp copies")
-    pingpong: int = axis(0, (0, 1), "", "1: the warpgroups compute different tiles in turn; 0: they share each tile")
-    cluster_x: int = axis(
-        1, (1, 2, 4), "", "blocks of a cluster along the 64-row side, which multicast the other operand"
-    )
-    cluster_y: int = axis(
-        1, (1, 2, 4), "", "blocks of a cluster along the other side, which multicast the 64-row operand"
-    )
-    cluster_k: int = axis(
-        1, (1, 2, 4, 8), "", "blocks of a cluster that split K, added through distributed shared memory"
-    )
-    dsmem_completion: int = axis(
-        0,
-        (0, 1),
-        "",
-        "how a block learns that the partial sums of its cluster have arrived: mbarrier transaction bytes, or a cluster"
-        " barrier",
-        refined=True,
-        words=("tx_bytes", "barrier"),
-    )
-    persistent: int = axis(0, (0, 1), "", "1: one block per multiprocessor, which loops over tiles")
-    epilogue_subtiles: int = axis(1, (1, 2, 4), "", "parts in which the epilogue stores a tile through shared memory")
-    epilogue_buffers: int = axis(1, (1, 2, 4), "", "shared-memory buffers of those parts")
-    epilogue_aliases_ab: int = axis(0, (0, 1), "", "1: the epilogue reuses the shared memory of A and B")
-    l2_evict_first: int = axis(
-        0,
-        (0, 1, 2, 3),
-        "",
-        "operands whose loads have the L2 policy evict_first",
-        refined=True,
-        words=("none", "a", "b", "ab"),
-    )
-    operand_path_a: int = axis(
-        0,
-        (0, 1, 2),
-        "",
-        "direct: A is loaded from where it is; pack: an auxiliary kernel first copies it to 128-byte rows (images: to"
-        " rows of channels; where wgmma needs it, transposed); realign: TMA loads unaligned rows, which are shifted in"
-        " shared memory",
-        words=("direct", "pack", "realign"),
-    )
-    operand_path_b: int = axis(0, (0, 1, 2), "", "the same for B", words=("direct", "pack", "realign"))
-    tma_rows: int = axis(
-        0,
-        (0, 16, 32),
-        "",
-        "rows of a 64-row tile that TMA loads where C has no more, 0: all",
-    )
-    long_n: int = axis(0, (0, 1), "", "long side of C: M (0) or N (1)")
-    mma_m16: int = axis(0, (0, 1), "", "1: mma.sync instructions of 16 rows compute; 0: FMA")
-    pdl: int = axis(
-        0,
-        (0, 1, 2, 3),
-        "",
-        "programmatic dependent launch: blocks may start when the preceding kernel of the stream exits (on_exit), or"
-        " when it has started (on_start), or when it exits and belongs to the same call (within_launch)",
-        words=("off", "on_exit", "on_start", "within_launch"),
-    )
+    Each family has a subclass, a frozen dataclass with a field for each of its axes. A common axis that the family
+    does not have reads as its default. Configurations are ordered by family, then by their axes.
+    """
+
+    family: str
+    axes: ClassVar[tuple[Axis, ...]] = ()
+    names: ClassVar[tuple[str, ...]] = ()
+
+    def __new__(cls, **values: Any) -> Config:
+        return object.__new__(_class(values.get("family", default_family())) if cls is Config else cls)
+
+    def __post_init__(self) -> None:
+        if self.family != type(self).__name__:
+            raise ConfigError(f"family is {self.family!r}; these are axes of {type(self).__name__}", "axis")
+
+    def __getattr__(self, name: str) -> int:
+        if name in COMMON:
+            return COMMON[name].default
+        raise AttributeError(f"a configuration of the family {type(self).__name__} has no axis {name!r}")
+
+    def __lt__(self, other: Config) -> bool:
+        return (FAMILIES.index(self.family), *self.numbers()) < (FAMILIES.index(other.family), *other.numbers())
+
+    def __reduce__(self) -> Any:
+        return parse_config, (self.full_text(),)
 
     def __str__(self) -> str:
         """``family=simt ms=8 …``: the family, the paper's axes, and the others that are not at their default."""
-        return " ".join(
-            f"{a.name}={a.text(value)}"
-            for a in AXES
-            if (value := getattr(self, a.name)) != a.default or a.symbol or a.name == "family"
-        )
+        shown = (a for a in self.axes if a.symbol or getattr(self, a.name) != a.default)
+        return " ".join((f"family={self.family}", *(f"{a.name}={a.text(getattr(self, a.name))}" for a in shown)))
 
     def full_text(self) -> str:
-        """Every axis as ``name=value``."""
-        return " ".join(f"{a.name}={a.text(getattr(self, a.name))}" for a in AXES)
+        """The family and every axis as ``name=value``."""
+        return " ".join(f"{name}={value}" for name, value in self.values().items())
+
+    def replace(self, **changes: int) -> Config:
+        """The same with some axes at other values."""
+        return type(self)(**{**vars(self), **changes})
+
+    def numbers(self) -> tuple[int, ...]:
+        """The value of every axis."""
+        return tuple(getattr(self, name) for name in self.names)
 
     def items(self) -> Iterator[tuple[str, int]]:
-        return ((a.name, getattr(self, a.name)) for a in AXES)
+        """Every axis with its number."""
+        return ((name, getattr(self, name)) for name in self.names)
 
     def values(self) -> dict[str, int | str]:
-        """Every axis with its value: a word, or a number."""
-        return {a.name: a.value(getattr(self, a.name)) for a in AXES}
+        """The family and every axis with its value: a word, or a number."""
+        return {"family": self.family, **{a.name: a.value(getattr(self, a.name)) for a in self.axes}}
 
 
-@dataclass(frozen=True)
-class Axis:
-    """One row of the table above."""
-
-    name: str
-    default: int
-    values: tuple[int, ...]
-    symbol: str
-    meaning: str
-    refined: bool
-    words: Sequence[str]
-
-    def value(self, number: int) -> int | str:
-        """The word of a number, or the number if the axis has no word for it."""
-        return self.words[number] if 0 <= number < len(self.words) else number
-
-    def text(self, number: int) -> str:
-        return str(self.value(number))
-
-    def parse(self, text: str) -> int:
-        """The value that ``text`` names. ConfigError: it names none."""
-        if text in self.words:
-            return self.words.index(text)
-        if self.words:
-            guess = config_migration.word_of(self.name, text) or _closest(text, self.words)
-            hint = f"; did you mean {self.name}={guess}?" if guess else ""
-            raise ConfigError(
-                f"config has '{self.name}={text}'; {self.name} is one of {', '.join(self.words)}{hint}", "axis"
+def declare(family: str, axes: Sequence[Axis]) -> None:
+    """Makes the configurations of a family. InputError: two axes have one name, or a family has an axis of this name
+    with another default or other words."""
+    names = tuple(a.name for a in axes)
+    for a in axes:
+        known = AXIS.get(a.name, a)
+        if names.count(a.name) > 1 or a.name == "family" or not a.name.isidentifier():
+            raise InputError(f"family {family!r} has the axis {a.name!r}; names must be different identifiers")
+        if (known.default, known.words) != (a.default, a.words):
+            raise InputError(
+                f"family {family!r} has the axis {a.name!r} with default {a.default} and words {a.words}; another"
+                f" family has it with {known.default} and {known.words}"
             )
-        if not re.fullmatch("-?[0-9]{1,18}", text):
-            raise ConfigError(f"config has '{self.name}={text}'; the value of {self.name} must be an integer", "axis")
-        return int(text)
+    fields = [("family", str, field(default=family)), *((a.name, int, field(default=a.default)) for a in axes)]
+    space = {"axes": tuple(axes), "names": names}
+    FAMILIES.append(family)
+    _classes[family] = make_dataclass(family, fields, bases=(Config,), namespace=space, frozen=True, kw_only=True)
+    AXIS.update({a.name: a for a in axes if a.name not in AXIS})
 
 
-AXES = tuple(Axis(f.name, f.default, **f.metadata) for f in fields(Config))  # type: ignore[arg-type]
-AXIS = {a.name: a for a in AXES}
+def retract(family: str) -> None:
+    """Undoes ``declare``."""
+    FAMILIES.remove(family)
+    own = _classes.pop(family).names
+    kept = {*COMMON, *(name for c in _classes.values() for name in c.names)}
+    for name in own:
+        if name not in kept:
+            del AXIS[name]
 
 
-def _closest(word: str, words: Sequence[str]) -> str:
-    """The most similar of ``words``, or an empty text if none is similar."""
-    return next(iter(difflib.get_close_matches(word, words, 1)), "")
+def default_family() -> str:
+    """The family of configurations that do not name one: the first."""
+    return family_names()[0]
 
 
-def _unknown_axis(name: str) -> ConfigError:
-    guess = config_migration.renamed(name) or _closest(name, tuple(AXIS))
-    hint = f"did you mean {guess!r}? " if guess else ""
-    return ConfigError(f"config has {name!r}; {hint}the axes are {', '.join(AXIS)}", "axis")
+def family_names() -> list[str]:
+    """The registered families."""
+    importlib.import_module("ptxgen.families")  # registers them
+    plugins.load()
+    return FAMILIES
+
+
+def axes_of(family: str) -> tuple[Axis, ...]:
+    """The axes of a family. ConfigError: there is no such family."""
+    return _class(family).axes
+
+
+def _class(family: str) -> type[Config]:
+    names = family_names()
+    if family not in names:
+        guess = config_migration.word_of("family", family) or closest(family, names)
+        hint = f"; did you mean family={guess}?" if guess else ""
+        raise ConfigError(f"config has 'family={family}'; family is one of {', '.join(names)}{hint}", "axis")
+    return _classes[family]
+
+
+def _unknown_axis(name: str, family: str) -> ConfigError:
+    own, others = _classes[family].names, [f for f in FAMILIES if name in _classes[f].names]
+    guess = config_migration.renamed(name, family)
+    if others and not guess:
+        hint = f", which is an axis of {', '.join(others)}; "
+    else:
+        guess = guess or closest(name, own)
+        hint = f"; did you mean {guess!r}? " if guess else "; "
+    return ConfigError(f"config has {name!r}{hint}the axes of {family} are {', '.join(own)}", "axis")
 
 
 def parse_config(text: str) -> Config:
     """The configuration that ``text`` (``family=mma ms=32 …``) names; axes left out take their defaults.
 
-    ConfigError: an unknown axis or value; the message names the closest known one.
+    ConfigError: an unknown axis or value; the message names the closest known one, or the family that has the axis.
     """
-    values: dict[str, int] = {}
+    given: dict[str, str] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
-        if name not in AXIS:
-            raise _unknown_axis(name)
-        if name in values:
-            raise ConfigError(f"config has {name} twice: {AXIS[name].text(values[name])} and {value}", "axis")
-        values[name] = AXIS[name].parse(value)
-    return Config(**values)
+        if name in given:
+            raise ConfigError(f"config has {name} twice: {given[name]} and {value}", "axis")
+        given[name] = value
+    kind = _class(given.pop("family", default_family()))
+    axes = {a.name: a for a in kind.axes}
+    values = {}
+    for name, value in given.items():
+        if name not in axes:
+            raise _unknown_axis(name, kind.family)
+        values[name] = axes[name].parse(value)
+    return kind(**values)
 
 
 class Columns:
-    """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``."""
+    """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``; ``family`` is a column of places
+    in FAMILIES. An axis without a column is at its default in every row, and so is one that a row's family lacks."""
 
     def __init__(self, columns: dict[str, NDArray[np.int64]], length: int | None = None) -> None:
-        if unknown := sorted(columns.keys() - AXIS.keys()):
+        if unknown := sorted(columns.keys() - AXIS.keys() - {"family"}):
             raise ConfigError(f"columns have {', '.join(unknown)}; the axes are {', '.join(AXIS)}", "axis")
-        size = length if length is not None else max((len(v) for v in columns.values()), default=0)
-        self.columns = {a.name: columns.get(a.name, np.broadcast_to(np.int64(a.default), size)) for a in AXES}
-        self.length = size
+        self.columns = columns
+        self.length = length if length is not None else max((len(v) for v in columns.values()), default=0)
 
     def __len__(self) -> int:
         return self.length
 
     def __getattr__(self, name: str) -> NDArray[np.int64]:
-        try:
-            return self.__dict__["columns"][name]  # type: ignore[no-any-return]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name == "family" or name in AXIS:
+            return self.column(name)
+        raise AttributeError(name)
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        """The values of one axis."""
+        if name in self.columns:
+            return self.columns[name]
+        return np.broadcast_to(np.int64(AXIS[name].default if name != "family" else 0), self.length)
 
     def take(self, rows: NDArray[Any]) -> Columns:
         """The rows that a mask or a list of indices picks."""
         picked = {n: v[rows] for n, v in self.columns.items()}
-        return Columns(picked, len(picked["ms"]))
+        return Columns(picked, int(rows.sum()) if rows.dtype == bool else len(rows))
 
     def row(self, i: int) -> Config:
-        return Config(**{n: int(v[i]) for n, v in self.columns.items()})
+        return config_of(int(self.family[i]), {n: int(v[i]) for n, v in self.columns.items()})
 
     def replace(self, **columns: Any) -> Columns:
         """The same rows with some axes replaced by a column or a number."""
@@ -299,8 +225,11 @@ class Columns:
         return Columns({**self.columns, **new}, self.length)
 
     @classmethod
-    def of(cls, configs: list[Config]) -> Columns:
-        return cls({a.name: np.array([getattr(c, a.name) for c in configs], np.int64) for a in AXES}, len(configs))
+    def of(cls, configs: Sequence[Config]) -> Columns:
+        names = dict.fromkeys(name for c in {c.family: c for c in configs}.values() for name in c.names)
+        columns = {n: [getattr(c, n, AXIS[n].default) for c in configs] for n in names}
+        columns["family"] = [FAMILIES.index(c.family) for c in configs]
+        return cls({n: np.array(v, np.int64) for n, v in columns.items()}, len(configs))
 
     @classmethod
     def product(cls, values: dict[str, Any]) -> Columns:
@@ -309,5 +238,41 @@ class Columns:
         return cls({n: g.ravel() for n, g in zip(values, grids, strict=True)}, grids[0].size)
 
     @classmethod
-    def concat(cls, parts: list[Columns]) -> Columns:
-        return cls({a.name: np.concatenate([p.columns[a.name] for p in parts]) for a in AXES}, sum(map(len, parts)))
+    def concat(cls, parts: Sequence[Columns]) -> Columns:
+        names = dict.fromkeys(name for p in parts for name in p.columns)
+        return cls({n: np.concatenate([p.column(n) for p in parts]) for n in names}, sum(map(len, parts)))
+
+
+def config_of(code: int, values: dict[str, int]) -> Config:
+    """The configuration of the family at ``code`` in FAMILIES with these values; what is not an axis of it is left
+    out."""
+    kind = _class(family_names()[code])
+    return kind(**{name: values[name] for name in kind.names if name in values})
+
+
+__all__ = [
+    "AXIS",
+    "BOUNDS_CLAMP",
+    "BOUNDS_NONE",
+    "BOUNDS_PREDICATE",
+    "DIRECT",
+    "FAMILIES",
+    "PACK",
+    "PDL_WITHIN",
+    "REALIGN",
+    "SPLIT_FLAG",
+    "SPLIT_MEMSET",
+    "SPLIT_POLL",
+    "SPLIT_SHARE",
+    "SPLIT_WORKSPACE",
+    "Axis",
+    "Columns",
+    "Config",
+    "axes_of",
+    "config_of",
+    "declare",
+    "default_family",
+    "family_names",
+    "parse_config",
+    "retract",
+]

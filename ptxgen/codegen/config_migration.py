@@ -1,7 +1,8 @@
 """Translates configurations of earlier text forms to today's.
 
 Form 1 (until schema version 2 of the database and format 1 of exported files) had other axis names, and integers in
-place of words. The tables below describe that form; they do not change when an axis does.
+place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. The
+tables below describe those forms; they do not change when an axis does.
 """
 
 from __future__ import annotations
@@ -55,13 +56,101 @@ WORDS = {
 #: families of form 1 that had another name
 FAMILIES = {"stream": "skinny", "slide": "depthwise"}
 
-#: what words of form 1 mean for the family skinny, which had no axes of its own
+#: what words of form 1 mean for the family skinny, which had no axes of its own then
 _SKINNY = {
     "transposed_mma=0": "long_n=0",
     "transposed_mma=1": "long_n=1",
     "tma_rows=0": "mma_m16=0",
     "tma_rows=16": "mma_m16=1",
 }
+
+#: axis of form 2 -> the text of its default
+_DEFAULTS = {
+    "ms": "8",
+    "ns": "8",
+    "ml": "64",
+    "nl": "64",
+    "u": "8",
+    "ks": "1",
+    "kl": "1",
+    "kg": "1",
+    "stages": "3",
+    "cp_async_a": "1",
+    "cp_async_b": "1",
+    "kmajor_smem_a": "0",
+    "kmajor_smem_b": "0",
+    "vec_a": "1",
+    "vec_b": "1",
+    "vec_c": "1",
+    "lanes_m": "4",
+    "splitk": "memset_red",
+    "epilogue_smem": "0",
+    "bounds": "clamp",
+    "lane_interleave": "0",
+    "mma_order": "row_serpentine",
+    "fragment_prefetch": "1",
+    "prefetch_k": "0",
+    "deferred_sts": "0",
+    "raster_group": "1",
+    "store_policy": "default",
+    "min_ctas_per_sm": "1",
+    "transposed_mma": "0",
+    "math_warpgroups": "1",
+    "pingpong": "0",
+    "cluster_x": "1",
+    "cluster_y": "1",
+    "cluster_k": "1",
+    "dsmem_completion": "tx_bytes",
+    "persistent": "0",
+    "epilogue_subtiles": "1",
+    "epilogue_buffers": "1",
+    "epilogue_aliases_ab": "0",
+    "l2_evict_first": "none",
+    "operand_path_a": "direct",
+    "operand_path_b": "direct",
+    "tma_rows": "0",
+    "long_n": "0",
+    "mma_m16": "0",
+    "pdl": "off",
+}
+
+#: family -> its axes, of those of form 2
+_AXES = {
+    family: frozenset(axes.split())
+    for family, axes in (
+        (
+            "simt",
+            "ms ns ml nl u ks kl kg stages cp_async_a cp_async_b kmajor_smem_a kmajor_smem_b vec_a vec_b "
+            "vec_c lanes_m splitk epilogue_smem bounds lane_interleave mma_order fragment_prefetch prefetch_k "
+            "deferred_sts raster_group store_policy min_ctas_per_sm pdl",
+        ),
+        (
+            "mma",
+            "ms ns ml nl u kl kg stages cp_async_a cp_async_b vec_a vec_b vec_c splitk epilogue_smem bounds "
+            "mma_order fragment_prefetch prefetch_k deferred_sts raster_group store_policy min_ctas_per_sm "
+            "operand_path_a operand_path_b pdl",
+        ),
+        (
+            "wgmma",
+            "ml nl u kg stages vec_c splitk epilogue_smem raster_group min_ctas_per_sm transposed_mma "
+            "math_warpgroups pingpong cluster_x cluster_y cluster_k dsmem_completion persistent "
+            "epilogue_subtiles epilogue_buffers epilogue_aliases_ab l2_evict_first operand_path_a "
+            "operand_path_b tma_rows pdl",
+        ),
+        (
+            "skinny",
+            "ms ns ml nl u kl kg vec_a vec_b vec_c lanes_m splitk fragment_prefetch raster_group store_policy "
+            "min_ctas_per_sm long_n mma_m16 pdl",
+        ),
+        (
+            "depthwise",
+            "ns ml nl kg vec_a splitk store_policy min_ctas_per_sm pdl",
+        ),
+    )
+}
+
+#: (family, axis of form 2) -> axis of today
+_RENAMED_IN = {("skinny", "lanes_m"): "lanes_long"}
 
 _PATHS = {0: "direct", 1: "pack", 2: "realign"}
 
@@ -73,8 +162,10 @@ def operand_paths(code: int) -> tuple[str, str] | None:
     return (_PATHS[a], _PATHS[b]) if 0 <= code < 16 and a in _PATHS and b in _PATHS else None
 
 
-def renamed(name: str) -> str:
-    """What an axis of form 1 is called in form 2; empty if it had the same name, or is unknown."""
+def renamed(name: str, family: str = "") -> str:
+    """What an axis of an earlier form is called today; empty if it had the same name, or is unknown."""
+    if (family, RENAMED.get(name, name)) in _RENAMED_IN:
+        return _RENAMED_IN[family, RENAMED.get(name, name)]
     name = RENAMED.get(name, name if name == "operand_path" else "")
     return "operand_path_a, operand_path_b" if name == "operand_path" else name
 
@@ -96,9 +187,20 @@ def _translated(word: str) -> str:
     return f"{name}{equals}{word_of(name, value) or value}"
 
 
+def _own(word: str, family: str) -> str:
+    """A word of form 2 in today's form; empty for another family's axis at its default."""
+    name, _, value = word.partition("=")
+    if name in _DEFAULTS and name not in _AXES[family] and value == _DEFAULTS[name]:
+        return ""
+    return f"{_RENAMED_IN[family, name]}={value}" if (family, name) in _RENAMED_IN else word
+
+
 def translate(text: str) -> str:
-    """A configuration of form 1 in form 2. What is unknown, or of form 2 already, stays as it is."""
+    """A configuration of an earlier form in today's. What is unknown, or in today's form already, stays as it is."""
     words = [word for old in text.replace(",", " ").split() for word in _translated(old).split()]
-    if "family=skinny" in words:
+    if "family=skinny" in words and not any(word.startswith(("long_n=", "mma_m16=")) for word in words):
         words = [_SKINNY.get(word, word) for word in words]
+    family = next((word.partition("=")[2] for word in words if word.startswith("family=")), "simt")
+    if family in _AXES:
+        words = [own for word in words if (own := _own(word, family))]
     return " ".join(words)

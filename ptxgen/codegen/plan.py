@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 
 from ptxgen.codegen.addressing import CAddressing
@@ -51,6 +51,8 @@ class Plan:
 
     #: the schedule's template
     kernel = ""
+    #: a folder of templates that are searched before the package's, of a family outside the package
+    templates: Path | None = None
     #: alignment of dynamic shared memory in bytes
     shared_alignment = 16
 
@@ -89,6 +91,11 @@ class Plan:
         """The widths of global accesses, for the header."""
         c = self.config
         return f"accesses of {c.vec_a}, {c.vec_b}, {self.c.vec} elements of A, B, C"
+
+    @property
+    def block_tile(self) -> str:
+        """The extents of a block's tile of C, for the header."""
+        return f"{self.config.ml} x {self.config.nl}"
 
     @property
     def directives(self) -> list[str]:
@@ -147,4 +154,4 @@ class Plan:
 def neutral(config: Config) -> Config:
     """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
     for blocks that wait for each other."""
-    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else replace(config, kg=min(config.kg, 2))
+    return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else config.replace(kg=min(config.kg, 2))

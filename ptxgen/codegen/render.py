@@ -30,9 +30,10 @@ def emitted(value: Any) -> str:
 
 
 @cache
-def lookup(folder: str) -> TemplateLookup:
+def lookup(*folders: str) -> TemplateLookup:
+    """The templates of the first folder that has them."""
     return TemplateLookup(
-        directories=[folder],
+        directories=list(folders),
         strict_undefined=True,
         default_filters=["emitted"],
         imports=[
@@ -52,7 +53,7 @@ def header(plan: Plan) -> list[str]:
         f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
         "",
         f"config   {c}",
-        f"launch   grid {plan.scheduler.grid_text}, tile {c.ml} x {c.nl}; block ({plan.threads}, 1, 1);"
+        f"launch   grid {plan.scheduler.grid_text}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
@@ -74,9 +75,9 @@ def spaced(text: str) -> str:
 
 def render(plan: Plan) -> Source:
     """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
-    folder = str(Path(templates_dir()))
+    folders = [str(Path(folder)) for folder in (plan.templates, templates_dir()) if folder]
     try:
-        out = lookup(folder).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
+        out = lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
     except Exception as error:
         trace = mako.exceptions.text_error_template().render()
         what = f"{plan.problem.key()} with {plan.config}"

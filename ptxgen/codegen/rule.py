@@ -15,11 +15,11 @@ class Rule:
     """A condition of every legal configuration.
 
     ``holds(p, c, g, d)``: a bool, or a column of them, where ``g`` is the family's geometry (None: the rule needs
-    none). ``message``: a format over p, c, g and d that names both numbers. ``family``: the code of the only family
-    that the rule is for, -1: all.
+    none). ``message``: a format over p, c, g and d that names both numbers. ``family``: the only family that the rule
+    is for; empty: all. ``registry.register`` sets it.
     """
 
     name: str
     holds: Callable[[KernelGemm, Any, Any, Device], Any]
     message: str
-    family: int = -1
+    family: str = ""

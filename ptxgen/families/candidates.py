@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import (
-    AXES,
     AXIS,
     FAMILIES,
     PACK,
@@ -39,7 +38,8 @@ class CandidateSpace:
 
     ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
     axes that decide how many blocks an extent takes; ``cell``: axes that extents and slices decide; ``alike``: axes in
-    which rows of one equivalence class differ, best values first. Names of rules: ``fixed`` read only the problem and
+    which rows of one equivalence class differ, best values first; ``derived``: axes that follow from the others, and
+    make no class of their own. Names of rules: ``fixed`` read only the problem and
     the device, ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count; tests check that.
     """
 
@@ -48,6 +48,7 @@ class CandidateSpace:
     tile: tuple[str, ...] = ("ml", "nl", "u")
     cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
     alike: Mapping[str, tuple[int, ...]]
+    derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
     extent_rules: tuple[str, ...]
@@ -137,7 +138,7 @@ def violations(
         return result  # of no family, hence without a geometry
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        for i, rule in rules_of(f.code):
+        for i, rule in rules_of(f.name):
             if (names is None or rule.name in names) and rule.name not in skip:
                 result[(result < 0) & ~np.broadcast_to(rule.holds(p, c, g, d), len(c))] = i
     return result
@@ -191,8 +192,8 @@ def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 def single(f: CandidateSpace) -> Iterator[dict[str, int]]:
     """Every change of one axis."""
-    for axis in AXES:
-        yield from ({axis.name: v} for v in f.axes.get(axis.name, ()))
+    for name, values in f.axes.items():
+        yield from ({name: v} for v in values)
 
 
 def default(name: str) -> int:

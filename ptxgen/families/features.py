@@ -129,17 +129,19 @@ OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 
 
+def _axis(c: Columns, name: str) -> Any:
+    """The feature of an axis. A family fills it from another of its axes, if it says so; one that has none leaves the
+    axis's default."""
+    own = registry.of(c).features
+    return own[name](c) if name in own else c.column(name)
+
+
 def _code(c: Columns, name: str) -> Floats:
     """A feature that is a code or a switch. ``operand_path`` has bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
     if name == "operand_path":
         a, b = c.operand_path_a, c.operand_path_b
         return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
-    column = c.columns[name]
-    if name == "transposed_mma":  # the model was trained when the family skinny used this axis for its own two
-        column = column + c.long_n
-    elif name == "tma_rows":
-        column = column + 16 * c.mma_m16
-    return np.asarray(column, np.float32)
+    return np.asarray(_axis(c, name), np.float32)
 
 
 def _log(x: object) -> Floats:
@@ -149,7 +151,7 @@ def _log(x: object) -> Floats:
 def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
     """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
     a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
-    return registry.require(c).issuer_tile(p, c, g)
+    return registry.of(c).issuer_tile(p, c, g)
 
 
 def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
@@ -157,7 +159,7 @@ def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Fl
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
-    columns = [_log(c.columns[n]) for n in _LOGS] + [_code(c, n) for n in _CODES]
+    columns = [_log(_axis(c, n)) for n in _LOGS] + [_code(c, n) for n in _CODES]
     columns += [
         _log(g.threads),
         _log(g.shared),
@@ -213,7 +215,7 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
         p.accumulator.bytes,
         p.layout[0] == "N",
         p.layout[1] == "T",
-        c.l2_evict_first,
+        _axis(c, "l2_evict_first"),
         p.output.bytes,
         -math.log2(p.element.roundoff) if p.element.roundoff else 8,
         len(p.epilogue_ops),
@@ -264,7 +266,7 @@ def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
 def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
     """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
     that an iteration brings."""
-    each = registry.require(c).thread_products(c)
+    each = registry.of(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 

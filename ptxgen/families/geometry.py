@@ -17,7 +17,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 def geometry(p: KernelGemm, c: Any) -> Geometry:
     """The geometry of ``c`` on ``p``: a record of its family."""
-    return registry.require(c).geometry(p, c)
+    return registry.of(c).geometry(p, c)
 
 
 __all__ = ["SECTOR", "WARP", "Geometry", "ceil_div", "geometry", "pick", "register_cap", "warp_rows"]

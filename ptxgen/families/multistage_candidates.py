@@ -36,7 +36,7 @@ class Cooperative(CandidateSpace):
         """Slices that fill whole waves. As many as hold something are counted, and each count once."""
         count = len(tiles)
         sliced = whole_waves(geometry(p, tiles).tiles, d)
-        columns = {n: np.repeat(tiles.columns[n], sliced.shape[1]) for n in self.tile}
+        columns = {n: np.repeat(tiles.column(n), sliced.shape[1]) for n in self.tile}
         c = Columns({**columns, "kg": sliced.ravel()}, sliced.size).replace(family=self.code)
         c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
@@ -55,7 +55,8 @@ class Cooperative(CandidateSpace):
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single(self)
-        yield from ({"stages": config.stages + step} for step in (-1, 1))
+        if "stages" in self.axes:
+            yield from ({"stages": config.stages + step} for step in (-1, 1))
         for thread, block in (("ms", "ml"), ("ns", "nl")):
             for value in self.axes[thread]:
                 yield {thread: value, block: getattr(config, block) * value // getattr(config, thread)}
@@ -71,8 +72,8 @@ class Cooperative(CandidateSpace):
         """A way to add slices; registers for a store that was held."""
         values = {**dict(config.items()), **changes}
         if "kg" in changes and "splitk" not in changes:
-            kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([Config(**values)]))[0])
+            kept = config.splitk if config.kg > 1 else int(self.split(p, Columns.of([config.replace(**values)]))[0])
             values["splitk"] = kept if values["kg"] > 1 else SPLIT_MEMSET
-        if values["cp_async_a"] == values["cp_async_b"] == 1 and "deferred_sts" not in changes:
+        if values.get("cp_async_a") == values.get("cp_async_b") == 1 and "deferred_sts" not in changes:
             values["deferred_sts"] = 0
-        return [Config(**values)]
+        return [config.replace(**values)]

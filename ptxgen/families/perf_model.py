@@ -35,7 +35,7 @@ def without_slices(c: Columns) -> Columns:
 def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
     c = without_slices(c)
-    result: Work = registry.require(c).model.work(p, c, geometry(p, c), d)
+    result: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.plan import Plan
-from ptxgen.errors import ConfigError
 from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import require
@@ -16,8 +15,6 @@ from ptxgen.problem.registry import Problem
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
     family, product = registry.of(config), lower(problem)
-    if family is None:
-        raise ConfigError(f"family is {config.family}; it must be from 0 to {len(registry.FAMILIES) - 1}", "range")
     require(product, config, device)
     plan = family.plan(product, config)(product, config, device, geometry(product, config))
     plan.source_problem = problem

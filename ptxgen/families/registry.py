@@ -5,13 +5,12 @@ To add one, build a ``Family`` and pass it to ``register``; nothing else in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from ptxgen.codegen import config
+from ptxgen.codegen.axes import SPLIT_WORKSPACE, Axis
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
 from ptxgen.errors import InputError
@@ -35,24 +34,29 @@ class PerformanceModel(Protocol):
         """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""
 
 
+#: a problem, and configurations of it
+Probe = tuple[KernelGemm, tuple[config.Config, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """One kernel family.
 
-    ``axes``: the axes of ``Config`` that it reads; the others keep their defaults. ``geometry(p, c)``: threads, tiles,
+    ``axes``: its axes, which are all that its configurations have. ``geometry(p, c)``: threads, tiles,
     shared memory, registers. ``rules``: the rows of the rule table that hold for it alone. ``candidates``: a
     ``families.candidates.CandidateSpace``. ``model``: its performance model. ``rate(p, d)``: multiply-adds per clock
     and multiprocessor. ``issuer_tile(p, c, g)``: rows and columns of the accumulator tile of one MMA issuer (thread,
     warp or warpgroup), depth of an iteration, loads of A and of B per iteration. ``thread_products(c)``: multiply-adds
     of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration.
 
-    ``stages``: least and greatest number of pipeline stages. ``any_tile``: block tiles need not be powers of two.
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
+    ``features``: features of the model that the family fills from other axes than the one with the feature's name.
+    ``probes()``: points whose features a model that was trained on the family must see as it did then.
     """
 
     name: str
-    axes: tuple[str, ...]
+    axes: tuple[Axis, ...]
     geometry: Callable[[KernelGemm, Any], Geometry]
     rules: tuple[Rule, ...]
     candidates: Any
@@ -61,10 +65,10 @@ class Family:
     issuer_tile: Callable[[KernelGemm, Any, Any], tuple[Any, Any, Any, Any, Any]]
     thread_products: Callable[[Any], Any]
     plan: Callable[[KernelGemm, config.Config], type[Plan]]
-    stages: tuple[int, int] = (2, 8)
-    any_tile: bool = False
-    splitk: int = config.SPLIT_WORKSPACE
+    splitk: int = SPLIT_WORKSPACE
     gathers: Callable[[KernelGemm], bool] = lambda p: False
+    features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    probes: Callable[[], Sequence[Probe]] = tuple
     offset_tables: bool = False
 
     @property
@@ -84,37 +88,39 @@ SPACES: list[Any] = []
 
 
 def register(family: Family) -> Family:
-    """Adds a family. InputError: its name is taken, or it is no identifier."""
+    """Adds a family. InputError: its name is taken, or it is no identifier, or an axis contradicts another family's."""
     if family.name in FAMILIES:
         raise InputError(f"family {family.name!r} is registered already")
     if not family.name.isidentifier():
         raise InputError(f"family is {family.name!r}; its name must be an identifier")
-    if family.name not in config.FAMILIES:
-        config.FAMILIES.append(family.name)
+    config.declare(family.name, family.axes)
     FAMILIES[family.name] = family
-    RULES.extend(replace(rule, family=family.code) for rule in family.rules)
+    RULES.extend(replace(rule, family=family.name) for rule in family.rules)
     SPACES.append(family.candidates)
     return family
 
 
-def of(c: Any) -> Family | None:
-    """The family of a configuration, or of columns of one family; None: the code is unknown.
+def unregister(name: str) -> None:
+    """Removes a family that ``register`` added last."""
+    family = FAMILIES[name]
+    if family.code != len(FAMILIES) - 1:
+        raise InputError(f"family {name!r} has families after it, whose codes would change")
+    config.retract(name)
+    del FAMILIES[name]
+    RULES[:] = [rule for rule in RULES if rule.family != name]
+    SPACES.remove(family.candidates)
+
+
+def of(c: Any) -> Family:
+    """The family of a configuration, or of columns of one family.
 
     Columns without rows count as of the first family."""
-    code = c.family
-    if isinstance(code, np.ndarray):
-        code = code[0] if len(code) else 0
-    return by_code(int(code))
+    found = c.family
+    if isinstance(found, str):
+        return FAMILIES[found]
+    return by_code(int(found[0]) if len(found) else 0)
 
 
-def by_code(code: int) -> Family | None:
-    """The family with a value of the ``family`` axis; None: there is none."""
-    return FAMILIES.get(config.FAMILIES[code]) if 0 <= code < len(config.FAMILIES) else None
-
-
-def require(c: Any) -> Family:
-    """As ``of``; the code must be known."""
-    found = of(c)
-    if found is None:
-        raise InputError(f"family is {c.family}; it must be from 0 to {len(config.FAMILIES) - 1}")
-    return found
+def by_code(code: int) -> Family:
+    """The family with a code of columns."""
+    return FAMILIES[config.FAMILIES[code]]

@@ -6,14 +6,18 @@ assembles, loads and computes correct results; a legal configuration that does n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import BOUNDS_NONE, FAMILIES, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
+from ptxgen.codegen.axes import BOUNDS_NONE, SPLIT_MEMSET, SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
-from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
+from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
@@ -33,68 +37,25 @@ def reducible(p: KernelGemm) -> bool:
     return p.output.bytes >= 4 and (p.output.integer or (not p.deterministic and not p.epilogue))
 
 
-def _power_of_two(x: Any) -> Any:
-    return (x > 0) & (x & (x - 1) == 0)
-
-
-def _any_tile(c: Any) -> bool:
-    family = registry.of(c)
-    return family is not None and family.any_tile
-
-
-def _stages(c: Any) -> Any:
-    family = registry.of(c)
-    least, most = (1, 16) if family is None else family.stages
-    return (c.stages >= least) & (c.stages <= most)
+def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
+    """Whether every axis of the family holds. An axis at its default in all rows does."""
+    axes = registry.of(c).axes
+    if isinstance(c, Columns):
+        axes = tuple(a for a in axes if a.name in c.columns)
+    return reduce(and_, (holds(a, getattr(c, a.name)) for a in axes), True)
 
 
 #: rules that need no geometry, and without which there is none
 FIRST = (
     Rule(
         "axis",
-        lambda p, c, g, d: (
-            np.logical_and.reduce(
-                [_power_of_two(v) for v in (c.ms, c.ns, c.u, c.ks, c.kl, c.vec_a, c.vec_b, c.vec_c, c.lanes_m)]
-            )
-            & (_power_of_two(c.ml) & _power_of_two(c.nl) | _any_tile(c) & (c.ml > 0) & (c.nl > 0))
-        ),
-        "ms, ns, ml, nl, u, ks, kl, vec_a, vec_b, vec_c and lanes_m must be powers of two ({c})",
+        lambda p, c, g, d: _every_axis(c, Axis.is_power_of_two),
+        "{c.outside} ({c})",
     ),
     Rule(
         "range",
-        lambda p, c, g, d: (
-            (c.family >= 0)
-            & (c.family < len(FAMILIES))
-            & (c.lanes_m <= WARP)
-            & (c.kg >= 1)
-            & (c.kg <= GRID_LIMIT)
-            & (c.min_ctas_per_sm >= 1)
-            & (c.raster_group >= 1)
-            & _stages(c)
-            & (c.splitk >= 0)
-            & (c.splitk <= 4)
-            & (c.bounds >= 0)
-            & (c.bounds <= 2)
-            & (c.mma_order >= 0)
-            & (c.mma_order <= 2)
-            & np.logical_and.reduce(
-                [
-                    (v == 0) | (v == 1)
-                    for v in (
-                        c.cp_async_a,
-                        c.cp_async_b,
-                        c.kmajor_smem_a,
-                        c.kmajor_smem_b,
-                        c.epilogue_smem,
-                        c.lane_interleave,
-                        c.fragment_prefetch,
-                        c.deferred_sts,
-                        c.store_policy,
-                    )
-                ]
-            )
-        ),
-        "an axis is out of its range ({c}): stages 2 to 8 (wgmma: 1 to 16), kg 1 to 65535, switches 0 or 1",
+        lambda p, c, g, d: _every_axis(c, Axis.in_range),
+        "{c.outside} ({c})",
     ),
     Rule(
         "output_dtype",
@@ -106,16 +67,14 @@ FIRST = (
 LAST = (
     Rule(
         "operand_addressing",
-        lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.require(c).gathers(p),
+        lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.of(c).gathers(p),
         "operands are addressed by {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma read offset tables; wgmma loads"
         " images by TMA im2col where it can",
     ),
     Rule(
         "offset_table_end",
         lambda p, c, g, d: (
-            (not registry.require(c).offset_tables)
-            | (p.addr_a == p.addr_b == STRIDED)
-            | ((c.stages + 2) * c.u <= PADDING)
+            (not registry.of(c).offset_tables) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING)
         ),
         "stages={c.stages} of u={c.u} read more than 1024 offsets past the end of a table",
     ),
@@ -179,7 +138,7 @@ LAST = (
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & (c.splitk <= registry.require(c).splitk)
+            & (c.splitk <= registry.of(c).splitk)
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues"
@@ -201,12 +160,12 @@ LAST = (
 RULES[:0] = (*FIRST, *LAST)
 
 
-def rules_of(code: int) -> list[tuple[int, Rule]]:
+def rules_of(family: str) -> list[tuple[int, Rule]]:
     """The rules of a family and their indices in RULES, in the order of evaluation: the common rules that need no
     geometry, the family's own, the other common ones."""
     common, first = len(FIRST) + len(LAST), len(FIRST)
     rows = list(enumerate(RULES))
-    own = [(i, rule) for i, rule in rows[common:] if rule.family == code]
+    own = [(i, rule) for i, rule in rows[common:] if rule.family == family]
     return [*rows[:first], *own, *rows[first:common]]
 
 
@@ -226,10 +185,22 @@ class _Worded:
     """A configuration as messages show it: attributes are words where the axis has words."""
 
     def __init__(self, config: Config) -> None:
-        self.__dict__.update(config.values(), text=str(config))
+        self._config = config
+        self._axes = {a.name: a for a in config.axes}
+
+    def __getattr__(self, name: str) -> int | str:
+        number = getattr(self._config, name)
+        return self._axes[name].value(number) if name in self._axes else number
+
+    @property
+    def outside(self) -> str:
+        """The axes with illegal values."""
+        pairs = ((a, getattr(self._config, a.name)) for a in self._config.axes)
+        wrong = (f"{a.name}={n} must be {a.domain}" for a, n in pairs if not (a.is_power_of_two(n) and a.in_range(n)))
+        return ", ".join(wrong)
 
     def __str__(self) -> str:
-        return str(self.__dict__["text"])
+        return str(self._config)
 
 
 def require(p: KernelGemm, c: Config, d: Device) -> None:
@@ -250,10 +221,11 @@ def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype
             rows = np.flatnonzero(c.family == code)
             result[rows] = rejections(p, c.take(rows), d)
         return result
-    known = [int(code) for code in codes if 0 <= code < len(FAMILIES)]
+    if not len(c):
+        return result
     with np.errstate(all="ignore"):
-        g = geometry(p, c) if known else None
-        for i, rule in rules_of(known[0]) if known else enumerate(FIRST):
+        g = geometry(p, c)
+        for i, rule in rules_of(registry.of(c).name):
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
     return result
@@ -264,8 +236,7 @@ def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.b
     result = np.zeros(len(c), np.bool_)
     with np.errstate(all="ignore"):
         for code in np.unique(c.family):
-            if 0 <= code < len(FAMILIES):
-                result[_legal_of(p, c, d, int(code))] = True
+            result[_legal_of(p, c, d, int(code))] = True
     return result
 
 
@@ -274,7 +245,7 @@ def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any
     rows = np.flatnonzero(c.family == code)
     g: Geometry | None = None
     part, holds = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_)
-    for _, rule in rules_of(code):
+    for _, rule in rules_of(registry.by_code(code).name):
         if g is None and rule not in FIRST:
             g = geometry(p, part)
         holds &= rule.holds(p, part, g, d)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import AXES, FAMILIES, Columns, Config
+from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
 from ptxgen.families.space_bases import SPACES, Base, base, families, kind, unsupported_by
@@ -47,17 +47,17 @@ class _Lazy(Mapping[str, Ints]):
             out = np.empty(len(self.owner), np.int64)
             for part, where, rows, cells in self.owner.groups():
                 if name in part.base.family.cell:
-                    out[where] = part.cells.columns[name][cells]
+                    out[where] = part.cells.column(name)[cells]
                 else:
-                    out[where] = part.base.columns.columns[name][rows]
+                    out[where] = part.base.columns.column(name)[rows]
             self.ready[name] = out
         return self.ready[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (a.name for a in AXES)
+        return iter(("family", *AXIS))
 
     def __len__(self) -> int:
-        return len(AXES)
+        return 1 + len(AXIS)
 
 
 class Candidates(Columns):
@@ -102,8 +102,8 @@ class Candidates(Columns):
         part = next(p for p in reversed(self.parts) if row >= p.row)
         f = part.base.family
         values = {n: int(v[row - part.row]) for n, v in part.base.columns.columns.items()}
-        values.update({n: int(part.cells.columns[n][cell - part.cell]) for n in f.cell})
-        return Config(**values)
+        values.update({n: int(part.cells.column(n)[cell - part.cell]) for n in f.cell})
+        return config_of(f.code, values)
 
 
 def candidates(p: KernelGemm, d: Device) -> Candidates:
@@ -168,20 +168,16 @@ def canonical(p: KernelGemm, c: Columns) -> Columns:
     codes = np.unique(c.family)
     if len(codes) <= 1:
         return SPACES[int(codes[0])].canonical(p, c) if len(c) else c
-    out = {a.name: np.array(c.columns[a.name]) for a in AXES}
-    for code in codes:
-        rows = np.flatnonzero(c.family == code)
-        part = SPACES[int(code)].canonical(p, c.take(rows))
-        for name, column in out.items():
-            column[rows] = part.columns[name]
-    return Columns(out, len(c))
+    places = [np.flatnonzero(c.family == code) for code in codes]
+    parts = [SPACES[int(code)].canonical(p, c.take(rows)) for code, rows in zip(codes, places, strict=True)]
+    return Columns.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
 def unique(c: Columns) -> Columns:
     """The distinct rows, in order of first appearance."""
     if not len(c):
         return c
-    table = np.stack([c.columns[a.name] for a in AXES], axis=1)
+    table = np.stack([c.column(name) for name in c.columns], axis=1)
     _, first = np.unique(table, axis=0, return_index=True)
     return c.take(np.sort(first))
 
@@ -190,13 +186,13 @@ def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
     """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
     the slices to other whole waves, of an operand's way into shared memory. Legal, canonical, distinct, without
     ``config``."""
-    f = SPACES[config.family]
+    f = SPACES[FAMILIES.index(config.family)]
     rows = [near for changes in f.changes(p, d, config) for near in f.follow(p, config, changes)]
     c = Columns.of(rows)
     c = unique(canonical(p, c.take(legal(p, c, d))))
     c = c.take(legal(p, c, d))
     own = canonical(p, Columns.of([config]))
-    same = np.logical_and.reduce([c.columns[a.name] == own.columns[a.name][0] for a in AXES])
+    same = np.logical_and.reduce([c.column(name) == own.column(name)[0] for name in own.columns])
     return c.take(~same)
 
 

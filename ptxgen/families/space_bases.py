@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns
+from ptxgen.codegen.config import Columns
 from ptxgen.families.candidates import CandidateSpace, Ints, crossed, picked, violations
 from ptxgen.families.registry import SPACES
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -52,17 +52,16 @@ def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
 
 def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
-    return _base(f.code, f.neutral(p), d)
+    return _base(f, f.neutral(p), d)
 
 
 def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     """What problems have in common that share all bases: a key of their class."""
-    return tuple((FAMILIES[f.code], f.neutral(p)) for f in families(p, d))
+    return tuple((f.name, f.neutral(p)) for f in families(p, d))
 
 
 @lru_cache(maxsize=24)
-def _base(code: int, p: KernelGemm, d: Device) -> Base:
-    f = SPACES[code]
+def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     violated = violations(f, p, shapes, d, f.tile_rules)
     ways = f.ways(p)
@@ -83,7 +82,7 @@ def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
         return c
     plain = f.canonical(p, c)
     same = np.logical_and.reduce(
-        [plain.columns[n] == v for n, v in c.columns.items() if n != "vec_c" and plain.columns[n] is not v]
+        [c.column(n) == v for n, v in plain.columns.items() if n != "vec_c" and c.columns.get(n) is not v]
     )
     return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
 
@@ -107,7 +106,7 @@ class _Index:
 
     def __init__(self, tiles: Columns, names: tuple[str, ...]) -> None:
         self.names, self.size = names, len(tiles)
-        self.values = [np.unique(tiles.columns[n]) for n in names]
+        self.values = [np.unique(tiles.column(n)) for n in names]
         key = self._key(tiles)
         self.place = np.zeros(int(np.prod([len(v) for v in self.values])), np.intp)
         self.place[key] = np.arange(len(tiles))
@@ -115,7 +114,7 @@ class _Index:
     def _key(self, c: Columns) -> NDArray[np.intp]:
         key = np.zeros(len(c), np.intp)
         for name, values in zip(self.names, self.values, strict=True):
-            key = key * len(values) + np.searchsorted(values, c.columns[name])
+            key = key * len(values) + np.searchsorted(values, c.column(name))
         return key
 
     def of(self, c: Columns) -> NDArray[np.intp]:
@@ -130,15 +129,11 @@ def _classes(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[n
     """(equivalence class of each row, whether a row represents its class)."""
     key = np.zeros(len(c), np.int64)
     for name, column in c.columns.items():
-        if (
-            name not in f.alike
-            and name not in ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
-            and column.strides != (0,)
-        ):
+        if name not in f.alike and name not in f.derived and column.strides != (0,):
             values, code = np.unique(column, return_inverse=True)
             key = key * len(values) + code
     _, classes = np.unique(key, return_inverse=True)
-    best = [_distance(c.columns[name], liked) for name, liked in f.alike.items()]
+    best = [_distance(c.column(name), liked) for name, liked in f.alike.items()]
     order = np.lexsort((*best[::-1], classes))
     representative = np.zeros(len(c), bool)
     representative[order[np.unique(classes[order], return_index=True)[1]]] = True

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+from ptxgen import plugins
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
 
@@ -119,16 +120,18 @@ def unregister(name: str) -> None:
 
 
 def operation_names() -> tuple[str, ...]:
+    plugins.load()
     return (*ROWS, *_registered)
 
 
 def operation_named(name: str) -> Operation:
     """The operation ``name``. InputError: there is none."""
+    names = operation_names()
     if name in ROWS:
         found: Operation = resolve(ROWS[name])
         return found
     if name not in _registered:
-        raise InputError(f"operation is {name!r}; it must be one of {', '.join(operation_names())}")
+        raise InputError(f"operation is {name!r}; it must be one of {', '.join(names)}")
     return _registered[name]
 
 

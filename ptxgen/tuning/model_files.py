@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen import config_migration
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.features import NAMES, features
-from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.families.registry import FAMILIES
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import model_trees as trees
 from ptxgen.tuning.exchange import replacing
 from ptxgen.tuning.training import DEPTH, TARGETS, TREES
@@ -50,86 +48,6 @@ class Facts:
 
 FEW = 100  #: rows of a family below which its kernels are ranked by the clock, also by a trained model
 
-_PLAIN = (Config(), Config(ms=4, ns=8, ml=32, u=32, kl=2, kg=7, splitk=2))
-_HALVES = Gemm(512, 768, 4096, "NT", "f16")
-#: points of each family whose features a model that learnt of it must see as it did when it was trained
-_PROBES: dict[str, tuple[tuple[Gemm, tuple[Config, ...]], ...]] = {
-    "simt": ((Gemm(512, 768, 1024, "TN"), _PLAIN), (Gemm(32, 2560, 5120, "NT"), _PLAIN)),
-    "mma": (
-        (
-            _HALVES,
-            (
-                Config(
-                    family=1,
-                    ms=32,
-                    ns=64,
-                    ml=64,
-                    nl=128,
-                    u=32,
-                    kg=3,
-                    splitk=2,
-                    vec_a=8,
-                    vec_b=8,
-                    vec_c=4,
-                    epilogue_smem=1,
-                ),
-                Config(
-                    family=1,
-                    ms=16,
-                    ns=16,
-                    ml=32,
-                    nl=32,
-                    u=64,
-                    kl=2,
-                    vec_a=8,
-                    vec_b=8,
-                    vec_c=4,
-                    fragment_prefetch=0,
-                    operand_path_a=1,
-                    operand_path_b=1,
-                ),
-            ),
-        ),
-    ),
-    "wgmma": (
-        (
-            _HALVES,
-            (
-                Config(
-                    family=2,
-                    ml=128,
-                    nl=96,
-                    u=64,
-                    math_warpgroups=2,
-                    cluster_x=2,
-                    persistent=1,
-                    epilogue_smem=1,
-                    epilogue_subtiles=2,
-                ),
-                Config(family=2, ml=16, nl=64, u=128, transposed_mma=1, cluster_k=2, kg=3, splitk=3),
-            ),
-        ),
-    ),
-    "skinny": (
-        (
-            Gemm(4096, 1, 4096, "NT", "f16"),
-            (
-                Config(family=3, ms=4, ns=1, ml=16, nl=1, lanes_m=1, kl=2, u=1024, vec_a=8, vec_b=8, min_ctas_per_sm=2),
-                Config(family=3, ms=1, ns=1, ml=8, nl=1, lanes_m=2, kl=1, u=512, vec_a=8, vec_b=8, kg=2, splitk=2),
-            ),
-        ),
-    ),
-    "depthwise": (
-        (
-            lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)),
-            (
-                Config(family=4, ns=4, ml=1, nl=64),
-                Config(family=4, ns=8, ml=4, nl=64, min_ctas_per_sm=2),
-            ),
-        ),
-    ),
-}
-
 
 def known(facts: Facts) -> list[str]:
     """The families that a model learnt enough of."""
@@ -143,9 +61,9 @@ def columns_of(names: tuple[str, ...]) -> slice | list[int]:
 
 def _probe(d: Device, facts: Facts, names: tuple[str, ...] = NAMES) -> list[float]:
     """The named features of a few fixed points."""
-    points = [point for family in known(facts) for point in _PROBES.get(family, ())]
+    points = [point for family in known(facts) for point in FAMILIES[family].probes()]
     at = columns_of(names)
-    return [round(float(v), 4) for p, cs in points for v in features(lower(p), Columns.of(list(cs)), d)[:, at].ravel()]
+    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d)[:, at].ravel()]
 
 
 def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...] = NAMES) -> None:

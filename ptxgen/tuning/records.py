@@ -24,7 +24,7 @@ CurrentOn = Callable[[str, Problem, Config], str]
 
 
 def config_text(config: Config) -> str:
-    """Every axis as ``name=value``: the form in which the database compares configurations."""
+    """The family and every axis of it as ``name=value``: the form in which the database compares configurations."""
     return config.full_text()
 
 
@@ -39,9 +39,9 @@ LATEST = 253402300799.0  #: seconds since 1970 at the end of the year 9999
 
 
 @lru_cache(maxsize=4096)
-def _is_known_axis(word: str) -> bool:
+def _is_known_axis(family: str, word: str) -> bool:
     try:
-        stored_config(word)
+        stored_config(f"{family} {word}" if word != family else word)
     except InputError:
         return False
     return True
@@ -49,7 +49,9 @@ def _is_known_axis(word: str) -> bool:
 
 def has_known_axes(config: str) -> bool:
     """Whether this version knows every axis and value of a stored text."""
-    return all(map(_is_known_axis, config.split()))
+    words = translate(config).split()
+    family = next((word for word in words if word.startswith("family=")), "")
+    return all(_is_known_axis(family, word) for word in words)
 
 
 def samples_text(m: Measurement) -> str:

@@ -47,7 +47,7 @@ class Variable:
 
     def seen(self, c: Columns, names: tuple[str, ...]) -> NDArray[np.int64]:
         """How often each value is among the rows of ``c``."""
-        drawn = np.stack([c.columns[n] for n in names], axis=1)
+        drawn = np.stack([c.column(n) for n in names], axis=1)
         return np.asarray((drawn[:, None, :] == self.values).all(axis=2).sum(axis=0), np.int64)
 
 

@@ -11,6 +11,7 @@ SCHEMA = """
 --   1  the first
 --   2  claims of tuners that share a database, and dates that JSON can hold
 --   3  configurations with today's axis names, and words in place of integers
+--   4  configurations with the axes of their own family alone
 
 -- What was computed. `key` is the one line that names the problem. The columns that most queries want are
 -- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
@@ -41,9 +42,9 @@ CREATE TABLE environment (
     UNIQUE (device, clock, driver, ptxas, policy, revision)
 );
 
--- One row a measurement, failures among them. `config` has every axis as `name=value`. `us` is the median of
--- `samples` (a JSON list, microseconds a launch), NULL unless `outcome` is `ok`. `digest` is of the kernel's
--- source. `registers` a thread and `spills` in bytes are -1 where ptxas was not asked. `created` is in
+-- One row a measurement, failures among them. `config` has the family and its axes as `name=value`. `us` is the
+-- median of `samples` (a JSON list, microseconds a launch), NULL unless `outcome` is `ok`. `digest` is of the
+-- kernel's source. `registers` a thread and `spills` in bytes are -1 where ptxas was not asked. `created` is in
 -- seconds since 1970.
 CREATE TABLE measurement (
     id          INTEGER PRIMARY KEY,
@@ -97,6 +98,10 @@ CREATE TABLE claim (
     PRIMARY KEY (problem, config, device, clock)
 );
 UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
+""",
+    """
+UPDATE measurement SET config = translate_config(config);
+DELETE FROM claim;
 """,
     """
 UPDATE measurement SET config = translate_config(config);

@@ -220,7 +220,7 @@ def state_digest(device: Device, database: Database | None = None) -> str:
 def why_unsupported(problem: Problem, device: Device) -> str:
     """Why ``problem`` has no legal configuration on ``device``."""
     if near := space.families(lower(problem), device):
-        return f"no configuration of {' or '.join(space.FAMILIES[f.code] for f in near)} fits"
+        return f"no configuration of {' or '.join(f.name for f in near)} fits"
     targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})
     if targets:
         return f"it is sm_{device.sm}; kernels of this are for {', '.join(f'sm_{sm}' for sm in targets)}"

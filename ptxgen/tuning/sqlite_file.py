@@ -48,7 +48,7 @@ _verified: set[tuple[int, ...]] = set()  #: states of files that this process ha
 
 
 def _translated(config: str) -> str:
-    """A stored configuration with every axis of today; as it is where this version does not know one of its axes."""
+    """A stored configuration with every axis of its family; unchanged where this version does not know an axis."""
     text = config_migration.translate(config)
     try:
         return parse_config(text).full_text()

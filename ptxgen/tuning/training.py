@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import NAMES, features
@@ -92,7 +92,7 @@ class Training:
             good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
             skipped += len(rows) - len(good)
             rows, c = [rows[n] for n in good], c.take(good)
-            families.update(FAMILIES[r[0].family] for r in rows)
+            families.update(r[0].family for r in rows)
             us = clock.predict(p, c, d)
             blocks.append(features(p, c, d, us))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))

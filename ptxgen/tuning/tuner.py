@@ -261,7 +261,7 @@ class Session:
                 self.digests[key] = render(plan_for(m.problem, m.config, self.device)).digest
         return self.digests[key] == m.digest
 
-    def fastest(self, problem: Problem, n: int, family: int | None = None) -> list[Measurement]:
+    def fastest(self, problem: Problem, n: int, family: str | None = None) -> list[Measurement]:
         """The ``n`` fastest stored measurements of a problem, of all families or of one."""
         rows = [
             m
@@ -477,8 +477,8 @@ class Session:
         """The fastest few, and the fastest of each family within ``FAMILY_RATIO``, so that one poorly compiled
         kernel does not exclude its family."""
         best = self.fastest(problem, self.budget.keep)
-        for code in range(len(FAMILIES)) if best else ():
-            mine = self.fastest(problem, 1, code)
+        for family in FAMILIES if best else ():
+            mine = self.fastest(problem, 1, family)
             best += [m for m in mine if m not in best and m.us <= FAMILY_RATIO * best[0].us]
         return best
 

@@ -186,7 +186,7 @@ class _Winners(Mapping[str, Measurement]):
 
 def _config_text(text: str, version: int) -> str:
     """A configuration of a file of an earlier format, as this version writes it."""
-    return translate(text) if version < 2 else text
+    return translate(text) if version < FORMAT else text
 
 
 @lru_cache(maxsize=256)

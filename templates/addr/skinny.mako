@@ -17,13 +17,13 @@ ${pointers(x, own)}\
     shr.u32 %long_lane, %lane, ${plan.mainloop.log2_across};
 % else:
     // adjacent lanes along ${plan.mainloop.x.extent}
-    shr.u32 %k_lane, %lane, ${plan.mainloop.log2_lanes_m};
-    and.b32 %long_lane, %lane, ${plan.config.lanes_m - 1};
+    shr.u32 %k_lane, %lane, ${plan.mainloop.log2_lanes_long};
+    and.b32 %long_lane, %lane, ${plan.config.lanes_long - 1};
 % endif
     setp.eq.u32 %k_lane0, %k_lane, 0;
     shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
     and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
-    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_m}, %long_lane;
+    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %long_lane;
     mad.lo.u32 %k_lane, %k_group, ${plan.mainloop.lanes}, %k_lane;
     mul.lo.u32 %k_pos, %k_lane, ${plan.mainloop.depth};
     mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.mainloop.x.contiguous_run};

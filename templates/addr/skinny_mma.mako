@@ -16,8 +16,8 @@ ${skinny.pointers(plan.mainloop.y, "%frag_row")}\
     and.b32 %k_lane, %thread, ${plan.mainloop.lanes - 1};
     shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
     and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
-    bfe.u32 %frag_row, %thread, ${plan.mainloop.log2_across}, ${plan.mainloop.log2_lanes_m};
-    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_m}, %frag_row;
+    bfe.u32 %frag_row, %thread, ${plan.mainloop.log2_across}, ${plan.mainloop.log2_lanes_long};
+    mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %frag_row;
     mul.lo.u32 %k_pos, %k_lane, ${plan.mainloop.depth};
     mad.lo.u32 %k_pos, %k_group, ${plan.mainloop.step_stride * plan.mainloop.steps}, %k_pos;
     add.u32 %k_pos, %k_pos, %k0;

@@ -17,7 +17,7 @@ import typer
 import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
-from ptxgen.codegen.config import AXES, FAMILIES
+from ptxgen.codegen.config import AXIS, axes_of, family_names
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.operation import operations
 
@@ -28,10 +28,16 @@ GLOSSARY, EXTENDING = ROOT / "docs" / "glossary.md", ROOT / "docs" / "extending.
 
 
 def axes() -> list[list[str]]:
-    return [
-        [f"`{a.name}`", a.symbol, str(a.default), " ".join(map(str, a.values)), "yes" if a.refined else "", a.meaning]
-        for a in AXES
-    ]
+    """A row for each axis; families that have the same axis share the row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    families, order = family_names(), {name: n for n, name in enumerate(AXIS)}
+    for family in families:
+        for a in axes_of(family):
+            values = " ".join(a.text(v) for v in a.values)
+            cells = (f"`{a.name}`", a.symbol, a.text(a.default), values, "yes" if a.refined else "", a.meaning)
+            rows.setdefault(cells, []).append(f"`{family}`")
+    found = sorted(rows.items(), key=lambda row: order[row[0][0].strip("`")])
+    return [[name, " ".join(having), *rest] for (name, *rest), having in found]
 
 
 def variables() -> list[list[str]]:
@@ -101,9 +107,9 @@ def terms() -> list[list[str]]:
 
 def test_glossary_has_every_axis_and_family() -> None:
     known = {name for names in terms() for name in names}
-    assert {a.name for a in AXES} - known == set()
-    assert set(FAMILIES) - known == set()
-    assert {a.symbol for a in AXES if a.symbol} - known == set()
+    assert set(family_names()) - known == set()
+    assert set(AXIS) - known == set()
+    assert {a.symbol for a in AXIS.values() if a.symbol} - known == set()
 
 
 def test_glossary_is_alphabetical_and_has_each_term_once() -> None:
@@ -149,7 +155,7 @@ def test_extending_names_the_module_of_each_registry(row: list[str]) -> None:
     described = {
         "name of the operation": {"gemm", "conv"},
         "name of the type": {"f16"},
-        "name of the family": set(FAMILIES),
+        "name of the family": set(family_names()),
     }
     assert described.get(row[2], set()) <= set(registry)
 

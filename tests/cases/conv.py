@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, SPLIT_WORKSPACE, Config
+from ptxgen.codegen.axes import COMMON
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
 from ptxgen.families import rules
-from ptxgen.families.depthwise.rules import SLIDE, supports
-from ptxgen.families.mma.rules import MMA
-from ptxgen.families.simt.rules import SIMT
+from ptxgen.families.depthwise.rules import supports
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -78,19 +77,19 @@ def problem(rng: np.random.Generator, n: int) -> Conv:
 
 
 def config(
-    v: Conv, d: Device, rng: np.random.Generator, family: int | None = None, threads: int = 128
+    v: Conv, d: Device, rng: np.random.Generator, family: str | None = None, threads: int = 128
 ) -> Config | None:
     """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
-    if supports(lower(v)) and family in (None, SLIDE):
+    if supports(lower(v)) and family in (None, "depthwise"):
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None
         ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
         wide, kg = int(rng.choice([1, lower(v).strip.vec])), int(rng.choice([1, 2, 5])) * lower(v).strip.wgrad
-        kg = max(1, min(kg, -(-lower(v).k // AXIS["u"].default)))
+        kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         c = Config(
-            family=SLIDE,
+            family="depthwise",
             vec_a=wide,
             ns=ns,
             ml=ml,
@@ -102,7 +101,7 @@ def config(
         )
         return c if rules.first_violation(lower(v), c, d) is None else None
     tensor = v.compute in ("tf32", "s32") or v.dtype == "bf16" or (v.dtype in ("f16", "f64") and rng.random() < 0.5)
-    if family not in (None, MMA if tensor else SIMT):
+    if family not in (None, "mma" if tensor else "simt"):
         return None
     return mma.config(lower(v), d, rng, threads) if tensor else simt.wide_config(lower(v), d, rng, threads)
 
@@ -112,7 +111,7 @@ class ConvCases:
     """A case source: types in turn. ``family``: cases of this family alone; None: of all."""
 
     name: str
-    family: int | None = None
+    family: str | None = None
 
     def supports(self, device: Device) -> bool:
         return device.sm >= 80
@@ -134,7 +133,7 @@ class ConvCases:
 
 SOURCES = (
     ConvCases("conv"),
-    ConvCases("conv_simt", SIMT),
-    ConvCases("conv_mma", MMA),
-    ConvCases("conv_depthwise", SLIDE),
+    ConvCases("conv_simt", "simt"),
+    ConvCases("conv_mma", "mma"),
+    ConvCases("conv_depthwise", "depthwise"),
 )

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.mma.instructions import instruction
-from ptxgen.families.mma.rules import MMA
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -96,7 +95,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
         values[name] = np.where(rng.random(DRAWS) < 0.6, widest, values[name])
     paths = values.pop("operand_paths")
     values.update(operand_path_a=paths & 1, operand_path_b=paths >> 1)
-    c = Columns({**values, "family": np.full(DRAWS, MMA)}, DRAWS)
+    c = Columns({**values, "family": np.full(DRAWS, FAMILIES.index("mma"))}, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)
     return c.row(int(rng.choice(rows))) if len(rows) else None

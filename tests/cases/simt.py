@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.codegen.config import Columns, Config, axes_of
 from ptxgen.families.rules import legal
-from ptxgen.families.simt.rules import UNUSED
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
+from tests.cases.columns import choices
 from tests.cases.source import RandomCases, extents
 
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
@@ -34,9 +34,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
 def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration of the values that the search visits, or None if none was drawn."""
     values = {
-        a.name: rng.choice(np.array((*a.values, *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
-        for a in AXES
-        if a.name not in UNUSED
+        a.name: rng.choice(np.array((*choices(a), *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
+        for a in axes_of("simt")
     }
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.rules import legal
 from ptxgen.families.skinny.geometry import geometry, is_kmajor, widest
-from ptxgen.families.skinny.rules import STREAM
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
@@ -75,10 +74,10 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     tile = each * wm * powers(0, 2)
     c = {
         "long_n": swap,
-        "lanes_m": wm,
+        "lanes_long": wm,
         "kl": kl,
         "fragment_prefetch": rng.integers(0, 2, DRAWS),
-        "family": np.full(DRAWS, STREAM),
+        "family": np.full(DRAWS, FAMILIES.index("skinny")),
     }
     c |= {"ms": np.where(swap == 1, thin, each), "ns": np.where(swap == 1, each, thin)}
     c |= {"ml": np.where(swap == 1, thin, tile), "nl": np.where(swap == 1, tile, thin)}
@@ -106,13 +105,13 @@ def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> 
     chunk = 16 // p.element.bytes
     for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
         each = np.where(fed, np.maximum(c[own], 2), c[own])
-        along = np.maximum(c[tile] // (c[own] * c["lanes_m"]), 1) * np.where(fed, 8, c["lanes_m"])
+        along = np.maximum(c[tile] // (c[own] * c["lanes_long"]), 1) * np.where(fed, 8, c["lanes_long"])
         along = np.where(shifted, np.maximum(along, chunk), along)
         c[tile] = np.where(long, each * along, np.where(fed, 8, c[tile]))
         c[own] = np.where(long, each, np.where(fed, 2, c[own]))
         one = np.where(fed, (not is_kmajor(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
-    c["lanes_m"] = np.where(fed, 8, c["lanes_m"])
+    c["lanes_long"] = np.where(fed, 8, c["lanes_long"])
     c["mma_m16"] = np.where(fed, 1, 0)
 
 

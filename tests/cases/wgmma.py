@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -103,7 +103,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     values["ml"] = np.where(values["transposed_mma"] == 1, other, wide)
     values["nl"] = np.where(values["transposed_mma"] == 1, wide, other)
     values["splitk"] = np.where(values["kg"] > 1, rng.choice([0, 2, 3, 4], DRAWS), 0)
-    values["family"] = np.full(DRAWS, 2)
+    values["family"] = np.full(DRAWS, FAMILIES.index("wgmma"))
     paths = values.pop("operand_paths")  # bits: 1 A, 2 B is packed; 4 A, 8 B is realigned
     values["operand_path_a"] = (paths & 1) + (paths >> 2 & 1) * 2
     values["operand_path_b"] = (paths >> 1 & 1) + (paths >> 3 & 1) * 2

@@ -36,7 +36,7 @@ KERNELS = {
     "skinny": (
         "h200",
         "e4m3",
-        "family=skinny ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 long_n=1 fragment_prefetch=0",
+        "family=skinny ml=1 ms=1 nl=8 ns=4 lanes_long=1 kl=2 u=1024 vec_a=16 vec_b=16 long_n=1 fragment_prefetch=0",
     ),
 }
 

@@ -36,7 +36,7 @@ KERNELS = {
     "planes": (Gemm(70, 40, 72, "NN", "f32", "f32_bf16x6"), "family=wgmma ml=64 nl=16 u=32 stages=2"),
     "skinny": (
         Gemm(3, 130, 259, "NT", "f16"),
-        "family=skinny ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_m=8 long_n=1 mma_m16=1",
+        "family=skinny ms=2 ns=4 ml=8 nl=32 u=512 kl=8 vec_b=8 lanes_long=8 long_n=1 mma_m16=1",
     ),
     "direct operands": (
         Gemm(65, 37, 67, "NN", "f16"),

@@ -57,21 +57,21 @@ def test_every_type_and_layout(types, layout):
 
 
 WAYS = {
-    "quads": ("NT", "s8", "ml=1 ms=1 nl=16 ns=2 lanes_m=4 kl=2 u=256 vec_a=16 vec_b=16"),
-    "turned": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 lanes_m=4 kl=2 u=256 vec_a=8 vec_b=16"),
-    "halves": ("NT", "f16", "ml=1 ms=1 nl=16 ns=2 lanes_m=4 kl=2 u=256 vec_a=8 vec_b=8"),
-    "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 lanes_m=8 kl=4 u=64 vec_a=1 vec_b=8"),
-    "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 lanes_m=1 kl=2 u=1024 vec_a=16 vec_b=16 fragment_prefetch=0"),
-    "double": ("NT", "f64", "ml=1 ms=1 nl=16 ns=4 lanes_m=4 kl=2 u=32 vec_a=2 vec_b=2"),
-    "fragments": ("NT", "f16", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=128 vec_a=8 vec_b=8"),
-    "packed": ("TT", "bf16", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=8"),
-    "bytes": ("NT", "s8", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_m=8 kl=2 u=128 vec_a=1 vec_b=16"),
+    "quads": ("NT", "s8", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=16 vec_b=16"),
+    "turned": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=16"),
+    "halves": ("NT", "f16", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=8"),
+    "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 lanes_long=8 kl=4 u=64 vec_a=1 vec_b=8"),
+    "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 lanes_long=1 kl=2 u=1024 vec_a=16 vec_b=16 fragment_prefetch=0"),
+    "double": ("NT", "f64", "ml=1 ms=1 nl=16 ns=4 lanes_long=4 kl=2 u=32 vec_a=2 vec_b=2"),
+    "fragments": ("NT", "f16", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_long=8 kl=2 u=128 vec_a=8 vec_b=8"),
+    "packed": ("TT", "bf16", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_long=8 kl=2 u=128 vec_a=1 vec_b=8"),
+    "bytes": ("NT", "s8", "mma_m16=1 ml=8 ms=2 nl=32 ns=2 lanes_long=8 kl=2 u=128 vec_a=1 vec_b=16"),
     "pairs": (
         "NT",
         "e4m3",
-        "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0",
+        "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_long=8 kl=2 u=256 vec_a=2 vec_b=16 fragment_prefetch=0",
     ),
-    "rounded": ("NT", "f32", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_m=8 kl=2 u=64 vec_a=4 vec_b=4"),
+    "rounded": ("NT", "f32", "mma_m16=1 ml=8 ms=2 nl=64 ns=4 lanes_long=8 kl=2 u=64 vec_a=4 vec_b=4"),
 }
 
 
@@ -94,7 +94,7 @@ def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
     dtype, _, fed = dtype.partition(" ")
     size = {"f16": 2, "f32": 4, "f64": 8}.get(dtype, 1)
     text = "mma_m16=1 ml=64 ms=4 nl=8 ns=2" if fed else "ml=32 ms=2 nl=4 ns=4"
-    text = f"family=skinny {text} lanes_m=8 kl=2 vec_a={16 // size} u={128 // size}"
+    text = f"family=skinny {text} lanes_long=8 kl=2 vec_a={16 // size} u={128 // size}"
     compute = "tf32" if fed and size == 4 else ""
     for n, (lda, m, split) in enumerate(
         ((k, 33, ""), (k + 1, 7, "kg=3 splitk=workspace"), (k + 3, 70 if fed else 50, ""))
@@ -109,7 +109,7 @@ def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
 def test_extents(shape, layout):
     p = Gemm(*shape, layout, "f16")
     sides = "long_n=0 ml=32 ms=4 nl=8 ns=8" if shape[1] <= 8 else "long_n=1 nl=32 ns=4 ml=1 ms=1"
-    verify(p, parse_config(f"family=skinny {sides} lanes_m=8 kl=2 u=32"), "integers", 1.0, 1.0)
+    verify(p, parse_config(f"family=skinny {sides} lanes_long=8 kl=2 u=32"), "integers", 1.0, 1.0)
 
 
 def test_infinities_and_nan_propagate():
@@ -118,7 +118,7 @@ def test_infinities_and_nan_propagate():
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
-    out = execute(p, parse_config("family=skinny ml=16 ms=4 nl=8 ns=8 lanes_m=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
+    out = execute(p, parse_config("family=skinny ml=16 ms=4 nl=8 ns=8 lanes_long=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 
@@ -137,7 +137,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
-    out = execute(p, parse_config(f"family=skinny nl=8 lanes_m=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
+    out = execute(p, parse_config(f"family=skinny nl=8 lanes_long=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 

@@ -143,27 +143,27 @@ GOLDEN = {
     "skinny_fma": (
         "h200",
         "gemm 1,4096,4096 NT f16",
-        "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_m=4 kl=2 u=256 vec_a=8 vec_b=8 vec_c=4",
+        "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=8 vec_c=4",
     ),
     "skinny_mma": (
         "h200",
         "gemm 8,4096,4096 NT e4m3",
-        "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=32 lanes_m=8 kl=4 u=512 vec_a=16 vec_b=16 vec_c=4",
+        "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=32 lanes_long=8 kl=4 u=512 vec_a=16 vec_b=16 vec_c=4",
     ),
     "skinny_unaligned": (
         "h200",
         "gemm 1,4097,4099 NT f16",
-        "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_m=4 kl=2 u=256 vec_b=8",
+        "family=skinny long_n=1 ms=1 ml=1 ns=2 nl=16 lanes_long=4 kl=2 u=256 vec_b=8",
     ),
     "skinny_mma_unaligned": (
         "h200",
         "gemm 4,4097,4099 NT bf16",
-        "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=16 lanes_m=8 kl=2 u=128 vec_b=8",
+        "family=skinny long_n=1 mma_m16=1 ms=2 ml=8 ns=2 nl=16 lanes_long=8 kl=2 u=128 vec_b=8",
     ),
     "skinny_s8_flag_red": (
         "h200",
         "gemm 4096,4,4096 TN s8",
-        "family=skinny ms=4 ml=64 ns=4 nl=4 lanes_m=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 splitk=flag_red fragment_prefetch=0",
+        "family=skinny ms=4 ml=64 ns=4 nl=4 lanes_long=16 kl=2 u=16 vec_a=4 vec_b=4 vec_c=4 kg=4 splitk=flag_red fragment_prefetch=0",
     ),
     "wgmma_rs_s8": (
         "h200",

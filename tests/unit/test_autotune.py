@@ -315,7 +315,7 @@ def test_first_use_times_and_stores_on_the_emulated_device(monkeypatch, tmp_path
         assert database.best(P, "emulated", "model") == won == min(rows, key=lambda m: m.us)
 
 
-@pytest.mark.parametrize(("paired", "replaced"), [(1.0, False), (0.9, True)])
+@pytest.mark.parametrize(("paired", "replaced"), [(0.998, False), (0.9, True)])
 def test_first_use_keeps_the_present_choice_unless_another_is_faster_beside_it(monkeypatch, tmp_path, paired, replaced):
     class Fake:
         def __init__(self, *arguments: Any) -> None: ...

@@ -136,7 +136,7 @@ def test_only_wgmma_devices_compute_bf16x6():
         assert not selection.select(p, device(name))
         assert selection.why_unsupported(p, device(name)).endswith(f"_{device(name).sm}; kernels of this are for sm_90")
     (chosen,) = selection.select(p, H200)
-    assert chosen.config.family == 2
+    assert chosen.config.family == "wgmma"
 
 
 #: measured on an H200 (microseconds, medians), good configurations and bad

@@ -172,7 +172,7 @@ def test_every_field_of_a_problem_is_an_option() -> None:
 def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
     names = [n for n in group.commands if n != "db"] + [f"db {n}" for n in group.commands["db"].commands]
-    assert len(names) == 13
+    assert len(names) == 14
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 

@@ -2,33 +2,78 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, AXIS, FAMILIES, Axis, Columns, Config, parse_config
-from ptxgen.errors import ConfigError
+from ptxgen.codegen.axes import COMMON, Axis
+from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, axes_of, declare, family_names, parse_config, retract
+from ptxgen.errors import ConfigError, InputError
+
+NAMES = tuple(family_names())
 
 
 def random_configs(seed: int, n: int) -> list[Config]:
-    """Configurations with values from the search and others, legal or not."""
+    """Configurations of every family with values from the search and others, legal or not."""
     rng = np.random.default_rng(seed)
     pool = [*range(-2, 20), 32, 64, 128, 256, 1 << 40]
 
     def value(a: Axis) -> int:
         return int(rng.integers(len(a.words)) if a.words else rng.choice([*a.values, *pool]))
 
-    return [Config(**{a.name: value(a) for a in AXES}) for _ in range(n)]
+    families = [NAMES[i % len(NAMES)] for i in range(n)]
+    return [Config(family=f, **{a.name: value(a) for a in axes_of(f)}) for f in families]
 
 
-def test_table_of_axes():
-    assert [a.symbol for a in AXES if a.symbol] == ["M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G"]
-    for a in AXES:
-        assert a.default in a.values or a.name == "vec_c"
+def test_the_common_axes():
+    assert [a.symbol for a in COMMON.values() if a.symbol] == ["M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G"]
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_the_axes_of_a_family(family):
+    axes = axes_of(family)
+    assert len({a.name for a in axes}) == len(axes)
+    for a in axes:
         assert a.meaning
         assert list(a.values) == sorted(set(a.values))
-        assert getattr(Config(), a.name) == a.default
-        assert not a.words or a.name == "family" or all(v < len(a.words) for v in a.values)
-    assert AXIS["family"].words == FAMILIES
+        assert all(a.in_range(v) and a.is_power_of_two(v) for v in a.values)
+        assert getattr(Config(family=family), a.name) == a.default
+        assert not a.words or all(v < len(a.words) for v in a.values)
+
+
+def test_a_configuration_holds_the_axes_of_its_family_alone():
+    c = Config(family="wgmma", ml=128)
+    assert "family=wgmma" in c.full_text()
+    assert [name for name, _ in c.items()] == [a.name for a in axes_of("wgmma")]
+    assert c.bounds == COMMON["bounds"].default, "a common axis reads as its default"
+    with pytest.raises(AttributeError, match="wgmma has no axis 'long_n'"):
+        c.long_n  # noqa: B018
+    with pytest.raises(TypeError, match="long_n"):
+        Config(family="wgmma", long_n=1)
+    with pytest.raises(ConfigError, match="axes of wgmma"):
+        replace(c, family="mma")
+
+
+def test_axes_are_read_only_where_they_are_common_or_the_familys():
+    """The same name has the same default and words in every family."""
+    with pytest.raises(InputError, match="axis 'ml' with default 5"):
+        declare("toy", (Axis("ml", 5, "rows"),))
+    with pytest.raises(InputError, match="different identifiers"):
+        declare("toy", (Axis("side", 5, "rows"), Axis("side", 5, "rows")))
+    assert tuple(FAMILIES) == NAMES
+    declare("toy", (Axis("side", 5, "rows"), COMMON["ml"]))
+    try:
+        assert parse_config("family=toy side=3") == Config(family="toy", side=3)
+        assert Columns.of([Config(), Config(family="toy", side=3)]).side.tolist() == [5, 3]
+    finally:
+        retract("toy")
+    assert "side" not in AXIS
+    assert "ml" in AXIS
+    with pytest.raises(ConfigError, match="family is one of"):
+        parse_config("family=toy")
 
 
 def test_text_round_trips():
@@ -43,7 +88,8 @@ def test_text_round_trips():
 def test_text_has_the_papers_axes_and_other_than_defaults():
     assert str(Config()) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1"
     assert str(Config(vec_a=4, stages=3)) == "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 vec_a=4"
-    assert str(Config(family=2, kg=2, splitk=3, bounds=2)).endswith("kg=2 splitk=last_cta bounds=predicate")
+    assert str(Config(family="wgmma", kg=2, splitk=3)) == "family=wgmma ml=64 nl=64 u=8 kg=2 splitk=last_cta"
+    assert str(Config(bounds=2)).endswith("kg=1 bounds=predicate")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +104,7 @@ def test_text_has_the_papers_axes_and_other_than_defaults():
         ("ms=-", "ms"),
         ("ms=²", "ms"),
         ("ms=4 ms=8", "twice"),
-        ("=4", "axes are"),
+        ("=4", "axes of simt are"),
         ("ms=" + "9" * 30, "ms"),
         ("MS=4", "MS"),
         ("stagess=4", "did you mean 'stages'"),
@@ -69,6 +115,10 @@ def test_text_has_the_papers_axes_and_other_than_defaults():
         ("family=stream", "did you mean family=skinny"),
         ("bounds=predicated", "did you mean bounds=predicate"),
         ("pdl=nothing", "one of off, on_exit"),
+        ("family=wgmma ms=4", "'ms', which is an axis of simt, mma, skinny; the axes of wgmma are ml"),
+        ("cluster_x=2", "'cluster_x', which is an axis of wgmma; the axes of simt are ms"),
+        ("family=skinny lanes_m=4", "did you mean 'lanes_long'"),
+        ("family=mma familly=mma", "familly"),
     ],
 )
 def test_invalid_text_is_refused(text, word):
@@ -83,8 +133,10 @@ def test_configurations_are_hashable_values():
     assert a == b
     assert len({a, b, Config()}) == 2
     assert sorted([Config(ms=16), Config(ms=2)])[0].ms == 2
+    assert sorted([Config(family="mma"), Config(ms=16)])[0].family == "simt"
+    assert pickle.loads(pickle.dumps(a)) == deepcopy(a) == a
     with pytest.raises(AttributeError):
-        a.ms = 8  # type: ignore[misc]
+        a.ms = 8
 
 
 def test_columns_hold_rows():
@@ -92,13 +144,13 @@ def test_columns_hold_rows():
     c = Columns.of(configs)
     assert len(c) == 50
     assert [c.row(i) for i in range(50)] == configs
-    assert [type(v) for _, v in c.row(0).items()] == [int] * len(AXES)
-    for a in AXES:
-        assert getattr(c, a.name).tolist() == [getattr(x, a.name) for x in configs]
+    assert [type(v) for _, v in c.row(0).items()] == [int] * len(axes_of(configs[0].family))
+    for name, a in AXIS.items():
+        assert getattr(c, name).tolist() == [getattr(x, name, a.default) for x in configs]
 
 
 def test_columns_take_replace_and_join():
-    configs = random_configs(3, 20)
+    configs = [c for c in random_configs(3, 100) if c.family == "mma"]
     c = Columns.of(configs)
     mask = np.arange(20) % 3 == 0
     assert [c.take(mask).row(i) for i in range(7)] == configs[::3]
@@ -119,7 +171,7 @@ def test_columns_of_a_product_are_every_combination():
     c = Columns.product({"ms": (2, 4), "u": (8, 16, 32)})
     assert len(c) == 6
     assert {(x.ms, x.u) for x in (c.row(i) for i in range(6))} == {(m, u) for m in (2, 4) for u in (8, 16, 32)}
-    assert c.row(0).ns == AXIS["ns"].default
+    assert c.row(0).ns == c.ns[0] == AXIS["ns"].default
     assert len(Columns({}, 4)) == 4
     assert len(Columns.of([])) == 0
 

@@ -1,4 +1,4 @@
-"""Configurations of earlier text forms, in databases, exported files and models."""
+"""Configurations of earlier text forms: what databases, exported files and models of earlier versions hold."""
 
 from __future__ import annotations
 
@@ -9,76 +9,185 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.config import AXES, AXIS, Config, parse_config
+from ptxgen.codegen.config import AXIS, Config, parse_config
 from ptxgen.codegen.config_migration import RENAMED, WORDS, translate
 from ptxgen.errors import CorruptError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.database import SCHEMA_VERSION, Database
 from ptxgen.tuning.tuning_files import read_measurements, read_winners
 
-#: every axis of form 1, none at its default
-OLD = (
-    "family=2 ms=4 ns=4 ml=128 nl=96 u=64 ks=2 kl=2 kg=3 stages=4 copy_a=0 copy_b=0 keep_a=1 keep_b=1 vec_a=2 vec_b=4"
-    " vec_c=2 wm=8 split=3 stage_c=1 bounds=2 lanes=1 order=2 ahead=0 request=1 hold=1 raster=8 stream=1 resident=2"
-    " swap=1 wg=2 pingpong=1 cluster=2 yc=4 kc=3 report=1 persistent=1 chunks=2 buffers=4 reuse=1 evict=3 repack=6"
-    " rows=16 pdl=3"
+#: every axis of form 1 but the family, none at its default
+OLD_AXES = [
+    "ms=4",
+    "ns=4",
+    "ml=128",
+    "nl=96",
+    "u=64",
+    "ks=2",
+    "kl=2",
+    "kg=3",
+    "stages=4",
+    "copy_a=0",
+    "copy_b=0",
+    "keep_a=1",
+    "keep_b=1",
+    "vec_a=2",
+    "vec_b=4",
+    "vec_c=2",
+    "wm=8",
+    "split=3",
+    "stage_c=1",
+    "bounds=2",
+    "lanes=1",
+    "order=2",
+    "ahead=0",
+    "request=1",
+    "hold=1",
+    "raster=8",
+    "stream=1",
+    "resident=2",
+    "swap=1",
+    "wg=2",
+    "pingpong=1",
+    "cluster=2",
+    "yc=4",
+    "kc=3",
+    "report=1",
+    "persistent=1",
+    "chunks=2",
+    "buffers=4",
+    "reuse=1",
+    "evict=3",
+    "repack=6",
+    "rows=16",
+    "pdl=3",
+]
+#: the same axes at their defaults
+OLD_DEFAULTS = [
+    "ms=8",
+    "ns=8",
+    "ml=64",
+    "nl=64",
+    "u=8",
+    "ks=1",
+    "kl=1",
+    "kg=1",
+    "stages=3",
+    "copy_a=1",
+    "copy_b=1",
+    "keep_a=0",
+    "keep_b=0",
+    "vec_a=1",
+    "vec_b=1",
+    "vec_c=1",
+    "wm=4",
+    "split=0",
+    "stage_c=0",
+    "bounds=1",
+    "lanes=0",
+    "order=0",
+    "ahead=1",
+    "request=0",
+    "hold=0",
+    "raster=1",
+    "stream=0",
+    "resident=1",
+    "swap=0",
+    "wg=1",
+    "pingpong=0",
+    "cluster=1",
+    "yc=1",
+    "kc=1",
+    "report=0",
+    "persistent=0",
+    "chunks=1",
+    "buffers=1",
+    "reuse=0",
+    "evict=0",
+    "repack=0",
+    "rows=0",
+    "pdl=0",
+]
+COOPERATIVE = (
+    "ms=4 ns=4 ml=128 nl=96 u=64 kl=2 kg=3 stages=4 cp_async_a=0 cp_async_b=0 vec_a=2 vec_b=4 vec_c=2 splitk=last_cta"
+    " epilogue_smem=1 bounds=predicate mma_order=row_major fragment_prefetch=0 prefetch_k=1 deferred_sts=1"
+    " raster_group=8 store_policy=streaming min_ctas_per_sm=2 pdl=within_launch"
 )
-NEW = Config(
-    family=2,
-    ms=4,
-    ns=4,
-    ml=128,
-    nl=96,
-    u=64,
-    ks=2,
-    kl=2,
-    kg=3,
-    stages=4,
-    cp_async_a=0,
-    cp_async_b=0,
-    kmajor_smem_a=1,
-    kmajor_smem_b=1,
-    vec_a=2,
-    vec_b=4,
-    vec_c=2,
-    lanes_m=8,
-    splitk=3,
-    epilogue_smem=1,
-    bounds=2,
-    lane_interleave=1,
-    mma_order=2,
-    fragment_prefetch=0,
-    prefetch_k=1,
-    deferred_sts=1,
-    raster_group=8,
-    store_policy=1,
-    min_ctas_per_sm=2,
-    transposed_mma=1,
-    math_warpgroups=2,
-    pingpong=1,
-    cluster_x=2,
-    cluster_y=4,
-    cluster_k=3,
-    dsmem_completion=1,
-    persistent=1,
-    epilogue_subtiles=2,
-    epilogue_buffers=4,
-    epilogue_aliases_ab=1,
-    l2_evict_first=3,
-    operand_path_a=2,
-    operand_path_b=1,
-    tma_rows=16,
-    pdl=3,
-)
+#: number of the family in form 1 -> the axes that it used then, and the configuration of today
+FAMILIES = {
+    0: (
+        "ms ns ml nl u ks kl kg stages copy_a copy_b keep_a keep_b vec_a vec_b vec_c wm split stage_c bounds lanes"
+        " order ahead request hold raster stream resident pdl",
+        f"family=simt {COOPERATIVE} ks=2 kmajor_smem_a=1 kmajor_smem_b=1 lanes_m=8 lane_interleave=1",
+    ),
+    1: (
+        "ms ns ml nl u kl kg stages copy_a copy_b vec_a vec_b vec_c split stage_c bounds order ahead request hold"
+        " raster stream resident repack pdl",
+        f"family=mma {COOPERATIVE} operand_path_a=realign operand_path_b=pack",
+    ),
+    2: (
+        "ml nl u kg stages vec_c split stage_c raster resident swap wg pingpong cluster yc kc report persistent chunks"
+        " buffers reuse evict repack rows pdl",
+        "family=wgmma ml=128 nl=96 u=64 kg=3 stages=4 vec_c=2 splitk=last_cta epilogue_smem=1 raster_group=8"
+        " min_ctas_per_sm=2 transposed_mma=1 math_warpgroups=2 pingpong=1 cluster_x=2 cluster_y=4 cluster_k=3"
+        " dsmem_completion=barrier persistent=1 epilogue_subtiles=2 epilogue_buffers=4 epilogue_aliases_ab=1"
+        " l2_evict_first=ab operand_path_a=realign operand_path_b=pack tma_rows=16 pdl=within_launch",
+    ),
+    3: (
+        "ms ns ml nl u kl kg vec_a vec_b vec_c wm split ahead raster stream resident swap rows pdl",
+        "family=skinny ms=4 ns=4 ml=128 nl=96 u=64 kl=2 kg=3 vec_a=2 vec_b=4 vec_c=2 lanes_long=8 splitk=last_cta"
+        " fragment_prefetch=0 raster_group=8 store_policy=streaming min_ctas_per_sm=2 long_n=1 mma_m16=1"
+        " pdl=within_launch",
+    ),
+    4: (
+        "ns ml nl kg vec_a split stream resident pdl",
+        "family=depthwise ns=4 ml=128 nl=96 kg=3 vec_a=2 splitk=last_cta store_policy=streaming min_ctas_per_sm=2"
+        " pdl=within_launch",
+    ),
+}
 
 
-def test_every_axis_is_translated():
-    assert [a.name for a in AXES if getattr(NEW, a.name) == a.default] == ["long_n", "mma_m16"]  # of skinny alone
-    assert translate(OLD) == " ".join(w for w in NEW.full_text().split() if not w.startswith(("long_n", "mma_m16")))
-    assert parse_config(translate(OLD)) == NEW
-    assert translate(translate(OLD)) == translate(OLD)
+def old_text(code: int) -> str:
+    """A configuration of form 1: a family's axes off their defaults, the others at them."""
+    used = FAMILIES[code][0].split()
+    pairs = zip(OLD_AXES, OLD_DEFAULTS, strict=True)
+    return " ".join([f"family={code}", *(x if x.partition("=")[0] in used else y for x, y in pairs)])
+
+
+def second_form(code: int) -> str:
+    """The same in form 2: today's names, and the axes of all families."""
+    axes = {name: value for word in second_defaults().split() for name, _, value in [word.partition("=")]}
+    for word in FAMILIES[code][1].split():
+        name, _, value = word.partition("=")
+        axes["lanes_m" if name == "lanes_long" else name] = value
+    return " ".join(f"{name}={value}" for name, value in axes.items())
+
+
+def second_defaults() -> str:
+    return (
+        "family=simt ms=8 ns=8 ml=64 nl=64 u=8 ks=1 kl=1 kg=1 stages=3 cp_async_a=1 cp_async_b=1 kmajor_smem_a=0"
+        " kmajor_smem_b=0 vec_a=1 vec_b=1 vec_c=1 lanes_m=4 splitk=memset_red epilogue_smem=0 bounds=clamp"
+        " lane_interleave=0 mma_order=row_serpentine fragment_prefetch=1 prefetch_k=0 deferred_sts=0 raster_group=1"
+        " store_policy=default min_ctas_per_sm=1 transposed_mma=0 math_warpgroups=1 pingpong=0 cluster_x=1 cluster_y=1"
+        " cluster_k=1 dsmem_completion=tx_bytes persistent=0 epilogue_subtiles=1 epilogue_buffers=1"
+        " epilogue_aliases_ab=0 l2_evict_first=none operand_path_a=direct operand_path_b=direct tma_rows=0 long_n=0"
+        " mma_m16=0 pdl=off"
+    )
+
+
+OLD = old_text(2)
+NEW = parse_config(FAMILIES[2][1])
+
+
+@pytest.mark.parametrize("code", FAMILIES)
+def test_every_axis_of_a_family_is_translated(code):
+    new = parse_config(FAMILIES[code][1])
+    assert not [a.name for a in new.axes if getattr(new, a.name) == a.default]
+    for old in (old_text(code), second_form(code), str(new), new.full_text()):
+        assert parse_config(translate(old)) == new
+        assert translate(translate(old)) == translate(old)
+        assert translate(old.replace(" ", ",")) == translate(old)
     assert translate("") == ""
-    assert translate(OLD.replace(" ", ",")) == translate(OLD)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +195,27 @@ def test_every_axis_is_translated():
     [(0, 0, 0), (1, 1, 0), (2, 0, 1), (3, 1, 1), (4, 2, 0), (6, 2, 1), (8, 0, 2), (9, 1, 2), (12, 2, 2)],
 )
 def test_bits_of_repack_become_two_axes(code, a, b):
-    assert parse_config(translate(f"repack={code}")) == Config(operand_path_a=a, operand_path_b=b)
+    assert parse_config(translate(f"family=2 repack={code}")) == Config(
+        family="wgmma", operand_path_a=a, operand_path_b=b
+    )
 
 
-def test_axes_that_skinny_shared_with_wgmma_become_its_own():
-    assert parse_config(translate("family=3 swap=1 rows=16")) == Config(family=3, long_n=1, mma_m16=1)
-    assert parse_config(translate("family=3 swap=0 rows=0")) == Config(family=3)
-    assert parse_config(translate("family=2 swap=1 rows=16")) == Config(family=2, transposed_mma=1, tma_rows=16)
+def test_axes_that_skinny_shared_with_others_become_its_own():
+    skinny = Config(family="skinny", long_n=1, mma_m16=1, lanes_long=2)
+    assert parse_config(translate("family=3 swap=1 rows=16 wm=2")) == skinny
+    assert parse_config(translate("family=skinny long_n=1 mma_m16=1 lanes_m=2 transposed_mma=0 tma_rows=0")) == skinny
+    assert parse_config(translate("family=3 swap=0 rows=0")) == Config(family="skinny")
+    assert parse_config(translate("family=2 swap=1 rows=16")) == Config(family="wgmma", transposed_mma=1, tma_rows=16)
 
 
 def test_unknown_words_stay():
-    for text in ("repack=5", "repack=16", "split=9", "nonsense=3", "family=-1", "ms"):
+    for text in ("repack=5", "repack=16", "split=9", "nonsense=3", "family=-1", "ms", "family=2 ms=4"):
         with pytest.raises(ValueError, match="config has"):
             parse_config(translate(text))
 
 
 def test_migration_tables_name_existing_axes():
-    assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path"}
+    assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path", "family"}
     assert not set(RENAMED) & set(AXIS)
 
 
@@ -245,7 +358,7 @@ def test_files_of_format_1_are_imported(tmp_path: Path):
 
 def test_exported_files_have_the_current_form(tmp_path: Path):
     winners = tmp_path / "winners.txt"
-    head = "# ptxgen winners, format 2\n# device: h200\n# clock: hardware\n# winners: 1\n"
+    head = "# ptxgen winners, format 3\n# device: h200\n# clock: hardware\n# winners: 1\n"
     winners.write_text(f"{head}{KEY} | split=2 kg=2 | 5 | {DIGEST} | {{}}\n")
     with pytest.raises(CorruptError, match="did you mean 'splitk'"):
         list(read_winners(winners)[1])

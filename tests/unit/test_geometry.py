@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, Columns, Config
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.geometry import geometry, warp_rows
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.rules import FIRST
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import DEVICES
+from tests.cases.columns import random_columns
 
 PROBLEMS = [
     KernelGemm(2560, 16, 2560, "TN"),
@@ -33,14 +34,12 @@ PROBLEMS = [
 ROWS = 700
 
 
-def random_rows(family: int, seed: int, n: int) -> Columns:
+def random_rows(family: str, seed: int, n: int) -> Columns:
     """Rows of one family, legal or not, that satisfy the rules without which there is no geometry."""
     rng = np.random.default_rng(seed)
-    values = {a.name: rng.choice(np.array(a.values), 4 * n) for a in AXES}
-    values["kg"] = rng.integers(1, 70, 4 * n)
-    values["prefetch_k"] = rng.integers(0, 5, 4 * n)
-    values["family"] = np.full(4 * n, family)
-    c = Columns(values, 4 * n)
+    c = random_columns(family, rng, 4 * n).replace(kg=rng.integers(1, 70, 4 * n))
+    if "prefetch_k" in c.columns:
+        c = c.replace(prefetch_k=rng.integers(0, 5, 4 * n))
     d = DEVICES["h200"]
     holds = [np.broadcast_to(r.holds(PROBLEMS[0], c, None, d), len(c)) for r in FIRST]
     return c.take(np.flatnonzero(np.logical_and.reduce(holds))[:n])
@@ -54,7 +53,7 @@ def flat(g: Any, prefix: str = "") -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize("family", range(len(FAMILIES)), ids=list(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_integers_and_columns_agree(family):
     for n, p in enumerate(PROBLEMS):
         rows = random_rows(family, n, ROWS)
@@ -71,7 +70,7 @@ def test_integers_and_columns_agree(family):
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda f: f.name)
 def test_geometry_is_a_frozen_record_with_comments(family):
     """Each family has a record of its own; every field of every record has a comment of one line."""
-    g = geometry(PROBLEMS[0], Config(family=family.code))
+    g = geometry(PROBLEMS[0], Config(family=family.name))
     assert type(g) is not Geometry
     assert isinstance(g, Geometry)
     with pytest.raises(FrozenInstanceError):

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from ptxgen.codegen.config import FAMILIES
 from ptxgen.families import perf_model as clock
 from ptxgen.families import rules, space
 from ptxgen.families.wgmma.im2col_plan import multiplier
-from ptxgen.families.wgmma.rules import WGMMA
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
@@ -170,7 +170,7 @@ def test_space_of_im2col_has_legal_rows_only(shape, fields):
     """Bases are cached by class: problems whose channels fill boxes alike, with any number of pixels."""
     p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     found = space.candidates(p, H200)
-    ours = found.take(np.flatnonzero(found.columns["family"] == WGMMA))
+    ours = found.take(np.flatnonzero(found.family == FAMILIES.index("wgmma")))
     if fields.get("direction") != "weight_grad" or p.im2col.channels > 8:
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
@@ -184,7 +184,7 @@ def test_model_prefers_packing_and_wgmma_to_offset_tables(shape):
     p = lower(Conv(**Conv.read_shape(shape), dtype="f16"))
     found = space.candidates(p, H200)
     us, family = clock.predict(p, found, H200), found.columns["family"]
-    assert family[np.argmin(us)] == WGMMA
+    assert family[np.argmin(us)] == FAMILIES.index("wgmma")
 
 
 @pytest.mark.parametrize("direction", ["forward", "input_grad"])

@@ -239,7 +239,6 @@ def test_f64_needs_a_target_with_f64_mma():
             None,
         ),
         (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "kmajor_smem_a=1", "h200", "mma_unused"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
         (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_ns"),
         (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, PACK, Columns, Config, parse_config
+from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families.features import NAMES, features
@@ -25,7 +25,7 @@ H200, EMULATED = device("h200"), device("emulated")
 
 
 def plain(c: Columns) -> Columns:
-    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
+    return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
 
 
 #: measured on an H200 (microseconds, medians): problem, configuration
@@ -294,7 +294,7 @@ def test_mma_model_is_near_measured_times(us, key, text):
 @pytest.mark.parametrize(("us", "shape", "axes"), TENSOR, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_wgmma_model_is_near_measured_times(us, shape, axes):
     p = KernelGemm(*shape, "f16")
-    config = Config(**{"family": 2, "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
+    config = Config(**{"family": "wgmma", "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
     assert rules.first_violation(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.15)
 
@@ -372,7 +372,9 @@ def test_values_of_features():
 
 def test_values_of_tensor_core_features():
     p = KernelGemm(640, 256, 4096, "NT", "bf16", lda=4160)
-    c = Config(family=2, ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1)
+    c = Config(
+        family="wgmma", ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1
+    )
     assert rules.first_violation(p, c, H200) is None
     x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["transposed_mma"], x["math_warpgroups"], x["cluster_x"], x["persistent"]) == (2, 0, 1, 1, 0)
@@ -387,7 +389,9 @@ def test_values_of_tensor_core_features():
     )
     assert odd["pitch_a"] == odd["pitch_b"] == 4
     q = KernelGemm(640, 255, 4096, "NT", "f16")
-    copied = Config(family=1, ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1)
+    copied = Config(
+        family="mma", ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1
+    )
     x = dict(zip(NAMES, features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["operand_path"], x["pitch_c"]) == (1, 2, 1)
     assert x["rate"] == pytest.approx(np.log2(cost.rate(q, H200)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, Columns
+from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.families import rules, space
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -31,7 +31,7 @@ def half() -> Categorical:
 
 
 def same(a: Columns, b: Columns) -> bool:
-    return all((a.columns[x.name] == b.columns[x.name]).all() for x in AXES)
+    return all((a.column(x.name) == b.column(x.name)).all() for x in AXIS.values())
 
 
 def test_samples_are_legal_and_as_many_as_requested(learnt):

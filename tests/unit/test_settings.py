@@ -31,7 +31,10 @@ def test_variables_win_and_are_read_at_each_call(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("PTXGEN_DRIVER", "Emulated")
     monkeypatch.setenv("PTXGEN_PTXAS", "/opt/ptxas")
-    assert settings() == Settings(tmp_path / "mine.sqlite", tmp_path / "c", "emulated", Path("/opt/ptxas"))
+    monkeypatch.setenv("PTXGEN_PLUGINS", "toy:register, other,")
+    assert settings() == Settings(
+        tmp_path / "mine.sqlite", tmp_path / "c", "emulated", Path("/opt/ptxas"), plugins=("toy:register", "other")
+    )
     monkeypatch.setenv("PTXGEN_DRIVER", "cuda")
     assert settings().driver == "cuda"
 

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXES, SPLIT_POLL, SPLIT_SHARE, Columns, Config, parse_config
+from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, Columns, Config, axes_of, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
 from ptxgen.families.candidates import violations, whole_waves
@@ -77,7 +77,7 @@ SMALL_STREAM = {
 
 def plain(c: Columns) -> Columns:
     """The same rows without the data that a space stores with them."""
-    return Columns({a.name: c.columns[a.name] for a in AXES}, len(c))
+    return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
 
 
 def configs(c: Columns) -> set[Config]:
@@ -100,7 +100,7 @@ def small_axes(monkeypatch):
 
 
 def of(c: Columns, family: int) -> set[Config]:
-    return {x for x in configs(c) if x.family == family}
+    return {x for x in configs(c) if x.family == space.FAMILIES[family]}
 
 
 def copy_ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
@@ -183,7 +183,9 @@ def mma_by_hand(p: KernelGemm, d) -> set[Config]:
     found = []
     names = [*SMALL_MMA, "fragment_prefetch", "epilogue_smem"]
     for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
-        c = Config(family=1, **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], store_policy=int(p.k < 512))
+        c = Config(
+            family="mma", **dict(zip(names, values, strict=True)), vec_c=p.vectors[2], store_policy=int(p.k < 512)
+        )
         if c.u // mma.instruction(p).depth not in mma.STEPS:
             continue
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
@@ -247,7 +249,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         c = Config(
-            family=2,
+            family="wgmma",
             ml=ml,
             nl=nl,
             u=u,
@@ -347,9 +349,9 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
             sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
             made.append(
                 Config(
-                    family=3,
+                    family="skinny",
                     **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
-                    lanes_m=wm,
+                    lanes_long=wm,
                     kl=kl,
                     long_n=swap,
                     u=32 // wm * kl * reach,
@@ -369,9 +371,9 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
                 made.append(
                     Config(
-                        family=3,
+                        family="skinny",
                         **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
-                        lanes_m=8,
+                        lanes_long=8,
                         kl=kl,
                         long_n=swap,
                         u=4 * kl * reach,
@@ -477,8 +479,8 @@ def test_whole_space_is_legal_and_canonical(p):
     assert len(c) > 1000
     assert rules.legal(p, picked, H200).all()
     again = space.canonical(p, picked)
-    for a in AXES:
-        assert (again.columns[a.name] == picked.columns[a.name]).all(), a.name
+    for a in AXIS.values():
+        assert (again.column(a.name) == picked.column(a.name)).all(), a.name
 
 
 @pytest.mark.parametrize(
@@ -593,14 +595,14 @@ def test_problems_of_one_class_share_a_base():
 
 def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:
     rng = np.random.default_rng(seed)
-    values = {a.name: rng.choice(np.array(f.axes.get(a.name, (a.default,))), n) for a in AXES}
+    values = {a.name: rng.choice(np.array(a.values or (a.default,)), n) for a in axes_of(f.name)}
     return Columns(values, n).replace(family=f.code)
 
 
 def outcomes(f: space.CandidateSpace, p: KernelGemm, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        chosen = [r for r in rules.RULES if r.name in names and r.family in (-1, f.code)]
+        chosen = [r for r in rules.RULES if r.name in names and r.family in ("", f.name)]
         assert len(chosen) == len(set(names))
         return np.stack([np.broadcast_to(r.holds(p, c, g, H200), len(c)) for r in chosen])
 
@@ -635,7 +637,7 @@ def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
     later = {*f.ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
-    shared = {name.name: a.columns[name.name] for name in AXES if name.name not in later}
+    shared = {name.name: a.column(name.name) for name in AXIS.values() if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
 
@@ -644,13 +646,13 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     p, q, _ = CLASSES[f.code]
     assert f.neutral(p) == f.neutral(q)
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    mine = {r.name for r in rules.RULES if r.family in (-1, f.code)}
+    mine = {r.name for r in rules.RULES if r.family in ("", f.name)}
     options = {n for option in f.options(p) for n in option}
     rest = (mine - set(f.extent_rules) | {"range"}) if not options else mine - set(f.extent_rules)
-    free = {n: b.columns[n] for n in f.cell if n not in options}
+    free = {n: b.column(n) for n in f.cell if n not in options}
     assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
     # and those read nothing but what a cell has
-    cell = {n: a.columns[n] for n in (*f.tile, *f.cell, "bounds")}
+    cell = {n: a.column(n) for n in (*f.tile, *f.cell, "bounds")}
     stages = {"stages": np.maximum(b.stages, 2)}  # one stage is for one K iteration, and not in the space
     names = [n for n in f.extent_rules if n != "range"]
     a = a.replace(stages=np.maximum(a.stages, 2))
@@ -787,7 +789,7 @@ def changed(p: KernelGemm, config: Config) -> set[str]:
 
 def test_refinements_of_mma_reach_every_axis():
     config = Config(
-        family=1,
+        family="mma",
         ms=32,
         ns=16,
         ml=32,
@@ -808,7 +810,7 @@ def test_refinements_of_mma_reach_every_axis():
 
 
 def test_refinements_of_wgmma_reach_every_axis():
-    staged = Config(family=2, ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
+    staged = Config(family="wgmma", ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
     p = KernelGemm(512, 512, 4096, "NT", "f16")
     reached = (
         changed(p, staged)
@@ -816,9 +818,10 @@ def test_refinements_of_wgmma_reach_every_axis():
         | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
     )
     reached |= changed(
-        KernelGemm(4096, 32, 4096, "NT", "f16"), Config(family=2, ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1)
+        KernelGemm(4096, 32, 4096, "NT", "f16"),
+        Config(family="wgmma", ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1),
     )
-    turned = Config(family=2, ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
+    turned = Config(family="wgmma", ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
     reached |= changed(KernelGemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
@@ -831,12 +834,12 @@ def test_refinements_of_wgmma_reach_every_axis():
 def test_refinements_of_skinny_reach_every_axis():
     p = KernelGemm(4, 512, 4096, "NN", out="f32")
     config = Config(
-        family=3,
+        family="skinny",
         ms=4,
         ns=8,
         ml=4,
         nl=64,
-        lanes_m=4,
+        lanes_long=4,
         kl=2,
         u=64,
         vec_a=4,
@@ -848,10 +851,10 @@ def test_refinements_of_skinny_reach_every_axis():
         long_n=1,
     )
     reached = changed(p, config)
-    both = Config(family=3, ms=4, ns=4, ml=4, nl=4, lanes_m=1, kl=2, u=256, vec_a=4, vec_b=4, long_n=1)
+    both = Config(family="skinny", ms=4, ns=4, ml=4, nl=4, lanes_long=1, kl=2, u=256, vec_a=4, vec_b=4, long_n=1)
     reached |= changed(KernelGemm(4, 4, 4096, "NT"), both)
     lines = KernelGemm(4, 512, 4096, "NT", "f16")
-    one = Config(family=3, ms=4, ns=4, ml=4, nl=32, lanes_m=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
+    one = Config(family="skinny", ms=4, ns=4, ml=4, nl=32, lanes_long=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
     assert reached >= set(stream.AXES) - {"ms", "ml"}
     fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
@@ -879,9 +882,9 @@ def test_equivalence_classes_differ_only_in_stages_and_sets():
     group = np.flatnonzero(classes == classes[len(classes) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
-    for a in AXES:
+    for a in AXIS.values():
         if a.name not in ("ks", "stages", "epilogue_smem", "vec_c"):
-            assert len(set(c.columns[a.name].tolist())) == 1, a.name
+            assert len(set(c.column(a.name).tolist())) == 1, a.name
 
 
 @pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
@@ -890,6 +893,6 @@ def test_each_class_has_one_representative(f):
     assert len(np.unique(b.equivalence_class)) == b.is_representative.sum()
     assert (np.bincount(b.equivalence_class[b.is_representative]) == 1).all()
     group = b.columns.take(np.flatnonzero(b.equivalence_class == b.equivalence_class[len(b.equivalence_class) // 2]))
-    for a in AXES:
+    for a in AXIS.values():
         if a.name not in (*f.alike, "vec_c"):
-            assert len(set(group.columns[a.name].tolist())) == 1, a.name
+            assert len(set(group.column(a.name).tolist())) == 1, a.name

@@ -7,21 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.candidates import CandidateSpace, Ints, violations
+from ptxgen.families.depthwise import axes
 from ptxgen.families.geometry import geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
-AXES = {
-    "ns": (1, 2, 4, 8, 16),
-    "ml": (1, 2, 4, 8, 16),
-    "nl": (32, 64, 128, 256),
-    "vec_a": (1, 2, 4),
-    "min_ctas_per_sm": (1, 2, 4, 8),
-    "store_policy": (0, 1),
-}
+AXES = searched(axes.AXES)
 THREADS = (64, 512)  #: of a block, at least and at most
 WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
 
@@ -73,4 +68,4 @@ class Slide(CandidateSpace):
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
-        return [Config(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]
+        return [config.replace(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.lowering.depthwise_strips import MAX_RESULTS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-SLIDE = 4
 TAPS = 32  #: the most taps along a strip, which are unrolled
 
-USED = ("family", "ns", "ml", "nl", "vec_a", "min_ctas_per_sm", "store_policy", "pdl")
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
-SUMMED = ("kg", "splitk")  #: axes that only filter gradients use
 SUMS = 64  #: the most accumulators per thread of a filter gradient
 
 
@@ -40,16 +32,9 @@ RULES = (
         f"vec_a={{c.vec_a}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_a; at most {SUMS}",
     ),
     Rule(
-        "depthwise_unused",
-        lambda p, c, g, d: np.logical_and.reduce(
-            [
-                getattr(c, n) == AXIS[n].default
-                for n in UNUSED
-                if n not in SUMMED or p.strip is None or not p.strip.wgrad
-            ]
-        ),
-        "family depthwise does not use some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
+        "depthwise_kg",
+        lambda p, c, g, d: (p.strip is not None and p.strip.wgrad) | (c.kg == 1),
+        "kg={c.kg}: only filter gradients are split; the others take kg=1",
     ),
     Rule(
         "depthwise_strip",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import Ints, default, meetings, overlap
-from ptxgen.families.mma import operand_packing
+from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import MmaGeometry, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.multistage_candidates import Cooperative
@@ -25,33 +25,7 @@ ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
 PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried
-AXES = {
-    "ms": (16, 32, 64, 128),
-    "ns": (8, 16, 32, 64, 128),
-    "ml": (16, 32, 64, 128, 256),
-    "nl": (8, 16, 32, 64, 128, 256),
-    "u": (8, 16, 32, 64, 128, 256),
-    "kl": (1, 2, 4, 8),
-    "kg": (1, 2, 4, 8, 16, 32, 64),
-    "stages": (2, 3, 4, 5, 6, 8),
-    "cp_async_a": (0, 1),
-    "cp_async_b": (0, 1),
-    "vec_a": (1, 2, 4, 8, 16),
-    "vec_b": (1, 2, 4, 8, 16),
-    "vec_c": (1, 2, 4, 8),
-    "splitk": (0, 1, 2),
-    "epilogue_smem": (0, 1),
-    "bounds": (0, 1, 2),
-    "mma_order": (0, 1, 2),
-    "fragment_prefetch": (0, 1),
-    "prefetch_k": (0, 1, 2),
-    "deferred_sts": (0, 1),
-    "raster_group": (1, 4, 8, 16),
-    "store_policy": (0, 1),
-    "min_ctas_per_sm": (1, 2, 3, 4),
-    "operand_path_a": (0, 1),
-    "operand_path_b": (0, 1),
-}
+AXES = searched(axes.AXES)
 ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
@@ -151,7 +125,7 @@ class Mma(Cooperative):
         [plain] = super().follow(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
         return [
-            plain if "prefetch_k" in changes else replace(plain, prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
+            plain if "prefetch_k" in changes else plain.replace(prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
         ]
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families import perf_costs
-from ptxgen.families.mma import perf_model, rules
+from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import Mma
 from ptxgen.families.mma.geometry import geometry
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family
+from ptxgen.families.registry import Family, Probe
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+def _probes() -> tuple[Probe, ...]:
+    near = "family=mma vec_a=8 vec_b=8 vec_c=4 "
+    configs = (
+        parse_config(near + "ms=32 ns=64 ml=64 nl=128 u=32 kg=3 splitk=workspace epilogue_smem=1"),
+        parse_config(
+            near + "ms=16 ns=16 ml=32 nl=32 u=64 kl=2 fragment_prefetch=0 operand_path_a=pack operand_path_b=pack"
+        ),
+    )
+    return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
+
 
 FAMILY = Family(
     name="mma",
-    axes=rules.USED,
+    axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
     candidates=Mma(),
@@ -24,4 +38,5 @@ FAMILY = Family(
     plan=lambda p, c: MmaPlan,
     gathers=lambda p: True,
     offset_tables=True,
+    probes=_probes,
 )

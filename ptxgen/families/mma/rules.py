@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, DIRECT, PACK, SPLIT_FLAG
+from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import pick
 from ptxgen.families.mma import operand_packing
@@ -15,42 +15,8 @@ from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multipl
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 
-MMA = 1
-
 LOADS_LIMIT = 32  #: loads in flight of one operand, per thread
 PACKED_LIMIT = 1 << 36  #: bytes of packed operands
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "operand_path_a",
-    "operand_path_b",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
@@ -104,12 +70,6 @@ RULES = (
         "mma_native",
         lambda p, c, g, d: _native(p, d),
         "{d.target} emulates mma.sync of {p.dtype} in f16; wgmma multiplies it",
-    ),
-    Rule(
-        "mma_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "mma.sync has no use for some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
     ),
     Rule(
         "mma_tile",

@@ -6,47 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.axes import searched
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import default, violations
 from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.simt import axes
 from ptxgen.families.simt.geometry import SimtGeometry, geometry, warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-#: axes that SIMT kernels read; those of other families keep their defaults
-NAMES = (
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-)
 #: the values of each axis that are tried
-AXES = {n: AXIS[n].values for n in NAMES}
+AXES = searched(axes.AXES)
 ALIKE = {"stages": (3,), "ks": (1,)}
 SMALL = 128 * 128  #: tiles below this have interleaved lanes
 
@@ -54,6 +25,7 @@ SMALL = 128 * 128  #: tiles below this have interleaved lanes
 class Simt(Cooperative):
     name = "simt"
     axes, alike = AXES, ALIKE
+    derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
@@ -109,7 +81,7 @@ class Simt(Cooperative):
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
-        return [plain, Config(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
+        return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
 def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
 from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family
-from ptxgen.families.simt import perf_model, rules
+from ptxgen.families.registry import Family, Probe
+from ptxgen.families.simt import axes, perf_model, rules
 from ptxgen.families.simt.candidates import Simt
 from ptxgen.families.simt.geometry import geometry
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+def _probes() -> tuple[Probe, ...]:
+    configs = Config(), Config(ms=4, ns=8, ml=32, u=32, kl=2, kg=7, splitk=SPLIT_WORKSPACE)
+    return (KernelGemm(512, 768, 1024, "TN"), configs), (KernelGemm(32, 2560, 5120, "NT"), configs)
+
 
 FAMILY = Family(
     name="simt",
-    axes=rules.USED,
+    axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
     candidates=Simt(),
@@ -23,4 +31,5 @@ FAMILY = Family(
     plan=lambda p, c: SimtPlan,
     gathers=lambda p: True,
     offset_tables=True,
+    probes=_probes,
 )

@@ -6,49 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-
-SIMT = 0
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "kg",
-    "stages",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _loads_divide(g: SimtGeometry, x: SimtOperandGeometry) -> Any:
@@ -162,11 +124,5 @@ RULES = (
         "simt_deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
-    ),
-    Rule(
-        "simt_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "family simt (what a configuration is unless it says family=) has no use for some axes, which must have"
-        " their defaults: " + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
     ),
 )

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.candidates import NEUTRAL, meetings
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -30,26 +32,7 @@ THREADS = (64, 1024)  #: of a block, at least and at most
 
 POWERS = tuple(1 << n for n in range(15))
 #: the values of each axis that are tried, beside the tables above
-AXES = {
-    "ms": EACH,
-    "ns": EACH,
-    "ml": POWERS[:12],
-    "nl": POWERS[:12],
-    "u": POWERS,
-    "kl": GROUPS,
-    "kg": (1, 2, 4, 8, 16, 32, 64),
-    "vec_a": (1, 2, 4, 8, 16),
-    "vec_b": (1, 2, 4, 8, 16),
-    "vec_c": (1, 2, 4, 8),
-    "lanes_m": LANES,
-    "splitk": (0, 1, 2),
-    "fragment_prefetch": (0, 1),
-    "raster_group": (1, 4, 8, 16),
-    "store_policy": (0, 1),
-    "min_ctas_per_sm": (1, 2, 3, 4, 6, 8, 12, 16),
-    "long_n": (0, 1),
-    "mma_m16": (0, 1),
-}
+AXES = searched(axes.AXES)
 ALIKE = {"fragment_prefetch": (1,)}
 
 
@@ -68,6 +51,7 @@ def resident_blocks(g: Geometry, d: Device) -> Any:
 class Stream(Cooperative):
     name = "skinny"
     axes, alike = AXES, ALIKE
+    derived = ("epilogue_smem", "vec_c", "lanes_long")
     tile = ("ml", "nl", "u")
     fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
@@ -116,7 +100,7 @@ class Stream(Cooperative):
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
                     sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_m": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
+                row = {**sides, "lanes_long": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
@@ -136,7 +120,7 @@ class Stream(Cooperative):
                         "ns": ns,
                         "ml": ml,
                         "nl": nl,
-                        "lanes_m": WARP // QUAD,
+                        "lanes_long": WARP // QUAD,
                         "kl": kl,
                         "u": QUAD * kl * steps * depth,
                         "long_n": swap,
@@ -179,7 +163,7 @@ class Stream(Cooperative):
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles, the threads along K and their depth, slices with how they meet."""
-        names = ("ms", "ns", "ml", "nl", "lanes_m", "kl", "u", "long_n", "mma_m16")
+        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -198,9 +182,9 @@ class Stream(Cooperative):
         tile, each = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
         for wm in LANES:  # lanes along K for lanes along the long side, and for groups
-            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm, tile: long * wm // config.lanes_m}
-            yield {"lanes_m": wm, "u": config.u * config.lanes_m // wm}
-            yield {"lanes_m": wm, "kl": config.kl * wm // config.lanes_m, tile: long * wm // config.lanes_m}
+            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm, tile: long * wm // config.lanes_long}
+            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm}
+            yield {"lanes_long": wm, "kl": config.kl * wm // config.lanes_long, tile: long * wm // config.lanes_long}
         for n in (1, 4):
             yield {"kl": config.kl * n // 2, "u": config.u * n // 2}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n}
@@ -220,15 +204,15 @@ class Stream(Cooperative):
             "mma_m16": 0 if config.mma_m16 else 1,
             own[0]: thin,
             own[1]: thin if config.mma_m16 else thin // QUAD,
-            long[0]: each * wm * int(g.along) // config.lanes_m,
+            long[0]: each * wm * int(g.along) // config.lanes_long,
             long[1]: each,
-            "lanes_m": wm,
+            "lanes_long": wm,
             "u": QUAD * config.kl * int(g.uk),
         }
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         """As it is, and with registers for as many blocks as are likely to be wanted."""
         [plain] = super().follow(p, config, changes)
-        if "min_ctas_per_sm" in changes or plain.lanes_m < 1 or plain.kl < 1:
+        if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
             return [plain]
-        return [plain, *(replace(plain, min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]
+        return [plain, *(plain.replace(min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]

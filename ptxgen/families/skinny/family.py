@@ -6,23 +6,33 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family
-from ptxgen.families.skinny import perf_model, rules
+from ptxgen.families.registry import Family, Probe
+from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import Stream
 from ptxgen.families.skinny.geometry import geometry
 from ptxgen.families.skinny.plan import SkinnyPlan
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 def _thread_products(c: Any) -> Any:
     """Of FMA a thread computes its part of K; an MMA instruction is counted as one thread's."""
-    return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_m)
+    return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_long)
+
+
+def _probes() -> tuple[Probe, ...]:
+    configs = (
+        parse_config("family=skinny ms=4 ns=1 ml=16 nl=1 lanes_long=1 kl=2 u=1024 vec_a=8 vec_b=8 min_ctas_per_sm=2"),
+        parse_config("family=skinny ms=1 ns=1 ml=8 nl=1 lanes_long=2 kl=1 u=512 vec_a=8 vec_b=8 kg=2 splitk=workspace"),
+    )
+    return ((KernelGemm(4096, 1, 4096, "NT", "f16"), configs),)
 
 
 FAMILY = Family(
     name="skinny",
-    axes=rules.USED,
+    axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
     candidates=Stream(),
@@ -31,4 +41,10 @@ FAMILY = Family(
     issuer_tile=issuer_tile,
     thread_products=_thread_products,
     plan=lambda p, c: SkinnyPlan,
+    features={
+        "lanes_m": lambda c: c.lanes_long,
+        "transposed_mma": lambda c: c.long_n,
+        "tma_rows": lambda c: 16 * c.mma_m16,
+    },
+    probes=_probes,
 )

@@ -2,8 +2,8 @@
 
 ``long_n`` says which side of C is long: M (0), A is the long operand, or N (1), B is. A thread's tile of C has ``ms``
 (``ns``) elements along the long side and the whole block tile along the short one. The threads of a block are arranged
-along the long side and along K: ``lanes_m`` lanes of a warp along the long side, 32 / ``lanes_m`` along K, and ``kl``
-groups of warps along K.
+along the long side and along K: ``lanes_long`` lanes of a warp along the long side, 32 / ``lanes_long`` along K, and
+``kl`` groups of warps along K.
 
 With ``mma_m16`` a warp issues mma.sync: 16 rows of the long operand, two per lane, by a tile of 8. The four lanes of a
 quad have the same rows and load adjacent vectors along K, which the instruction takes in its own order of K: it is the
@@ -139,7 +139,7 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
     x_kmajor = pick(long_n, b.kmajor, a.kmajor)
     y_kmajor = pick(long_n, a.kmajor, b.kmajor)
     along = long_tile // np.maximum(count, 1)
-    lanes = WARP // np.maximum(c.lanes_m, 1)
+    lanes = WARP // np.maximum(c.lanes_long, 1)
     across = lanes * c.kl
     threads = along * across
     mma = c.mma_m16 > 0
@@ -198,7 +198,7 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
         shared=c.ml * c_row_pitch * c.kl * sum_bytes,
         c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,
-        c_via_smem=c.lanes_m > 0,
+        c_via_smem=c.lanes_long > 0,
         reg_margin=np.maximum(
             pick(threads * c.min_ctas_per_sm <= MARGIN_THREADS, margin, 0),
             pick((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (short > 2) & (size == 4), KMAJOR_MARGIN, 0),

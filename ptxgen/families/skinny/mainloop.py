@@ -77,7 +77,7 @@ class SkinnyMainloop(Part):
     @property
     def warps_along(self) -> int:
         """Warps along the long side."""
-        return int(self.geometry.along) // self.config.lanes_m
+        return int(self.geometry.along) // self.config.lanes_long
 
     @property
     def log2_warps_along(self) -> int:
@@ -97,15 +97,15 @@ class SkinnyMainloop(Part):
         return log2(self.problem.element.bytes)
 
     @property
-    def log2_lanes_m(self) -> int:
-        return log2(self.config.lanes_m)
+    def log2_lanes_long(self) -> int:
+        return log2(self.config.lanes_long)
 
     @property
     def shuffle_masks(self) -> list[int]:
         """XOR masks of the shuffles that add the sums of lanes that split K."""
         if self.instruction:
             return []
-        unit = 1 if self.x.kmajor else self.config.lanes_m
+        unit = 1 if self.x.kmajor else self.config.lanes_long
         return [unit << n for n in range(self.log2_across)]
 
     @property

@@ -66,7 +66,7 @@ def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     )
     moved_x = g.long_tile * c.u * size
     # adjacent bytes of the loads of a warp; memory moves whole sectors
-    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_m * g.vec_x) * size * np.where(tensor, g.steps, 1)
+    run = np.where(g.x_kmajor, g.lanes * g.vec_x, c.lanes_long * g.vec_x) * size * np.where(tensor, g.steps, 1)
     sectors = np.maximum(SECTOR / run, 1.0)
     scattered = np.select([run >= perf_costs.LINE, run == SECTOR], [0.0, QUARTER], HALF)
     scattered = scattered + np.where(g.unaligned, np.where(tensor, SPLIT_VECTORS, UNALIGNED), 0)

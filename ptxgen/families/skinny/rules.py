@@ -6,44 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
-STREAM = 3
 PARTITIONS = 4 * WARP  #: threads of a warp on each of the four partitions of a multiprocessor
 TOLERANCE = 8  #: registers by which the estimate may exceed the limit
 WORD = 4  #: bytes of a register
 SINGLE_LIMIT = 64  #: loads of single elements per K iteration: ptxas hoists them
 LOADS_LIMIT = 64  #: loads in flight of the long operand, per thread
-
-USED = (
-    "family",
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "kl",
-    "kg",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "lanes_m",
-    "splitk",
-    "fragment_prefetch",
-    "raster_group",
-    "store_policy",
-    "min_ctas_per_sm",
-    "long_n",
-    "mma_m16",
-    "pdl",
-)
-#: axes that have no meaning here, and stay at their defaults
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 def _multiplies(p: KernelGemm, d: Any) -> bool:
@@ -71,12 +44,6 @@ RULES = (
         "{d.target} cannot convert {p.dtype}, or not sum it in {p.compute}: bf16 needs sm_80, fp8 sm_89",
     ),
     Rule(
-        "skinny_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, n) == AXIS[n].default for n in UNUSED]),
-        "family skinny does not use some axes, which must have their defaults: "
-        + " ".join(f"{n}={AXIS[n].default}" for n in UNUSED),
-    ),
-    Rule(
         "skinny_tile",
         lambda p, c, g, d: (
             ((c.long_n == 0) | (c.long_n == 1))
@@ -85,11 +52,11 @@ RULES = (
             & (g.short_tile <= SHORT)
             & (g.along >= 1)
             & (g.long_tile == g.along * g.count)
-            & (g.along % np.maximum(c.lanes_m, 1) == 0)
+            & (g.along % np.maximum(c.lanes_long, 1) == 0)
         ),
         "long_n={c.long_n}, thread tile {c.ms}x{c.ns}, block tile {c.ml}x{c.nl}: along the short side (N where"
         f" long_n=0, else M) both are the same, {SHORT} at most; along the long side the block has a multiple of"
-        " lanes_m={c.lanes_m} thread tiles",
+        " lanes_long={c.lanes_long} thread tiles",
     ),
     Rule(
         "skinny_mma_m16",
@@ -100,14 +67,14 @@ RULES = (
                 & _multiplies(p, d)
                 & g.x_kmajor
                 & (g.short_tile == COLUMNS)
-                & (c.lanes_m == WARP // QUAD)
+                & (c.lanes_long == WARP // QUAD)
                 & (g.count % 2 == 0)
                 & (g.vec_x * p.element.bytes >= 8)
             )
         ),
         f"mma_m16={{c.mma_m16}}: mma.sync takes {ROWS} rows of 16 or 8 bits or tf32 ({{p.dtype}} in {{p.compute}}"
         " on sm_{d.sm}), a K-major long operand in loads of 8 bytes or more, an even number of its rows per thread,"
-        f" lanes_m={WARP // QUAD}, and a block tile of {COLUMNS} along the short side",
+        f" lanes_long={WARP // QUAD}, and a block tile of {COLUMNS} along the short side",
     ),
     Rule(
         "skinny_unaligned",
@@ -129,7 +96,7 @@ RULES = (
     ),
     Rule(
         "skinny_warps",
-        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_m >= 1),
+        lambda p, c, g, d: (g.threads >= WARP) & (c.lanes_long >= 1),
         "{g.threads} threads; a block has whole warps",
     ),
     Rule(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import (
     DIRECT,
     PACK,
@@ -24,7 +25,7 @@ from ptxgen.codegen.config import (
 from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
-from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma import axes, operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
@@ -62,33 +63,7 @@ SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), 
 PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried, beside the tables above
-AXES = {
-    "ml": (8, 16, 32, 48, 64, 96, 128, 192, 256),
-    "nl": (8, 16, 32, 48, 64, 96, 128, 192, 256),
-    "u": (16, 32, 64, 128, 256),
-    "kg": (1, 2, 4, 8, 15, 16, 32, 64),
-    "stages": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-    "vec_c": (1, 2, 8),
-    "splitk": (0, 2, 3, 4),
-    "epilogue_smem": (0, 1),
-    "raster_group": (1, 4, 8, 16),
-    "min_ctas_per_sm": (1, 2, 3),
-    "transposed_mma": (0, 1),
-    "math_warpgroups": (1, 2),
-    "pingpong": (0, 1),
-    "cluster_x": (1, 2, 4),
-    "cluster_y": (1, 2, 4),
-    "cluster_k": (1, 2, 3, 4, 5, 8),
-    "dsmem_completion": (0, 1),
-    "persistent": (0, 1),
-    "epilogue_subtiles": (1, 2, 4),
-    "epilogue_buffers": (1, 2, 4),
-    "epilogue_aliases_ab": (0, 1),
-    "l2_evict_first": (0, 1, 2, 3),
-    "tma_rows": (0, 16, 32),
-    "operand_path_a": (0, 1, 2),
-    "operand_path_b": (0, 1, 2),
-}
+AXES = searched(axes.AXES)
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
@@ -278,7 +253,7 @@ class Wgmma(CandidateSpace):
         """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
         for images, of which each tap reads again what a pass has just copied."""
         slices, count = self._slices(p), len(tiles)
-        names = {n: np.repeat(tiles.columns[n], len(slices)) for n in self.tile}
+        names = {n: np.repeat(tiles.column(n), len(slices)) for n in self.tile}
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
         c = Columns({**names, "splitk": split}).replace(family=self.code)
         g = geometry(p, c)
@@ -345,7 +320,7 @@ class Wgmma(CandidateSpace):
                 )
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
-        blocks = int(geometry(p, replace(config, kg=1, splitk=0)).blocks)
+        blocks = int(geometry(p, config.replace(kg=1, splitk=0)).blocks)
         room = int(resident_blocks(d, config))
         counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
@@ -371,7 +346,7 @@ class Wgmma(CandidateSpace):
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
-        return [Config(**v)]
+        return [config.replace(**v)]
 
 
 def width_c(p: KernelGemm, c: Columns) -> Any:

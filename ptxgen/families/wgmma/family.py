@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_SHARE
+from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
-from ptxgen.families.registry import Family
-from ptxgen.families.wgmma import perf_model, rules
+from ptxgen.families.registry import Family, Probe
+from ptxgen.families.wgmma import axes, perf_model, rules
 from ptxgen.families.wgmma.candidates import Wgmma
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.families.wgmma.plan import WgmmaPlan
@@ -35,9 +35,20 @@ def _thread_products(c: Any) -> Any:
     return c.ml * c.nl * c.u // (_groups(c) * WARPGROUP)
 
 
+def _probes() -> tuple[Probe, ...]:
+    configs = (
+        parse_config(
+            "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 cluster_x=2 persistent=1"
+            " epilogue_smem=1 epilogue_subtiles=2"
+        ),
+        parse_config("family=wgmma ml=16 nl=64 u=128 transposed_mma=1 cluster_k=2 kg=3 splitk=last_cta"),
+    )
+    return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
+
+
 FAMILY = Family(
     name="wgmma",
-    axes=rules.USED,
+    axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
     candidates=Wgmma(),
@@ -46,8 +57,7 @@ FAMILY = Family(
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=lambda p, c: WgmmaPlan,
-    stages=(1, 16),
-    any_tile=True,
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
+    probes=_probes,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config import AXIS, DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, operand_packing
@@ -15,43 +15,10 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-WGMMA = 2
 #: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
 COORDINATES, UNITS = 9, 4
 BOX_LIMIT = 256  #: elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: bytes of planes and partial sums
-
-#: axes that mean something here; the others keep their defaults
-USED = (
-    "family",
-    "ml",
-    "nl",
-    "u",
-    "kg",
-    "stages",
-    "vec_c",
-    "splitk",
-    "epilogue_smem",
-    "raster_group",
-    "min_ctas_per_sm",
-    "transposed_mma",
-    "math_warpgroups",
-    "pingpong",
-    "cluster_x",
-    "cluster_y",
-    "cluster_k",
-    "dsmem_completion",
-    "persistent",
-    "epilogue_subtiles",
-    "epilogue_buffers",
-    "epilogue_aliases_ab",
-    "l2_evict_first",
-    "tma_rows",
-    "operand_path_a",
-    "operand_path_b",
-    "pdl",
-)
-UNUSED = tuple(name for name in AXIS if name not in USED)
 
 
 #: by rank: least and greatest corner of an im2col map, and the greatest offset of a filter tap in pixels
@@ -215,11 +182,6 @@ RULES = (
         ),
         "wgmma reads X from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0,"
         " epilogue_smem=0, and u={c.u} elements of {g.element_bytes} bytes to be 64 bytes or more",
-    ),
-    Rule(
-        "wgmma_unused",
-        lambda p, c, g, d: np.logical_and.reduce([getattr(c, a) == AXIS[a].default for a in UNUSED]),
-        f"family wgmma does not use these axes, which must have their defaults: {', '.join(UNUSED)} ({{c}})",
     ),
     Rule(
         "wgmma_axis_range",

@@ -1,0 +1,33 @@
+"""Plugins: functions outside the package that register operations and kernel families.
+
+A distribution names its function as an entry point of the group ``ptxgen.plugins``; the variable PTXGEN_PLUGINS names
+others as ``module:function``, or modules that register when they are imported. They are called when a process first
+looks up an operation or a family; the processes that measure kernels call the same ones.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from ptxgen.errors import InputError
+from ptxgen.settings import settings
+
+GROUP = "ptxgen.plugins"
+
+_state = {"loaded": False}
+
+
+def load() -> None:
+    """Calls the plugins, unless that was done. InputError: one cannot be imported, or registers what is there."""
+    if _state["loaded"]:
+        return
+    _state["loaded"] = True  # plugins read the registries themselves
+    named = [EntryPoint(value, value, GROUP) for value in settings().plugins]
+    for entry in (*entry_points(group=GROUP), *named):
+        try:
+            found = entry.load()
+            if callable(found):
+                found()
+        except (ImportError, AttributeError, InputError) as error:
+            _state["loaded"] = False
+            raise InputError(f"plugin {entry.value!r} cannot be loaded: {error}") from error

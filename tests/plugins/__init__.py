@@ -1,0 +1,1 @@
+"""Operations and kernel families that tests register from outside the package."""

@@ -1,0 +1,97 @@
+"""An operation that is registered from outside the package: C = A·diag(d)·B.
+
+Its kernels are those of a GEMM. The host multiplies A by d before the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import Case, Operation, Suite, by_name, operation_named, register, unregister
+from ptxgen.problem.reference import Array, operands, reference, verdict
+from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.bench import GemmOperandSets
+
+
+@dataclass(frozen=True)
+class DiagonalGemm(Gemm):
+    """C[M,N] = alpha · A[M,K] · diag(d[K]) · B[K,N] + beta · C."""
+
+    operation = "diagonal_gemm"
+
+
+def diagonal(p: DiagonalGemm, seed: int) -> Array:
+    """Values of d: powers of two, by which A is multiplied exactly."""
+    return np.exp2(np.random.default_rng([seed, 3]).integers(-1, 2, p.k))
+
+
+def scale(p: DiagonalGemm, a: Array, d: Array) -> Array:
+    """A·diag(d), as the host prepares it for the kernel."""
+    return (a.astype(np.float64) * (d if p.layout[0] == "N" else d[:, None])).astype(a.dtype)
+
+
+def to_gemm(p: DiagonalGemm) -> KernelGemm:
+    return KernelGemm.of(p)
+
+
+def product(p: DiagonalGemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+    """Of the scaled A."""
+    found: tuple[Array, Array] = operation_named("gemm").product(p, a, b, region)
+    return found
+
+
+def checks(driver: Driver, p: DiagonalGemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+    """Compares the host's scaling and the kernel together with A·diag(d)·B, computed from the operands of the user."""
+    runner = Runner.of(driver, p, config)
+    for kind, alpha, beta, _ in CASES:
+        a, b, c = operands(p, seed, kind)
+        d = diagonal(p, seed)
+        wide_a = a.astype(np.float64) if p.layout[0] == "N" else a.T.astype(np.float64)
+        wide_b = b.astype(np.float64) if p.layout[1] == "N" else b.T.astype(np.float64)
+        expected = reference(p, scale(p, a, d), b, c, alpha, beta)
+        exact = alpha * np.einsum("mk,k,kn->mn", wide_a, d, wide_b) + beta * c.astype(np.float64)
+        result = runner.compute(scale(p, a, d), b, c, alpha, beta)
+        yield CheckResult(kind, verdict(kind, result, replace(expected, exact=exact)))
+
+
+class DiagonalOperandSets(GemmOperandSets):
+    """The operands of the GEMM, A scaled already: the time is the kernel's."""
+
+
+def small(**fields: Any) -> Iterator[Case]:
+    yield Case("diagonal 16x24x32", DiagonalGemm(16, 24, 32, **fields))
+
+
+def cells(row: dict[str, Any]) -> list[Any]:
+    p = row["problem"]
+    return [f"{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"]]
+
+
+DIAGONAL = Operation(
+    DiagonalGemm,
+    lowering=to_gemm,
+    product=product,
+    slices=lambda p, region=None: (),
+    checks=checks,
+    operand_sets=DiagonalOperandSets,
+    titles=("M,N,K", "layout", "dtype"),
+    cells=cells,
+    suites=by_name(Suite("small", "one small product", small)),
+)
+
+
+def register_it() -> None:
+    register(DIAGONAL)
+
+
+def unregister_it() -> None:
+    unregister(DIAGONAL.name)

@@ -1,0 +1,151 @@
+"""A kernel family that is registered from outside the package: one thread per element of C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.axes import Axis, searched
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.rule import Rule
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.families import perf_blocks, perf_costs, registry
+from ptxgen.families.candidates import CandidateSpace, Ints, single, violations
+from ptxgen.families.registry import Family
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.device import Device
+
+AXES = (Axis("threads", 64, "threads of a block", (32, 64, 128), least=32, most=1024),)
+
+RULES = (
+    Rule(
+        "toy_types",
+        lambda p, c, g, d: p.dtype == p.out == p.compute == "f32" and p.batch == 1 and not p.epilogue,
+        "family toy multiplies single products in f32 without an epilogue, not {p.dtype}",
+    ),
+    Rule("toy_warps", lambda p, c, g, d: c.threads % 32 == 0, "threads={c.threads} must be a multiple of a warp, 32"),
+)
+
+
+def geometry(p: KernelGemm, c: Any) -> Geometry:
+    blocks = -(-p.m * p.n // c.threads)
+    none = c.threads * 0
+    return Geometry(
+        threads=c.threads,
+        shared=none,
+        registers=none + 24,
+        tiles_m=blocks,
+        tiles_n=none + 1,
+        tiles=blocks,
+        chunk=none + p.k,
+        slices=none + 1,
+        blocks=blocks,
+        workspace=none,
+        c_via_smem=none > 0,
+        c_row_pitch=none,
+        sum_bytes=4,
+    )
+
+
+class Model:
+    """The performance model: the more threads in a block, the faster; faster than the other families."""
+
+    cell = staticmethod(perf_blocks.cell)
+
+    @staticmethod
+    def work(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> perf_blocks.Work:
+        return perf_blocks.Work.of(
+            len(c), resident=1, busy=1 / c.threads, alone=1, math=1 / c.threads, store=1, moved_a=1, moved_b=1, stages=1
+        )
+
+    @staticmethod
+    def microseconds(p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
+        return np.float32(0.01) * (1 + w.busy[rows])
+
+
+class Candidates(CandidateSpace):
+    name = "toy"
+    axes, alike = searched(AXES), {}
+    tile, cell = ("threads",), ()
+    fixed = ("operand_addressing", "toy_types")
+    tile_rules = ("axis", "range", "threads", "toy_warps")
+    extent_rules = ("range", "grid")
+
+    def tiles(self, p: KernelGemm) -> Columns:
+        return Columns.product(dict(self.axes)).replace(family=self.code)
+
+    shapes = tiles
+
+    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
+        return [{}]
+
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+        return tiles, violations(self, p, tiles, d, self.extent_rules)
+
+    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+        return c
+
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        yield from single(self)
+
+    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        return [config.replace(**changes)]
+
+
+@dataclass(frozen=True)
+class ElementScheduler:
+    """A block computes ``threads`` consecutive elements of C."""
+
+    grid_text: str = "(blocks of elements of C, 1, 1)"
+
+
+class ToyPlan(Plan):
+    kernel = "one_per_element.mako"
+    templates = Path(__file__).parent
+    accesses = "accesses of single elements"
+    block_tile = "one element per thread"
+
+    def _compose(self) -> None:
+        self.scheduler = ElementScheduler()
+        self.a_kmajor, self.b_kmajor = self.problem.layout[0] == "N", self.problem.layout[1] == "T"
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if problem.results == 0:
+            return Launch(())
+        numbers = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
+        arguments: tuple[Argument, ...] = (
+            *(("u64", x) for x in "ABCW"),
+            *(("u32", n) for n in numbers),
+            ("f32", "alpha"),
+            ("f32", "beta"),
+        )
+        grid = (-(-problem.m * problem.n // self.threads), 1, 1)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))
+
+
+FAMILY = Family(
+    name="toy",
+    axes=AXES,
+    geometry=geometry,
+    rules=RULES,
+    candidates=Candidates(),
+    model=Model(),
+    rate=perf_costs.fma_rate,
+    issuer_tile=lambda p, c, g: (1, 1, p.k, p.k * c.threads, p.k * c.threads),
+    thread_products=lambda c: c.threads * 0 + 1,
+    plan=lambda p, c: ToyPlan,
+)
+
+
+def register() -> None:
+    registry.register(FAMILY)
+
+
+def unregister() -> None:
+    registry.unregister("toy")

@@ -1,0 +1,144 @@
+"""A kernel family that is registered from outside the package works through every command, the measuring child process
+included, and next to an operation from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxgen import plugins
+from ptxgen.cli import command
+from ptxgen.codegen.config import AXIS, FAMILIES, Config, parse_config
+from ptxgen.codegen.render import render
+from ptxgen.errors import ConfigError, InputError
+from ptxgen.families import registry
+from ptxgen.families.features import NAMES, features
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.space import candidates, refinements
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.selection import select
+from tests.plugins import diagonal, toy
+
+H200 = device("h200")
+P = Gemm(16, 24, 32)
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The toy family and the toy operation, here and in child processes."""
+    plugins.load()
+    monkeypatch.setenv("PTXGEN_PLUGINS", "tests.plugins.toy:register, tests.plugins.diagonal:register_it")
+    toy.register()
+    diagonal.register_it()
+    yield
+    diagonal.unregister_it()
+    toy.unregister()
+
+
+def test_a_family_leaves_nothing_behind() -> None:
+    before = list(FAMILIES), dict(AXIS), list(registry.RULES), list(registry.SPACES)
+    toy.register()
+    assert parse_config("family=toy threads=32") == Config(family="toy", threads=32)
+    with pytest.raises(InputError, match="registered already"):
+        toy.register()
+    with pytest.raises(InputError, match="families after it"):
+        registry.unregister("simt")
+    toy.unregister()
+    assert before == (list(FAMILIES), dict(AXIS), list(registry.RULES), list(registry.SPACES))
+    with pytest.raises(ConfigError, match="family is one of simt"):
+        parse_config("family=toy")
+
+
+def test_the_axes_are_the_familys_own(registered: None) -> None:
+    assert str(Config(family="toy")) == "family=toy"
+    with pytest.raises(ConfigError, match="'ms', which is an axis of simt, mma, skinny; the axes of toy are threads"):
+        parse_config("family=toy ms=4")
+    with pytest.raises(ConfigError, match="threads=48 must be a multiple of a warp"):
+        plan_for(P, Config(family="toy", threads=48), H200)
+    with pytest.raises(ConfigError, match="threads=2048 must be an integer from 32 to 1024"):
+        plan_for(P, Config(family="toy", threads=2048), H200)
+
+
+def test_the_template_is_from_outside_the_package(registered: None) -> None:
+    text = render(plan_for(P, Config(family="toy"), H200)).text
+    assert "config   family=toy" in text
+    assert ".visible .entry gemm_f32_nn(" in text
+
+
+def test_the_search_visits_the_family(registered: None) -> None:
+    c = candidates(lower(P), H200)
+    mine = c.take(np.flatnonzero(c.family == FAMILIES.index("toy")))
+    assert sorted(mine.row(i).threads for i in range(len(mine))) == [32, 64, 128]
+    near = refinements(lower(P), H200, Config(family="toy", threads=64))
+    assert [near.row(i).threads for i in range(len(near))] == [32, 128]
+    assert features(lower(P), mine, H200).shape == (3, len(NAMES))
+
+
+def test_the_shipped_model_stays_valid(registered: None) -> None:
+    """It ranks a family that it was not trained on by the performance model, and the others as before."""
+    model = Model.load(tuning_files.model_path("h200").parent)
+    assert model.trained
+    best = model.rank(P, H200, 4, exhaustive=True)
+    assert [c.family for c, _ in best[:3]] == ["toy"] * 3
+    toy.unregister()
+    try:
+        plain = Model.load(tuning_files.model_path("h200").parent).rank(P, H200, 1, exhaustive=True)
+    finally:
+        toy.register()
+    assert plain == best[3:]
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_the_kernel_is_right(registered: None, layout: str) -> None:
+    p = Gemm(13, 21, 17, layout, ldc=24)
+    assert all(r.ok for r in check(EmulatedDriver(), p, Config(family="toy", threads=32)))
+
+
+@pytest.mark.parametrize("operation", ["gemm", "diagonal_gemm"])
+@pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "tune"])
+def test_commands_know_the_family(
+    registered: None,
+    name: str,
+    operation: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    words = [name, operation, "--shape", "16,24,32", "--device", "emulated", "--json"]
+    few = ["--samples", "4", "--search", "1", "--rounds", "1"]
+    code = command.run([*words, *(few if name == "tune" else [])])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    document: dict[str, Any] = json.loads(printed.out)
+    [row] = document.get("rows", [document])
+    if name != "tune":  # the performance model puts the family first
+        assert row["config"]["family"] == "toy"
+        return
+    with Database(tmp_path / "tuning.sqlite") as database:
+        rows = list(database.measurements())
+        assert {m.outcome for m in rows} == {"ok"}
+        assert "toy" in {m.config.family for m in rows}, "the child process does not know the family"
+        [best] = select(rows[0].problem, device("emulated"), database)
+        assert best.origin == "winner"
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plugins._state, "loaded", False)
+    for name in ("no_such_module", "tests.plugins.toy:no_such_function"):
+        monkeypatch.setenv("PTXGEN_PLUGINS", name)
+        with pytest.raises(InputError, match=f"plugin '{name}' cannot be loaded"):
+            plugins.load()
