@@ -43,7 +43,7 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
         "deterministic": v.deterministic,
         "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
     }
-    make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
+    make = _input_grad if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
     return implicit_gemm_of(
         parts,
@@ -198,7 +198,7 @@ def _guarded(coordinate_steps: Mapping[str, tuple[int, ...]], guarded: list[int]
     return tuple(coordinate_steps[AXES[axis]] for axis in guarded)
 
 
-def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
+def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
     """Input gradient: one GEMM for each phase of the stride, over the taps that contribute to its pixels."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
