@@ -61,7 +61,7 @@ def test_key_omits_defaults():
     [
         ("", InputError, "must have the form"),
         ("gemm 1,2,3 NN", InputError, "must have the form"),
-        ("conv 1,2,3 NN f32", ShapeError, "must have the form"),
+        ("conv 1,2,3 NN f32", ShapeError, "must read"),
         ("spmm 1,2,3 NN f32", InputError, "must have the form"),
         ("gemm 1,2 NN f32", ShapeError, "shape is '1,2'"),
         ("gemm 1,2,x NN f32", ShapeError, "shape"),
