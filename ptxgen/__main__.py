@@ -1,4 +1,4 @@
-"""Runs the command ``ptxgen`` for ``python -m ptxgen``."""
+"""Entry point of ``python -m ptxgen``."""
 
 import sys
 

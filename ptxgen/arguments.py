@@ -1,4 +1,4 @@
-"""Checks of single values that callers pass: each error names the argument and the rule."""
+"""Checks of single arguments. Each error names the argument and the rule."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from ptxgen.errors import InputError, ShapeError
 
-SHOWN_BITS = 128  #: an integer of more bits is described in errors, not printed
+SHOWN_BITS = 128  #: errors print integers up to this number of bits, and describe larger ones
 SHOWN_CHARACTERS = 120
 
 
 def shown(value: Any) -> str:
-    """``value`` as an error quotes it: of bounded length, also where Python refuses to print an integer's digits."""
+    """``value`` as text for errors, of bounded length. Supports integers that Python refuses to print."""
     if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -27,13 +27,13 @@ def shown(value: Any) -> str:
 def plain(value: Any) -> Any:
     """``value`` with lists, arrays and NumPy scalars as tuples and Python numbers, which can be hashed."""
     if hasattr(value, "tolist"):
-        with suppress(RuntimeError):  # a tensor without values: the caller refuses it
+        with suppress(RuntimeError):  # a tensor without values: the caller rejects it
             value = value.tolist()
     return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:
-    """Whether ``value`` is an integer, NumPy's among them, from ``low`` to ``high``; a Boolean is none."""
+    """Whether ``value`` is an integer (of Python or NumPy, not a Boolean) from ``low`` to ``high``."""
     value = plain(value)
     try:
         return not isinstance(value, bool) and low <= operator.index(value) <= high
@@ -42,14 +42,14 @@ def is_integer(value: Any, low: int, high: int) -> bool:
 
 
 def integer(name: str, value: Any, low: int, high: int) -> int:
-    """``value`` as a Python integer. ShapeError: it is no integer from ``low`` to ``high``."""
+    """``value`` as a Python integer. ShapeError: it is not an integer from ``low`` to ``high``."""
     if not is_integer(value, low, high):
         raise ShapeError(f"{name} is {shown(value)}; it must be an integer from {low} to {high}")
     return operator.index(plain(value))
 
 
 def flag(name: str, value: Any) -> bool:
-    """``value`` as a Boolean. InputError: it is none."""
+    """``value`` as a Boolean. InputError: it is not a Boolean."""
     found = plain(value)
     if not isinstance(found, bool):
         raise InputError(f"{name} is {shown(value)}; it must be True or False")
@@ -57,7 +57,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def word(name: str, value: Any, known: Collection[str] = (), error: type[InputError] = InputError) -> str:
-    """``value`` as a string. InputError, or ``error``: it is none, or not one of ``known``, if those are given."""
+    """``value`` as a string. ``error``: it is not a string, or not one of ``known``."""
     if not isinstance(value, str) or (known and value not in known):
         rule = f"one of {', '.join(known)}" if known else "a string"
         raise error(f"{name} is {shown(value)}; it must be {rule}")

@@ -1,38 +1,38 @@
 """The errors that ptxgen raises.
 
 PtxgenError
-├── InputError(ValueError)        an argument breaks a rule: the message names argument and rule
+├── InputError(ValueError)        an argument breaks a rule; the message names both
 │   ├── ShapeError                incompatible rank, extents or strides
 │   ├── DtypeError                an unknown or unsupported combination of types
 │   ├── OverlapError              the output shares memory with an input
 │   ├── ConfigError               a configuration breaks a row of the rule table
-│   └── DeviceError               an unknown device, or one that lacks a feature
-├── RenderError                   a template failed: the message has its traceback
+│   └── DeviceError               an unknown device, or one without a required feature
+├── RenderError                   a template failed; the message has its traceback
 ├── AssembleError                 ptxas or the driver rejected a kernel
 ├── LaunchError                   a launch failed
 ├── DatabaseError                 the tuning database cannot be used
 │   ├── SchemaError               written by a newer ptxgen
 │   └── CorruptError              not a database, or a damaged one
-├── UnavailableError              an optional dependency is missing: names it
+├── UnavailableError              an optional dependency is missing; the message names it
 └── EmulatorError                 raised by the emulated device
-    ├── ParseError                invalid PTX: the message gives line and token
-    ├── UnsupportedError          valid PTX that the emulator does not support: names it
-    └── Fault                     undefined behaviour of a kernel: instruction, line, lane, address
+    ├── ParseError                invalid PTX; the message gives line and token
+    ├── UnsupportedError          valid PTX that the emulator does not support
+    └── Fault                     undefined behaviour of a kernel
         ├── OutOfBoundsFault      an access outside every allocation
         ├── MisalignedFault       an address that is not a multiple of the access size
         ├── UninitialisedFault    a read of a register or shared byte before it is written
         ├── RaceFault             unordered accesses of two threads to the same memory
-        ├── AsyncFault            use of data of an asynchronous operation before its wait
+        ├── AsyncFault            use of data of an asynchronous operation before the wait
         ├── DivergenceFault       an .aligned instruction reached by part of a warp
         ├── BarrierFault          different thread counts for one barrier
-        └── DeadlockFault         no warp can continue: lists where each one waits
+        └── DeadlockFault         no warp can continue; lists the wait of each warp
 """
 
 from __future__ import annotations
 
 
 class PtxgenError(Exception):
-    """Base of every error that ptxgen raises on purpose."""
+    """Base of all errors of ptxgen."""
 
 
 class InputError(PtxgenError, ValueError):
@@ -63,7 +63,7 @@ class ConfigError(InputError):
 
 
 class DeviceError(InputError):
-    """The device is unknown, or lacks a required feature."""
+    """The device is unknown, or does not have a required feature."""
 
 
 class RenderError(PtxgenError):
@@ -110,8 +110,8 @@ class UnsupportedError(EmulatorError):
     """Valid PTX that the emulated device does not support; the message names the instruction."""
 
 
-class Fault(EmulatorError):  # noqa: N818 an error of the kernel, not of the caller
-    """A kernel executed something that PTX leaves undefined.
+class Fault(EmulatorError):  # noqa: N818 a fault of the kernel, not an error of the caller
+    """A kernel has undefined behaviour in PTX.
 
     ``entry``: kernel; ``line``: 1-based line of the PTX text; ``instruction``: its text; ``block``: (x, y, z) of the
     block; ``thread``: (x, y, z) of the first faulting thread; ``address``: byte address within its state space, or
@@ -161,7 +161,7 @@ class RaceFault(Fault):
 
 
 class AsyncFault(Fault):
-    """Data of an asynchronous copy or matrix product is used before its wait."""
+    """Data of an asynchronous copy or matrix product is used before the wait for it."""
 
 
 class DivergenceFault(Fault):
@@ -173,4 +173,4 @@ class BarrierFault(Fault):
 
 
 class DeadlockFault(Fault):
-    """No warp can continue; the message lists where each one waits."""
+    """No warp can continue; the message lists the wait of each warp."""

@@ -18,7 +18,7 @@ _state = {"loaded": False}
 
 
 def load() -> None:
-    """Calls the plugins, unless that was done. InputError: one cannot be imported, or registers what is there."""
+    """Calls the plugins once per process. InputError: a plugin cannot be imported, or a name is registered already."""
     if _state["loaded"]:
         return
     _state["loaded"] = True  # plugins read the registries themselves

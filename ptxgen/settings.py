@@ -1,4 +1,4 @@
-"""Settings from environment variables, all in one table, and the locations of the package's own files."""
+"""Settings from environment variables, and the locations of files in the package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TUNE_MODES = ("off", "first", "background")
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of the variables. ``ptxas``: None: search for it; ``record``: None: shapes are not recorded."""
+    """The values of the environment variables. ``ptxas``: None: search for it. ``record``: None: do not record
+    shapes."""
 
     database: Path
     cache: Path
@@ -47,7 +48,7 @@ def _path(name: str, text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InputError(f"{name} is {shown(text)}; it must be a path, and ~name the home of a known user") from None
+        raise InputError(f"{name} is {shown(text)}; it must be a path; ~name must be a known user") from None
 
 
 def _driver(name: str, text: str) -> str:
@@ -93,7 +94,7 @@ VARIABLES = (
         _path,
         lambda: None,
         "found automatically",
-        "the ptxas to use; by default that of the nvidia-cuda-nvcc wheel, else the first on the PATH",
+        "the path of ptxas; default: the nvidia-cuda-nvcc wheel, else the first ptxas on the PATH",
     ),
     Variable(
         "PTXGEN_PLUGINS",
@@ -109,7 +110,7 @@ VARIABLES = (
         _path,
         lambda: None,
         "none",
-        "a shapes file to which the problems that calls compute are added, with counts; tune reads it",
+        "a shapes file for tune: calls add the problems that they compute, with counts",
     ),
     Variable(
         "PTXGEN_TUNE",
@@ -117,16 +118,16 @@ VARIABLES = (
         _tune,
         lambda: "off",
         "off",
-        "the first call of a problem without a winner times the 8 best configurations (first), or they are timed"
-        " later in a thread of its own (background)",
+        "times the 8 top-ranked configurations of a problem without a winner: in its first call (first), or in a"
+        " background thread (background); off: never",
     ),
 )
 
 
 def settings() -> Settings:
-    """The settings from the present environment; an empty variable counts as unset.
+    """The settings from the current environment. An empty variable counts as unset.
 
-    The environment is read at each call. InputError names the variable and the rule that it breaks.
+    Each call reads the environment. InputError: a variable breaks a rule; the message names both.
     """
     texts = {v.field: os.environ.get(v.name, "").strip() for v in VARIABLES}
     return Settings(**{v.field: v.read(v.name, texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
@@ -138,7 +139,7 @@ def docs() -> Iterator[tuple[str, str, str]]:
 
 
 def templates_dir() -> Path:
-    """The folder of the Mako templates. UnavailableError: the installation lacks it."""
+    """The folder of the Mako templates. UnavailableError: it is missing."""
     found = _own("_templates", "templates")
     if not found.is_dir():
         raise UnavailableError(f"ptxgen's templates are missing: {found} is not a folder; reinstall ptxgen")
@@ -151,8 +152,8 @@ def shipped_dir() -> Path:
 
 
 def _own(packaged: str, checked_out: str, package: Path | None = None) -> Path:
-    """A folder of the package: inside an installed package, next to the package in a checkout."""
-    # The packaged folder is tried first: a folder "templates" next to an installed package belongs to another one.
+    """A data folder: inside the package if installed, next to the package in a checkout."""
+    # First the folder in the package: a folder "templates" next to an installed package is another package.
     package = package or Path(__file__).resolve().parent
     inside = package / packaged
     return inside if inside.is_dir() else package.parent / checked_out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from ptxgen.codegen.source import Source, Step, TensorMap, Walk
+from ptxgen.codegen.source import PixelBox, Source, Step, TensorMap
 from ptxgen.runtime.driver import Driver
 
 TYPES = {"u8": np.uint8, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}
@@ -95,13 +95,15 @@ class Case:
     def columns(self, x: np.ndarray) -> np.ndarray:
         """The box by definition: pixels × channels."""
         m = self.map
-        assert m.walk is not None
+        assert m.pixel_box is not None
         channels, pixels = m.box
         out = np.zeros((pixels, channels), x.dtype)
         spatial = m.extents[1:-1]
         axes = [
             list(range(low, e - 1 + high + 1, step))
-            for e, low, high, step in zip(spatial, m.walk.lower, m.walk.upper, m.walk.steps, strict=True)
+            for e, low, high, step in zip(
+                spatial, m.pixel_box.lower, m.pixel_box.upper, m.pixel_box.strides, strict=True
+            )
         ]
         first = [axis.index(p) for axis, p in zip(axes, self.place[1:-1], strict=True)]
         at = 0
@@ -183,7 +185,7 @@ def cases(seed: int, count: int, limit: int = 256) -> Iterator[Case]:
             int(rng.integers(0, images + (rng.random() < 0.1))),
         )
         offsets = tuple(int(rng.integers(t)) * d for t, d in zip(taps, dilation, strict=True))
-        walk = Walk(lower, upper, steps)
-        described = TensorMap("A", dtype, (held, *spatial, images), tuple(pitches), (channels, pixels), span, walk)
+        pixel_box = PixelBox(lower, upper, steps)
+        described = TensorMap("A", dtype, (held, *spatial, images), tuple(pitches), (channels, pixels), span, pixel_box)
         made += 1
         yield Case(described, place, offsets)

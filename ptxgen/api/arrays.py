@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 
-#: work limit of NumPy's search for an address that two arrays share; when it is reached, they count as overlapping
+#: ``max_work`` of np.shares_memory; arrays for which it is exceeded count as overlapping
 OVERLAP_WORK = 1 << 20
 
 
@@ -42,7 +42,7 @@ class View:
         return self.address + low, self.address + high + self.dtype.bytes
 
 
-#: PyTorch names its types as NumPy and ml_dtypes do
+#: name of a PyTorch dtype -> row of DTYPES
 _TORCH = {kind.torch: kind for kind in DTYPES.values()}
 
 
@@ -57,7 +57,7 @@ def _numpy(x: Any, argument: str) -> View:
 
 
 def _masked_array_error(argument: str, instead: str) -> InputError:
-    return InputError(f"{argument} is a masked array; masks are not supported: give {instead}")
+    return InputError(f"{argument} is a masked array; masks are not supported: pass {instead}")
 
 
 def _torch(x: Any, argument: str) -> View:
@@ -67,7 +67,7 @@ def _torch(x: Any, argument: str) -> View:
     if x.device.type not in ("cpu", "cuda"):
         raise InputError(f"{argument} is on the device {x.device.type!r}; it must be on cpu or cuda")
     if x.is_neg():
-        raise InputError(f"{argument} is a view with the negative bit; give {argument}.resolve_neg()")
+        raise InputError(f"{argument} is a view with the negative bit; pass {argument}.resolve_neg()")
     require_no_gradient(x, argument)
     try:
         address = x.data_ptr()
@@ -86,7 +86,7 @@ def is_torch(x: Any) -> bool:
 
 def records_gradient(x: Any) -> bool:
     """Whether PyTorch records operations on ``x`` for automatic differentiation."""
-    torch = sys.modules.get("torch")  # loaded wherever there is a tensor; a plain import costs calls 0.3 µs
+    torch = sys.modules.get("torch")  # loaded if there is a tensor; an import statement would cost 0.3 µs per call
     return torch is not None and getattr(x, "requires_grad", False) and torch.is_grad_enabled()
 
 
@@ -99,8 +99,8 @@ def require_no_gradient(x: Any, argument: str) -> None:
     """Raises InputError if PyTorch records gradients with respect to ``x``."""
     if records_gradient(x):
         raise InputError(
-            f"{argument} requires a gradient, which results of ptxgen do not have; call inside"
-            f" torch.no_grad(), or give {argument}.detach()"
+            f"{argument} requires a gradient, which ptxgen does not compute; call it inside"
+            f" torch.no_grad(), or pass {argument}.detach()"
         )
 
 
@@ -110,10 +110,10 @@ def _interface(x: Any, argument: str) -> View:
         raise _masked_array_error(argument, "an array without a mask")
     kind = from_numpy(np.dtype(facts["typestr"]), argument)
     shape = tuple(facts["shape"])
-    device_memory = facts.get("strides")
+    byte_strides = facts.get("strides")
     strides = (
-        tuple(s // kind.bytes for s in device_memory)
-        if device_memory
+        tuple(s // kind.bytes for s in byte_strides)
+        if byte_strides
         else tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     )
     device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
@@ -121,8 +121,7 @@ def _interface(x: Any, argument: str) -> View:
 
 
 def as_numpy(v: View) -> np.ndarray[Any, Any]:
-    """A NumPy array on the same memory. Types that PyTorch cannot convert to NumPy are reinterpreted from their
-    bits."""
+    """A NumPy array on the same memory. Types that PyTorch cannot convert to NumPy are reinterpreted bitwise."""
     if isinstance(v.origin, np.ndarray):
         return v.origin
     x = v.origin.detach()
@@ -135,7 +134,7 @@ def as_numpy(v: View) -> np.ndarray[Any, Any]:
 def view(x: Any, argument: str, batched: bool = False) -> View:
     """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``.
 
-    InputError, DtypeError: ``x`` is no supported array. ShapeError: it has another number of dimensions.
+    InputError, DtypeError: ``x`` is not a supported array. ShapeError: its number of dimensions is not supported.
     """
     out = tensor(x, argument)
     if len(out.shape) not in ((2, 3) if batched else (2,)):
@@ -145,7 +144,8 @@ def view(x: Any, argument: str, batched: bool = False) -> View:
 
 
 def tensor(x: Any, argument: str) -> View:
-    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: ``x`` is no supported array."""
+    """``x`` as a View of any number of dimensions. InputError, ShapeError, DtypeError: ``x`` is not a supported
+    array."""
     reader: Callable[[Any, str], View]
     if isinstance(x, np.ndarray):
         reader = _numpy
@@ -161,7 +161,7 @@ def tensor(x: Any, argument: str) -> View:
 def device_memory(x: Any, argument: str) -> tuple[int, int]:
     """(address, size in bytes) of a contiguous, writable array of any type on the driver's GPU.
 
-    InputError, DeviceError: ``x`` is no such array.
+    InputError, DeviceError: ``x`` is not such an array.
     """
     torch = type(x).__module__.startswith("torch")
     facts = None if torch else getattr(x, "__cuda_array_interface__", None)
@@ -169,7 +169,7 @@ def device_memory(x: Any, argument: str) -> tuple[int, int]:
         raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
     device = x.device.index if torch else getattr(getattr(x, "device", None), "id", None)
     if device:
-        raise DeviceError(f"{argument} is on GPU {device}, ptxgen's driver on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+        raise DeviceError(f"{argument} is on GPU {device}, ptxgen uses GPU 0; select it with CUDA_VISIBLE_DEVICES")
     if facts is None:
         if not x.is_contiguous():
             raise InputError(f"{argument} has strides {tuple(x.stride())}; its elements must be contiguous")
@@ -184,8 +184,8 @@ def device_memory(x: Any, argument: str) -> tuple[int, int]:
 
 
 def matrix_layout(v: View) -> tuple[str, int] | None:
-    """(``N`` if rows are contiguous, ``T`` if columns are, and the leading dimension) of each matrix; None: neither
-    is."""
+    """(``N`` if rows are contiguous or ``T`` if columns are, leading dimension) of each matrix. None: neither is
+    contiguous."""
     (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
     if rows == 0 or columns == 0:
         return "N", 0
@@ -197,7 +197,7 @@ def matrix_layout(v: View) -> tuple[str, int] | None:
 
 
 def overlap(x: View, y: View) -> bool:
-    """Whether two arrays share a byte. Arrays whose elements interleave without a common byte do not."""
+    """Whether two arrays share a byte. Interleaved arrays without a common byte do not overlap."""
     if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:
         return False
     return _shares_memory(_addresses(x), _addresses(y))
@@ -207,14 +207,14 @@ def overlaps_itself(v: View) -> bool:
     """Whether two elements of one array share a byte."""
     if 0 in v.shape:
         return False
-    reach = 1
+    extent = 1
     for stride, n in sorted((abs(s), n) for s, n in zip(v.strides, v.shape, strict=True) if n > 1):
-        if stride < reach:
+        if stride < extent:
             break
-        reach += stride * (n - 1)
+        extent += stride * (n - 1)
     else:
         return False  # each stride exceeds the extent of all shorter strides together
-    # two elements at one address differ in their index along some axis: compare each axis' first slice with the rest
+    # two elements at one address differ in an index: compare the first slice along each axis with the rest
     x = _addresses(v)
     axes = [np.moveaxis(x, axis, 0) for axis in range(x.ndim)]
     return any(_shares_memory(along[:1], along[1:]) for along in axes)
@@ -222,13 +222,13 @@ def overlaps_itself(v: View) -> bool:
 
 @dataclass(frozen=True)
 class _Memory:
-    """Memory by NumPy's array interface."""
+    """An object with NumPy's array interface."""
 
     __array_interface__: dict[str, Any]
 
 
 def _addresses(v: View) -> np.ndarray[Any, Any]:
-    """A NumPy array with the addresses of ``v``, which may be GPU memory. Its elements are never read."""
+    """A NumPy array with the addresses of ``v``, which may be in GPU memory. Its elements must not be read."""
     size = v.dtype.bytes
     interface = {
         "version": 3,

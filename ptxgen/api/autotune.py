@@ -1,4 +1,4 @@
-"""``autotune``: tunes the problems that a program computes within a block."""
+"""``autotune``: tunes the problems that the calls in a block compute."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
     """Tunes the problems that calls within the block compute, for ``time_limit`` seconds at the end of the block; later
     calls use the winners, which are stored in the user's database.
 
-    A problem that was computed more often, or takes longer, is measured more. The block's value is a list that then
-    holds the results. If the block raises an error, or one of its streams is being captured into a graph, nothing is
-    tuned. InputError: ``time_limit`` is not a positive number. LaunchError, DatabaseError: the device or the database
-    cannot be used.
+    Problems that are computed more often or take longer are measured more. The ``with`` statement yields a list, to
+    which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
+    captured into a graph. InputError: ``time_limit`` is not a positive number. LaunchError, DatabaseError: the device
+    or the database cannot be used.
     """
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
         raise InputError(f"time_limit is {time_limit!r}; it must be a positive number of seconds")
@@ -40,7 +40,7 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
 
     results: list[Tuned] = []
     recording.observers.append(observe)
-    launch_cache.forget_launches()  # later calls make launches that are observed
+    launch_cache.forget_launches()  # later calls create launch functions with observers
     try:
         yield results
     finally:

@@ -1,4 +1,4 @@
-"""Batched matrices: batch extents and strides, and the folding of a batch into one larger product."""
+"""Batched matrices: batch extents and strides, and folding of a batch into one larger GEMM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ptxgen.api.arrays import View
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
-#: epilogue operations whose operand depends on the row of an item, and on the column
+#: epilogue operations with operands per row of an item, and per column
 ROW_OPERATIONS, COLUMN_OPERATIONS = {"scale_rows", "bias_row"}, {"scale_rows", "bias_column"}
 
 
@@ -27,7 +27,7 @@ def batch_shape(a: View, b: View) -> tuple[int, ...]:
 
 
 def batch_stride(v: View) -> int:
-    """Elements between two matrices of a batch; 0 if one matrix serves the whole batch."""
+    """The batch stride in elements; 0 if all items use one matrix."""
     return v.strides[0] if len(v.shape) == 3 and v.shape[0] != 1 else 0
 
 
@@ -36,21 +36,21 @@ def transposed(v: View) -> View:
     return replace(v, shape=(*v.shape[:-2], *v.shape[:-3:-1]), strides=(*v.strides[:-2], *v.strides[:-3:-1]))
 
 
-def fold_batch(a: View, b: View, c: View, stages: tuple[str, ...]) -> tuple[View, View, View]:
-    """The same product with the rows (or columns) of the whole batch in one matrix; else the arguments unchanged.
+def fold_batch(a: View, b: View, c: View, ops: tuple[str, ...]) -> tuple[View, View, View]:
+    """Folds a batch into one GEMM by stacking the rows (or columns) of all items, if possible.
 
-    Folding needs one operand that serves the whole batch, and no epilogue operation that depends on the folded index.
+    Folding requires that all items use the same B (or A), and no epilogue operation with operands per row (or column).
     """
     if len(c.shape) == 3 and c.shape[0] > 1:
         if (
             not batch_stride(b)
-            and not ROW_OPERATIONS & set(stages)
+            and not ROW_OPERATIONS & set(ops)
             and (rows := (_stack_rows(a), _stack_rows(c)))
             and all(rows)
         ):
             return rows[0] or a, _single_matrix(b), rows[1] or c
         columns = _stack_rows(transposed(b)), _stack_rows(transposed(c))
-        if not batch_stride(a) and not COLUMN_OPERATIONS & set(stages) and all(columns):
+        if not batch_stride(a) and not COLUMN_OPERATIONS & set(ops) and all(columns):
             return _single_matrix(a), transposed(columns[0] or b), transposed(columns[1] or c)
     return a, b, c
 
@@ -60,7 +60,7 @@ def _single_matrix(v: View) -> View:
 
 
 def _stack_rows(v: View) -> View | None:
-    """The rows of the whole batch as one matrix; None: they are not contiguous with one stride."""
+    """The rows of all items as one matrix. None: they do not have a common leading dimension."""
     if len(v.shape) != 3:
         return None
     (count, rows, columns), (item, row, along) = v.shape, v.strides

@@ -1,4 +1,4 @@
-"""``conv1d``, ``conv2d``, ``conv3d`` and the gradients of ``conv2d`` on user arrays."""
+"""``conv1d``, ``conv2d``, ``conv3d`` and the gradients of ``conv2d`` on arrays of NumPy, PyTorch and CuPy."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def conv2d(
     cross-correlation (filters are not mirrored).
 
     ``layout`` names the axes of images and results: NCHW, NHWC or CHWN. ``filter_layout`` names those of filters: KCRS,
-    KRSC or CRSK (default: the one that matches ``layout``), where C counts the channels of one of ``groups``. An array
-    whose memory has the order of another of these layouts (PyTorch's channels_last, for example) is read without a
-    copy; other arrays are copied first.
+    KRSC or CRSK (default: the one that matches ``layout``), where C is the number of channels per group. An array with
+    the memory order of any of these layouts (for example PyTorch's channels_last) is read without a copy; other arrays
+    are copied first.
 
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each
-    axis; ``same``: ceil(extent / stride) results, an odd pixel at the end; ``valid``: none. ``bias``: K elements (one
-    per filter) of the result's dtype, float32 for results of 8 bits. ``residual``: shape and dtype of the result.
-    ``activation``: relu, gelu (the tanh form) or silu. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``,
-    devices and streams: as for ``gemm``.
+    axis; ``same``: ceil(extent / stride) results, with the odd pixel at the end; ``valid``: no padding. ``bias``: K
+    elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
+    result. ``activation``: relu, gelu (the tanh form) or silu. Dtypes, ``out``, ``compute``, ``deterministic``,
+    ``workspace``, devices and streams: as for ``gemm``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -189,15 +189,15 @@ def _call(
     key = _key(direction, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
     ready = launch_cache.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not launch_cache.QUERY_SIZE:
-        launch, make, bound = ready
+        launch, make, runner = ready
         result = make(a)
         epilogue_args = () if bias is None else (bias.data_ptr(),)
         if residual is not None:
             epilogue_args = (*epilogue_args, residual.data_ptr())
-        own = None if workspace is None else _workspace(workspace, bound, ROLES[direction][0], a, b, result)
+        own = None if workspace is None else _workspace(workspace, runner, ROLES[direction][0], a, b, result)
         launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.current_stream(a), epilogue_args, own)
         return result
-    arguments, shape = plain(arguments), plain(shape)  # the key must hold numbers, not objects whose value may change
+    arguments, shape = plain(arguments), plain(shape)  # the key must contain numbers, not mutable objects
     key = (
         None
         if out is not None
@@ -223,8 +223,8 @@ def _call(
         )
 
 
-def _workspace(workspace: Any, bound: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
-    return launch_cache.workspace_address(workspace, bound, **dict(zip((*names, "out"), (a, b, out), strict=True)))
+def _workspace(workspace: Any, runner: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
+    return launch_cache.workspace_address(workspace, runner, **dict(zip((*names, "out"), (a, b, out), strict=True)))
 
 
 def _extents(shape: Any, argument: str) -> tuple[int, ...]:
@@ -246,12 +246,12 @@ def _key(
     residual: Any,
     activation: Any,
 ) -> Any:
-    """The launch cache key of a call on PyTorch tensors. None: other arrays, and tensors whose checks depend on more
-    than the key holds."""
+    """The launch cache key of a call on PyTorch tensors. None: other arrays, and tensors that need checks not
+    covered by the key."""
     try:
         if not all(x is None or is_plain_tensor(x) for x in (a, b, bias, residual)):
             return None
-        made = (
+        key = (
             direction,
             arguments,
             shape,
@@ -275,7 +275,7 @@ def _key(
         )
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return None
-    return made
+    return key
 
 
 def _slow_path(
@@ -295,13 +295,15 @@ def _slow_path(
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
     it."""
-    names, roles, made = ROLES[direction]
+    names, roles, result_role = ROLES[direction]
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
     launch_cache.require_driver(views[0])
     extents = {role: arguments.extents(role, v.shape, name) for role, v, name in zip(roles, views, names, strict=True)}
     if shape is not None:
-        extents[made] = arguments.extents(made, shape, "input_shape" if made == "images" else "filter_shape")
+        extents[result_role] = arguments.extents(
+            result_role, shape, "input_shape" if result_role == "images" else "filter_shape"
+        )
     given = None if out is None else tensor(out, "out")
     fields: dict[str, Any] = {
         "direction": direction,
@@ -314,24 +316,24 @@ def _slow_path(
     if given is not None and given.dtype.name not in OUT_DTYPES[views[0].dtype.name]:
         allowed = " or ".join(OUT_DTYPES[views[0].dtype.name])
         raise DtypeError(f"out is {given.dtype}; with {names[0]} of {views[0].dtype} it must be {allowed}")
-    layout, filters = _layouts(arguments, {made: given, **dict(zip(roles, views, strict=True))})
+    layout, filters = _layouts(arguments, {result_role: given, **dict(zip(roles, views, strict=True))})
     memory = {"images": layout, "results": layout, "filters": filters}
     if not views[0].host:
         launch_cache.require_device(**dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
         written = [v for v in (given, None if residual is None else tensor(residual, "residual")) if v is not None]
-        fields[ALIGNMENT_FIELDS[made]] = min(
+        fields[ALIGNMENT_FIELDS[result_role]] = min(
             [16, *(alignment_of(v.address) for v in written)]
         )  # the epilogue loads the residual with the vector width of the stores
     problem = _problem(arguments, extents, layout=layout, filters=filters, **fields)
     _check_result_shape(arguments, problem, extents, dict(zip(roles, names, strict=True)))
-    if 0 not in _shape(arguments, problem, made):
+    if 0 not in _shape(arguments, problem, result_role):
         _ = lower(problem)  # ShapeError, before memory for the result is allocated
-    make = _result_factory(arguments, problem, made, memory[made], a)
+    make = _result_factory(arguments, problem, result_role, memory[result_role], a)
     result = make(a) if out is None else out
     target = tensor(result, "out")
-    _check_out(arguments, problem, made, target, **dict(zip(names, views, strict=True)))
+    _check_out(arguments, problem, result_role, target, **dict(zip(names, views, strict=True)))
     epilogue_args = _epilogue_args(arguments, problem, bias, residual, target)
     launch_cache.require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
     if target.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
@@ -342,20 +344,20 @@ def _slow_path(
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
     launch_cache.require_device(out=target)
-    bound = launch_cache.runner_for(problem, launch_cache.current_stream(a))
+    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a))
     if workspace is launch_cache.QUERY_SIZE:
-        return bound.launch.workspace
-    own = _workspace(workspace, bound, names, a, b, result)
-    launch = launch_cache.make_launch(bound)
+        return runner.launch.workspace
+    own = _workspace(workspace, runner, names, a, b, result)
+    launch = launch_cache.make_launch(runner)
     addresses = tuple(v.address for v in epilogue_args.values())
     launch(packed[0].address, packed[1].address, target.address, launch_cache.current_stream(a), addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
-        launch_cache.store(key, launch, make, bound)
+        launch_cache.store(key, launch, make, runner)
     return result
 
 
 def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
-    """DtypeError, InputError: the operands do not fit together."""
+    """DtypeError, InputError: the operands differ in dtype or memory, or the dtype is not supported."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT_DTYPES:
@@ -365,16 +367,16 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
 
 
 def _epilogue(bias: Any, residual: Any, activation: str | None) -> str:
-    """The operations of ``Conv.epilogue`` that the arguments ask for."""
+    """``Conv.epilogue`` for the arguments."""
     if activation is not None:
         word("activation", activation, ACTIVATIONS)
-    some = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
-    return ",".join(stage for stage in some if stage)
+    ops = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
+    return ",".join(op for op in ops if op)
 
 
 def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
-    """The (image, filter) layouts to compute in. On a GPU: those that the arrays have in memory, ``out`` first. Host
-    arrays are copied, packed, in the layouts of the arguments."""
+    """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. Host arrays
+    are copied to packed arrays in the layouts of the arguments."""
     own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
     found: dict[bool, str] = {}
     for nth, (role, v) in enumerate(arrays.items()):
@@ -389,7 +391,7 @@ def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[
 
 
 def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: Any) -> Conv:
-    """The problem that the arguments describe. ShapeError: channels, filters and groups do not fit together."""
+    """The problem for the arguments. ShapeError: channels, filters and groups do not match."""
     images, filters = extents.get("images"), extents.get("filters")
     assert images is not None and filters is not None  # noqa: PT018 a gradient's shape is required
     if filters["c"] * arguments.groups != images["c"]:
@@ -410,15 +412,15 @@ def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: An
 def _check_result_shape(
     arguments: ConvArguments, problem: Conv, extents: dict[str, Extents], names: dict[str, str]
 ) -> None:
-    """ShapeError: ``grads`` has another shape than the results of these images and filters."""
+    """ShapeError: the shape of ``grads`` differs from that of the results of these images and filters."""
     if "results" in names:
         want = {**problem.extents("y")}
         letters = arguments.axes("results")
         found = extents["results"]
         if any(found[i] != want[i] for i in want):
-            has, told = (tuple(shape[i] for i in letters) for shape in (found, want))
+            given, expected = (tuple(shape[i] for i in letters) for shape in (found, want))
             raise ShapeError(
-                f"{names['results']} has shape {has}; the results of these images and filters have {told},"
+                f"{names['results']} has shape {given}; the results of these images and filters have {expected},"
                 f" {letters.upper()}"
             )
 
@@ -429,10 +431,12 @@ def _shape(arguments: ConvArguments, problem: Conv, role: str) -> tuple[int, ...
     return tuple(found[letter] for letter in arguments.axes(role))
 
 
-def _result_factory(arguments: ConvArguments, problem: Conv, made: str, memory: str, like: Any) -> Callable[[Any], Any]:
+def _result_factory(
+    arguments: ConvArguments, problem: Conv, result_role: str, memory: str, like: Any
+) -> Callable[[Any], Any]:
     """A function that allocates a result in the library of ``like``, with the memory layout ``memory``."""
-    order = arguments.axis_permutation(made, memory)
-    shape = _shape(arguments, problem, made)
+    order = arguments.axis_permutation(result_role, memory)
+    shape = _shape(arguments, problem, result_role)
     stored, back = tuple(shape[i] for i in order), inverse(order)
     permuted, kind = back != tuple(range(len(back))), problem.output
 
@@ -440,25 +444,25 @@ def _result_factory(arguments: ConvArguments, problem: Conv, made: str, memory: 
         y = launch_cache.empty_array(x, stored, kind)
         return y if not permuted else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
 
-    def quick(x: Any) -> Any:
-        y = x.new_empty(stored, dtype=named)
+    def make_tensor(x: Any) -> Any:
+        y = x.new_empty(stored, dtype=torch_dtype)
         return y.permute(back) if permuted else y
 
-    named = launch_cache.torch_dtype(like, kind)
-    return make if named is None else quick
+    torch_dtype = launch_cache.torch_dtype(like, kind)
+    return make if torch_dtype is None else make_tensor
 
 
-def _check_out(arguments: ConvArguments, problem: Conv, made: str, out: View, **operands: View) -> None:
-    """ShapeError, InputError: out does not fit the problem."""
-    want = _shape(arguments, problem, made)
+def _check_out(arguments: ConvArguments, problem: Conv, result_role: str, out: View, **operands: View) -> None:
+    """ShapeError, InputError: out has the wrong shape or memory."""
+    want = _shape(arguments, problem, result_role)
     if out.shape != want:
-        raise ShapeError(f"out has shape {out.shape}; it must be {want}, {arguments.axes(made).upper()}")
+        raise ShapeError(f"out has shape {out.shape}; it must be {want}, {arguments.axes(result_role).upper()}")
     if out.host != next(iter(operands.values())).host:
         raise InputError(f"out must be in the same memory as {' and '.join(operands)}")
 
 
 def _epilogue_args(arguments: ConvArguments, problem: Conv, bias: Any, residual: Any, out: View) -> dict[str, View]:
-    """The operands of the epilogue by name. ShapeError, DtypeError, InputError: one does not fit the problem."""
+    """The epilogue operands by name. ShapeError, DtypeError, InputError: an operand does not match the problem."""
     found = {}
     for name, x, want in (("bias", bias, (problem.k,)), ("residual", residual, out.shape)):
         if x is None:
@@ -468,7 +472,7 @@ def _epilogue_args(arguments: ConvArguments, problem: Conv, bias: Any, residual:
             rule = "one per filter" if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
-            raise DtypeError(f"{name} is {v.dtype}; it must be {kind} where the results are {out.dtype}")
+            raise DtypeError(f"{name} is {v.dtype}; it must be {kind} for results of {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
         if not v.host and (
@@ -497,7 +501,7 @@ def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> boo
 
 
 def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
-    """The operand if it is contiguous in the memory layout ``memory``, else a copy that is."""
+    """The operand in the memory layout ``memory``: itself, or a copy."""
     if _is_packed(arguments, role, v, memory):
         return v
     order, x = arguments.axis_permutation(role, memory), v.origin

@@ -1,7 +1,7 @@
 """The arguments of a convolution: axes of the arrays, memory layouts, stride, padding and dilation.
 
-A layout names the axes of an array in order. The memory layout of an array is found from its strides, so a permuted
-array (PyTorch's channels_last, for example) needs no copy.
+A layout lists the axes of an array in order. The memory layout is derived from the strides, so a permuted array (for
+example PyTorch's channels_last) needs no copy.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Extents = dict[str, int]
 @dataclass(frozen=True)
 class ConvArguments:
     """Stride, padding, dilation, groups and layouts of one call. ``dims``: number of spatial axes; ``stride``,
-    ``dilation``: of depth, height, width once resolved; ``padding``: as given; ``layout``, ``filters``: layouts of the
-    user's arrays.
+    ``dilation``: per (depth, height, width) after ``resolved``; ``padding``: unchanged from the caller; ``layout``,
+    ``filters``: layouts of the user's arrays.
 
     An array has the role ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument breaks a rule.
     """
@@ -51,7 +51,7 @@ class ConvArguments:
     filters: str | None = None
 
     def resolved(self) -> ConvArguments:
-        """The arguments with defaults filled in and everything but the padding checked."""
+        """The arguments with defaults filled in. All but the padding are checked."""
         default = next(iter(LAYOUTS[self.dims]))
         layout = word("layout", default if self.layout is None else self.layout, LAYOUTS[self.dims])
         natural = list(FILTERS[self.dims])[list(LAYOUTS[self.dims]).index(layout)]
@@ -68,7 +68,7 @@ class ConvArguments:
         )
 
     def _per_axis(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
-        """One integer per axis (depth, height, width). ``rest``: the value of absent axes, and the minimum."""
+        """One integer per axis (depth, height, width). ``rest``: the value for missing axes, and the minimum."""
         given = plain(value)
         values = given if isinstance(given, tuple) else (given,) * self.dims
         if len(values) != self.dims or not all(is_integer(x, rest, EXTENT_LIMIT - 1) for x in values):
@@ -77,8 +77,8 @@ class ConvArguments:
         return (rest,) * (3 - self.dims) + tuple(map(operator.index, values))
 
     def padding_pairs(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[int, ...]:
-        """Begin and end of the padding of depth, height and width. ``same``: ceil(extent / stride) results, an odd
-        pixel at the end; ``valid``: none."""
+        """Begin and end of the padding of depth, height and width. ``same``: ceil(extent / stride) results, with
+        the odd pixel at the end; ``valid``: no padding."""
         value = self.padding
         if isinstance(value, str):
             if value not in ("same", "valid"):
@@ -110,7 +110,7 @@ class ConvArguments:
         return layout.translate(str.maketrans("cdhw", "kzpq")) if role == "results" else layout
 
     def extents(self, role: str, shape: Sequence[int], argument: str) -> Extents:
-        """A shape by letter; absent axes have extent 1. ShapeError: the number of axes is wrong."""
+        """The extents of a shape by axis. Missing axes have extent 1. ShapeError: the number of axes is wrong."""
         axes = self.axes(role)
         if len(shape) != len(axes):
             raise ShapeError(
@@ -121,8 +121,8 @@ class ConvArguments:
         return {**dict.fromkeys(SPATIAL_AXES[role], 1), **dict(zip(axes, (int(x) for x in shape), strict=True))}
 
     def memory_layout(self, role: str, v: View) -> str | None:
-        """The problem's name of the layout in which an array is contiguous, the user's own layout first; None: there is
-        none."""
+        """The problem layout in which an array is contiguous; if several match, the user's own layout. None: no layout
+        matches."""
         axes = self.axes(role)
         steps = dict(zip(axes, zip(v.shape, v.strides, strict=True), strict=True))
         table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
@@ -139,7 +139,7 @@ class ConvArguments:
         return None
 
     def axis_permutation(self, role: str, problem_layout: str) -> tuple[int, ...]:
-        """For each axis in memory order, the index of the array axis. ``problem_layout``: the layout in memory."""
+        """The array axis of each axis in memory order. ``problem_layout``: the layout in memory."""
         table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
         name = next(own for own, called in table.items() if called == problem_layout).lower()
         if role == "results":

@@ -13,21 +13,21 @@ from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.dtypes import DTYPES
 
 ACTIVATIONS = EPILOGUE_OPS[-1]
-#: names of operations and operands for Cᵀ = BᵀAᵀ in place of C = AB
+#: name of an operation or operand for C = AB -> name for Cᵀ = BᵀAᵀ
 TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 
 
 @dataclass(frozen=True)
 class EpilogueArgs:
-    """``stages``: the operations of ``Gemm.epilogue``; ``arrays``: their operands, by the kernel's names."""
+    """``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands, with the names of kernel parameters."""
 
-    stages: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
     arrays: tuple[tuple[str, View], ...] = ()
 
     def transposed(self) -> EpilogueArgs:
         """The epilogue of the transposed product."""
-        stages = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.stages)
-        return EpilogueArgs(stages, tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays))
+        ops = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.ops)
+        return EpilogueArgs(ops, tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays))
 
     def ordered(self, names: tuple[str, ...]) -> list[View]:
         """The operands in the order of ``names``."""
@@ -38,29 +38,29 @@ class EpilogueArgs:
 def epilogue_arguments(
     shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any, activation: str | None
 ) -> EpilogueArgs:
-    """The epilogue that the arguments describe. ``shape``: of ``out``, which may have the batch first.
+    """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis.
 
     ShapeError, InputError: an argument breaks a rule.
     """
     m, n = shape[-2:]
-    stages: list[str] = []
+    ops: list[str] = []
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
-        raise InputError("one of scale_a and scale_b is None; give both or neither")
+        raise InputError("one of scale_a and scale_b is None; pass both or neither")
     if scale_a is not None:
         pair = [_vector(x, name, out, "f32") for x, name in ((scale_a, "scale_a"), (scale_b, "scale_b"))]
         sizes = [v.shape[0] for v in pair]
         if sizes not in ([1, 1], [m, n]):
             raise ShapeError(
                 f"scale_a and scale_b have {sizes[0]} and {sizes[1]} elements; they must have 1 and 1, or"
-                f" {m} and {n}: one a row of a and one a column of b"
+                f" {m} and {n}: one per row of a and one per column of b"
             )
-        stages.append("scale" if sizes == [1, 1] and (m, n) != (1, 1) else "scale_rows")
+        ops.append("scale" if sizes == [1, 1] and (m, n) != (1, 1) else "scale_rows")
         arrays += [("scale_a", pair[0]), ("scale_b", pair[1])]
     if bias is not None:
         rows = len(getattr(bias, "shape", ())) == 2
         v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
-        stages.append("bias_row" if rows else "bias_column")
+        ops.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
     if residual is not None:
         v = view(residual, "residual", batched=len(shape) == 3)
@@ -68,23 +68,23 @@ def epilogue_arguments(
             found, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
             rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
             raise ShapeError(f"residual is {v.dtype} of {found}; {rule}")
-        stages.append("residual")
+        ops.append("residual")
         arrays.append(("residual", v))
     if activation is not None:
-        stages.append(word("activation", activation, ACTIVATIONS))
-    return EpilogueArgs(tuple(stages), tuple(arrays))
+        ops.append(word("activation", activation, ACTIVATIONS))
+    return EpilogueArgs(tuple(ops), tuple(arrays))
 
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:
     """``x`` as a vector of consecutive elements in the memory of ``out``. ``column``: its shape is M×1."""
     reshape: Callable[..., Any] | None = getattr(x, "reshape", None)
     if reshape is None:
-        raise InputError(f"{argument} is {type(x).__name__}; it must be an array like a")
+        raise InputError(f"{argument} is {type(x).__name__}; it must be an array of the same library as a")
     v = view(reshape(1, -1), argument)
     size = v.shape[1]
     if length is not None and size != length:
-        what = "Mx1, one a row" if column else "one a column"
-        raise ShapeError(f"{argument} has {size} elements; it must have {length}: {what} of out")
+        rule = "Mx1, one per row" if column else "one per column"
+        raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule} of out")
     if v.dtype is not DTYPES[kind]:
         raise InputError(f"{argument} is {v.dtype}; it must be {kind}")
     if v.host != out.host:

@@ -1,4 +1,4 @@
-"""``gemm``: matrix products of user arrays."""
+"""``gemm``: matrix products of arrays of NumPy, PyTorch and CuPy."""
 
 from __future__ import annotations
 
@@ -41,35 +41,35 @@ def gemm(
     ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are NumPy arrays, or PyTorch or CuPy arrays on
     the GPU. A and B have one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2 or int8. C has the
     same dtype by default, except bfloat16 for 8-bit floats and int32 for int8; ``out`` selects another supported dtype.
-    A C of 8 bits saturates to its finite range. int8 sums wrap modulo 2³² in an int32 C; in another C a sum outside
-    int32 is undefined. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along
-    neither axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. ``compute``: f16 accumulates in
-    f16; tf32 and f32_bf16x6 multiply float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
+    An 8-bit C saturates to its finite range. int8 sums wrap modulo 2³² in an int32 C; in another C a sum outside int32
+    is undefined. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along neither
+    axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32
+    and f32_bf16x6 multiply float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
 
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
 
     The kernel's epilogue applies the other arguments before it stores C. ``bias``: N elements (one per column) or M×1
-    (one per row), of C's dtype, float32 for a C of 8 bits. ``residual``: shape and dtype of ``out``. ``activation``:
-    relu, gelu (the tanh form) or silu. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. A
-    batch shares all of these but the residual. Calls without an epilogue have the least overhead.
+    (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: relu,
+    gelu (the tanh form) or silu. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items of
+    a batch use the same of these, except the residual. Calls without an epilogue have the least overhead.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.
 
     ``workspace``: a contiguous GPU array of at least ``workspace_size(gemm, a, b, …)`` bytes at an address that is a
-    multiple of 256; its contents do not matter. The kernels use it in place of memory that ptxgen allocates. No other
-    call may use it until they end. With host arrays it must be None.
+    multiple of 256, with any contents. The kernels use it instead of memory that ptxgen allocates. No other call may
+    use it until they end. With host arrays it must be None.
 
     GPU arrays are multiplied on their library's current stream, and the call returns at once. ShapeError, DtypeError,
     OverlapError, InputError: an argument breaks a rule.
     """
-    if type(alpha) is not float or type(beta) is not float:  # the cache key must hold the value, not the tensor
+    if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = launch_cache.cached(key) if key is not None else None
     if ready is not None and workspace is not launch_cache.QUERY_SIZE:
-        launch, (shape, kind, size_a, size_b, size_c), bound = ready
+        launch, (shape, kind, size_a, size_b, size_c), runner = ready
         disjoint = out is None
         if disjoint:
             out = a.new_empty(shape, dtype=kind)
@@ -81,7 +81,7 @@ def gemm(
             launch(at_a, at_b, at_c, launch_cache.current_stream(a))
             return out
         if disjoint:
-            own = launch_cache.workspace_address(workspace, bound, a=a, b=b, out=out)
+            own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=out)
             launch(at_a, at_b, at_c, launch_cache.current_stream(a), own=own)
             return out
     with launch_cache.lock:
@@ -102,7 +102,7 @@ def _number(value: Any, argument: str) -> float:
 def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
     """(launch cache key of a call on PyTorch tensors, addresses of a, b and out).
 
-    The key is None for other arrays, and for tensors whose checks depend on more than the key holds.
+    The key is None for other arrays, and for tensors that need checks not covered by the key.
     """
     try:
         at_a, at_b, at_c, c = a.data_ptr(), b.data_ptr(), 0, None
@@ -115,7 +115,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
             c = (out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
             if not at_c or out.is_neg() or (out.requires_grad and records_gradient(out)):
                 return NO_KEY
-        made = (
+        key = (
             a.shape,
             a.stride(),
             a.dtype,
@@ -131,7 +131,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
         )
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return NO_KEY
-    return made, at_a, at_b, at_c
+    return key, at_a, at_b, at_c
 
 
 def _slow_path(
@@ -161,42 +161,42 @@ def _slow_path(
         result = out
     vc = view(result, "out", batched=True)
     _check_out(va, vb, vc, shape)
-    then = epilogue_arguments(shape, vc, *epilogue_args)
-    launch_cache.require_disjoint(vc, a=va, b=vb, **dict(then.arrays))
+    epilogue = epilogue_arguments(shape, vc, *epilogue_args)
+    launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
     if va.host:
-        _compute_on_host(va, vb, vc, alpha, beta, compute, deterministic, then)
+        _compute_on_host(va, vb, vc, alpha, beta, compute, deterministic, epilogue)
         return result
     launch_cache.require_device(a=va, b=vb, out=vc)
-    swapped, problem, operands = _problem(*batch_views.fold_batch(va, vb, vc, then.stages), compute, deterministic)
-    if then.stages:
-        then = then.transposed() if swapped else then
-        problem = replace(problem, epilogue=",".join(then.stages))
-        for name, v in then.arrays:
+    swapped, problem, operands = _problem(*batch_views.fold_batch(va, vb, vc, epilogue.ops), compute, deterministic)
+    if epilogue.ops:
+        epilogue = epilogue.transposed() if swapped else epilogue
+        problem = replace(problem, epilogue=",".join(epilogue.ops))
+        for name, v in epilogue.arrays:
             if name == "residual" and v.strides != vc.strides:
                 raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
             if name == "residual":  # the epilogue loads it with the vector width of the stores to C
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0
-    bound = launch_cache.runner_for(problem, launch_cache.current_stream(a))
+    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a))
     if workspace is launch_cache.QUERY_SIZE:
-        return bound.launch.workspace
-    own = launch_cache.workspace_address(workspace, bound, a=a, b=b, out=result)
+        return runner.launch.workspace
+    own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=result)
     launch = launch_cache.make_launch(
-        bound, alpha, beta, swapped, tuple(v.address for v in then.ordered(problem.epilogue_operands))
+        runner, alpha, beta, swapped, tuple(v.address for v in epilogue.ordered(problem.epilogue_operands))
     )
     first, second = (operands[1], operands[0]) if swapped else operands
     launch(first.address, second.address, vc.address, launch_cache.current_stream(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
-        launch_cache.store(key, launch, (shape, result.dtype, *sizes), bound)
+        launch_cache.store(key, launch, (shape, result.dtype, *sizes), runner)
     return result
 
 
 def _check_operands(a: View, b: View) -> None:
-    """DtypeError, ShapeError, InputError: a and b do not fit together."""
+    """DtypeError, ShapeError, InputError: a and b cannot be multiplied."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
     if a.dtype.name not in OUT_DTYPES:
@@ -214,7 +214,7 @@ def _shape_text(shape: tuple[int, ...]) -> str:
 
 
 def _check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
-    """ShapeError, DtypeError, InputError: out does not fit a·b."""
+    """ShapeError, DtypeError, InputError: out cannot store a·b."""
     if c.shape != shape:
         raise ShapeError(f"out is {_shape_text(c.shape)}; it must be {_shape_text(shape)}, the shape of a·b")
     if c.dtype.name not in OUT_DTYPES[a.dtype.name]:
@@ -226,7 +226,7 @@ def _check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
 
 
 def _contiguous(v: View, argument: str) -> View:
-    """The operand, copied to be contiguous by rows if the library can."""
+    """A copy of the operand with contiguous rows."""
     x = v.origin
     if isinstance(x, np.ndarray):
         return view(np.ascontiguousarray(x), argument, batched=True)
@@ -238,11 +238,11 @@ def _contiguous(v: View, argument: str) -> View:
 
 
 def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tuple[bool, Gemm, tuple[View, View]]:
-    """(swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because kernels store C by rows."""
-    place = matrix_layout(c)
-    if place is None:
+    """(swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be row-major."""
+    c_layout = matrix_layout(c)
+    if c_layout is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
-    swapped = place[0] == "T"
+    swapped = c_layout[0] == "T"
     a = a if matrix_layout(a) and batch_views.batch_stride(a) >= 0 else _contiguous(a, "a")
     b = b if matrix_layout(b) and batch_views.batch_stride(b) >= 0 else _contiguous(b, "b")
     first, second = (batch_views.transposed(b), batch_views.transposed(a)) if swapped else (a, b)
@@ -256,7 +256,7 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
         compute,
         lda,
         ldb,
-        place[1],
+        c_layout[1],
         alignment_of(first.address),
         alignment_of(second.address),
         alignment_of(c.address),
@@ -270,35 +270,35 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
 
 
 def _compute_on_host(
-    a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, then: EpilogueArgs
+    a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, epilogue: EpilogueArgs
 ) -> None:
     """Copies host arrays to the device, packed, computes there, and copies the result back."""
     into = as_numpy(c)
     if 0 in c.shape:
         return
-    letters, arrays, strides = "", [], []
+    layout, arrays, strides = "", [], []
     for v in (a, b):
-        letters += (matrix_layout(v) or ("N", 0))[0]
+        layout += (matrix_layout(v) or ("N", 0))[0]
         shared = not batch_views.batch_stride(v)
         x = as_numpy(v)[0] if shared and len(v.shape) == 3 else as_numpy(v)
-        arrays.append(np.ascontiguousarray(x if letters[-1] == "N" else np.swapaxes(x, -1, -2)))
+        arrays.append(np.ascontiguousarray(x if layout[-1] == "N" else np.swapaxes(x, -1, -2)))
         strides.append(0 if shared else PACKED)
     problem = Gemm(
         a.shape[-2],
         b.shape[-1],
         a.shape[-1],
-        letters,
+        layout,
         a.dtype.name,
         compute,
         deterministic=deterministic,
         out=c.dtype.name,
-        epilogue=",".join(then.stages),
+        epilogue=",".join(epilogue.ops),
         batch=c.shape[0] if len(c.shape) == 3 else 1,
         stride_a=strides[0],
         stride_b=strides[1],
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
-    epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in then.ordered(problem.epilogue_operands))
+    epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in epilogue.ordered(problem.epilogue_operands))
     into[...] = launch_cache.compute_on_host(problem, arrays[0], arrays[1], before, alpha, beta, epilogue_args)
 
 

@@ -1,4 +1,4 @@
-"""The launch cache and what all calls share: driver, loaded kernels, workspaces, array libraries, streams."""
+"""The launch cache, and state shared by all calls: driver, loaded kernels, workspaces, array libraries, streams."""
 
 from __future__ import annotations
 
@@ -47,22 +47,23 @@ _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 MAX_CALLS = 4096  #: entries of the launch cache
-#: bytes of device tables of cached calls: enough for ResNet-50 with 400 images in all three directions
+#: bytes of device tables of cached calls; ResNet-50 with 400 images in all three directions needs less
 MAX_TABLE_BYTES = 1 << 30
-MAX_KERNELS = 512  #: distinct kernels that remembered calls keep state_of
+MAX_KERNELS = 512  #: distinct kernels of cached calls that stay loaded
 WORKSPACE_ALIGNMENT = 256  #: bytes; alignment of a caller's workspace
 
 lock = threading.RLock()
-#: key of a call -> (launch function, how to allocate a result, runner)
+#: key of a call -> (launch function, allocation of the result, runner)
 launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
 runners: OrderedDict[Problem, Runner] = OrderedDict()
-QUERY_SIZE = object()  #: as ``workspace=``: the call returns the workspace size in bytes and launches nothing
+QUERY_SIZE = (
+    object()
+)  #: value of ``workspace=`` with which a call returns the workspace size in bytes and launches nothing
 
 
 @cache
 def driver() -> Driver:
-    """The driver for arrays of this process: the GPU if there is one, else the emulated device. PTXGEN_DRIVER overrides
-    it."""
+    """The driver of this process: the GPU if there is one, else the emulated device, unless PTXGEN_DRIVER is set."""
     return open_driver(settings.settings().driver)
 
 
@@ -74,8 +75,8 @@ def database() -> Database | None:
 
 
 class DriverState:
-    """Objects that calls share on one driver. ``workspaces``: device memory of launches; ``kernels``: each kernel is
-    loaded once, and unloaded with the last runner, cached launch or captured graph that refers to it."""
+    """Objects that all calls on one driver use. ``workspaces``: device memory of launches; ``kernels``: loaded kernels,
+    which are unloaded with the last runner, cached launch or captured graph that refers to them."""
 
     def __init__(self, on: Driver) -> None:
         self.driver = on
@@ -84,7 +85,7 @@ class DriverState:
         self.kernels: weakref.WeakValueDictionary[Source, Kernel] = weakref.WeakValueDictionary()
 
     def kernel(self, source: Source) -> Kernel:
-        """The loaded kernel of ``source``. AssembleError: it was rejected."""
+        """The loaded kernel of ``source``. AssembleError: the driver rejected it."""
         key = replace(source, text=source.digest)
         found = self.kernels.get(key)
         if found is None:
@@ -99,19 +100,19 @@ def state_of(on: Driver) -> DriverState:
 
 
 def _before_fork() -> None:
-    """Holds the lock during a fork, so that no other thread is selecting, generating or loading a kernel, or computing
-    on host arrays: the child finds consistent state."""
+    """Holds the lock during a fork, so that no other thread selects, generates or loads a kernel or computes on host
+    arrays. The state in the child is then consistent."""
     lock.acquire()
 
 
 def _after_fork(child: bool) -> None:
-    """Gives the child a lock of its own and a new database connection: SQLite connections must not cross a fork."""
+    """Creates a new lock and database connection in the child. SQLite connections must not be used after a fork."""
     global lock
     if not child:
         lock.release()
         return
     lock = threading.RLock()
-    first_use.cache_clear()  # the measuring process, and the thread, are the parent's
+    first_use.cache_clear()  # its measuring process and thread belong to the parent
     _background.cache_clear()
     if _database.cache_info().currsize:
         _parent_databases.append(_database())
@@ -133,15 +134,15 @@ def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> No
 
 
 def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
-    """The cache entry of ``key``: (launch function, how to allocate a result, runner), or None."""
+    """The cache entry of ``key``: (launch function, allocation of the result, runner), or None."""
     try:
         found = launches.get(key)
-    except TypeError:  # an argument is not hashable: the checks of the slow path reject it
+    except TypeError:  # an argument is not hashable: the slow path reports it
         return None
     if found is not None:
-        try:  # noqa: SIM105 suppress() would cost each call a quarter of a microsecond
+        try:  # noqa: SIM105 suppress() costs 0.25 µs per call
             launches.move_to_end(key)
-        except KeyError:  # another thread has evicted it
+        except KeyError:  # another thread evicted it
             pass
     return found
 
@@ -150,16 +151,16 @@ def require_driver(v: View) -> None:
     """UnavailableError: the array is on a GPU, and the driver is the emulated device."""
     if not v.host and driver().name != "cuda":
         raise UnavailableError(
-            "the arrays are on a GPU, and ptxgen's driver is the emulated device; unset"
-            ' PTXGEN_DRIVER or install it with: pip install "ptxgen[cuda]"'
+            "the arrays are on a GPU, and the driver is the emulated device; unset PTXGEN_DRIVER, or"
+            ' install the CUDA driver: pip install "ptxgen[cuda]"'
         )
 
 
 def require_device(**named: View) -> None:
-    """DeviceError: an array is on another GPU than the driver."""
+    """DeviceError: an array is not on the GPU of the driver."""
     for name, v in named.items():
         if v.device:
-            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen's driver is on GPU 0; CUDA_VISIBLE_DEVICES chooses")
+            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen uses GPU 0; select it with CUDA_VISIBLE_DEVICES")
 
 
 def require_disjoint(out: View, **operands: View) -> None:
@@ -167,7 +168,7 @@ def require_disjoint(out: View, **operands: View) -> None:
     share memory."""
     for name, x in operands.items():
         if overlap(out, x):
-            raise OverlapError(f"out shares memory with {name}; it must have memory of its own")
+            raise OverlapError(f"out shares memory with {name}; they must not overlap")
     if out.readonly:
         raise InputError("out is read-only")
     if overlaps_itself(out):
@@ -195,8 +196,8 @@ def torch_dtype(x: Any, kind: Dtype) -> Any:
 
 
 def runner_for(problem: Problem, stream: int = 0) -> Runner:
-    """The runner of ``problem``: selected, generated and loaded once. ``stream``: of the call; if it is being captured,
-    nothing is timed."""
+    """The runner of ``problem``: selected, generated and loaded once. ``stream``: the stream of the call; if it is
+    being captured, nothing is timed."""
     found = runners.get(problem)
     if found is None:
         while len(runners) >= MAX_CALLS:
@@ -211,19 +212,19 @@ def runner_for(problem: Problem, stream: int = 0) -> Runner:
 
 
 def _evict(newest: Problem, shared: DriverState) -> None:
-    """Removes cached calls other than the newest while device tables or kernels exceed their limits: first those
-    without a cache entry, then the least recently used."""
+    """Removes cached calls, except the newest, while device tables or kernels exceed their limits: first runners
+    without a launch cache entry, then the least recently used."""
     _evict_while(newest, lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bool(bound.tables))
     _evict_while(newest, lambda: len(shared.kernels) > MAX_KERNELS, lambda bound: True)
 
 
 def _evict_while(newest: Problem, over_limit: Callable[[], bool], counts: Callable[[Runner], bool]) -> None:
-    """Removes calls whose runner ``counts``, in that order, while ``over_limit``."""
+    """Removes calls in that order while ``over_limit``. ``counts``: whether removing a runner helps."""
     if not over_limit():
         return
     cached_calls = [(key, bound.problem) for key, (_, _, bound) in list(launches.items()) if counts(bound)]
-    held = {problem for _, problem in cached_calls}
-    uncached = [problem for problem, bound in runners.items() if counts(bound) and problem not in held]
+    with_entry = {problem for _, problem in cached_calls}
+    uncached = [problem for problem, bound in runners.items() if counts(bound) and problem not in with_entry]
     for key, problem in (*((None, problem) for problem in uncached), *cached_calls):
         if not over_limit():
             return
@@ -238,8 +239,8 @@ def is_captured(stream: int) -> bool:
 
 
 def _tune_at_first_use(problem: Problem, on: Driver) -> None:
-    """Times the top configurations of a problem that has no measured winner, now or later, as ``PTXGEN_TUNE`` says.
-    Failures are warnings: the call uses the present choice."""
+    """Times the top-ranked configurations of a problem without a measured winner, now or in the background
+    (``PTXGEN_TUNE``). Failures are logged as warnings, and the call uses the current selection."""
     found = selection.select(problem, on.device, database())
     if not found or (found[0].origin in ("winner", "shipped") and not found[0].predicted):
         return
@@ -256,13 +257,13 @@ def _tune_at_first_use(problem: Problem, on: Driver) -> None:
 
 @cache
 def first_use(name: str, path: Path) -> FirstUse:
-    """What times configurations for ``PTXGEN_TUNE``."""
+    """The object that times configurations for ``PTXGEN_TUNE``."""
     return FirstUse(name, path)
 
 
 @cache
 def _background(on: Driver, path: Path) -> Queue[Problem]:
-    """The queue of a thread that tunes problems one after another, and then replaces their kernels."""
+    """The queue of a thread that tunes problems one after the other and reselects their kernels."""
     queue: Queue[Problem] = Queue()
 
     def work() -> None:
@@ -281,7 +282,7 @@ def _background(on: Driver, path: Path) -> Queue[Problem]:
 
 
 def _reopen_database() -> None:
-    """Finds the database if it did not exist when it was first looked for."""
+    """Opens the database if it was created after the first attempt."""
     if database() is None and hasattr(database, "cache_clear"):
         database.cache_clear()
 
@@ -293,8 +294,8 @@ def forget_launches() -> None:
 
 
 def reselect(problems: Iterable[Problem], load: bool = False) -> None:
-    """Selects the configurations of problems again at their next calls, or now (``load``), so that a later call during
-    a graph capture loads nothing."""
+    """Selects the configurations of problems again: at their next calls, or now if ``load``. Kernels are then loaded
+    before a later call during a graph capture."""
     with lock:
         _reopen_database()
         for problem in problems:
@@ -305,9 +306,9 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
 
 
 def selection_digest() -> str:
-    """A digest of the choices of this process: the configuration and the kernel of each problem that it has computed
-    and whose kernel is loaded. Processes that computed the same problems, the ranks of a program for example, made the
-    same choices if their digests are equal."""
+    """A digest of the selections of this process: the configuration and kernel of each computed problem whose kernel is
+    loaded. Processes that computed the same problems (for example the ranks of a program) selected the same
+    configurations if their digests are equal."""
     with lock:
         return selection.digest_of((p, r.plan.config, r.kernel.source.digest) for p, r in runners.items())
 
@@ -342,21 +343,21 @@ def make_launch(
     ) -> None:
         if swapped:
             a, b = b, a
-        space = taken = None
+        workspace = allocation = None
         if stream > 1 and on.capturing(stream):  # the legacy default stream, 1, cannot be captured
-            space = workspaces.for_capture(stream, bound)
+            workspace = workspaces.for_capture(stream, bound)
         if needs and own is None:
-            space = space or streams.get(stream) or workspaces.for_stream(stream)
-            taken = space.acquire(spec)
-            w = taken.address
+            workspace = workspace or streams.get(stream) or workspaces.for_stream(stream)
+            allocation = workspace.acquire(spec)
+            w = allocation.address
         else:
             w = own or 0
             if needs and spec.zeroed:
                 on.launch(kernel, clear, w.to_bytes(8, sys.byteorder), stream)
         for step in steps:
             on.launch(kernel, step.step, step.parameters(a, b, c, w, epilogue_args), stream)
-        if taken is not None and space is not None:
-            space.put_back(spec, taken)
+        if allocation is not None and workspace is not None:
+            workspace.put_back(spec, allocation)
 
     return recording.observed(bound.problem, launch)
 
@@ -364,7 +365,7 @@ def make_launch(
 def compute_on_host(problem: Problem, *arrays: Any) -> Any:
     """``Runner.compute`` for host arrays."""
     done = runner_for(problem).compute(*arrays)
-    recording.tell(problem)
+    recording.notify(problem)
     return done
 
 
@@ -378,8 +379,8 @@ def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:
         raise InputError(f"workspace is at address {address:#x}; it must be a multiple of {WORKSPACE_ALIGNMENT}")
     if size < bound.launch.workspace:
         raise InputError(
-            f"workspace has {size} bytes; it must have at least {bound.launch.workspace},"
-            " (ptxgen.workspace_size returns the number)"
+            f"workspace has {size} bytes; it must have at least {bound.launch.workspace}"
+            " (ptxgen.workspace_size returns this number)"
         )
     for name, array in arrays.items():
         first, end = tensor(array, name).span
@@ -389,26 +390,26 @@ def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:
 
 
 def refuse_host_workspace(x: Any) -> int | None:
-    """The workspace size of a call on host arrays (0) if it was asked for, else None. InputError: a workspace is
-    given."""
+    """The workspace size of a call on host arrays: 0 for a size query, None without ``workspace``. InputError: a
+    workspace is given."""
     if x is None or x is QUERY_SIZE:
         return None if x is None else 0
-    raise InputError("workspace is given and the operands are in host memory; it is for GPU arrays")
+    raise InputError("workspace is given and the operands are in host memory; workspace requires GPU arrays")
 
 
 def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) -> int:
-    """The size in bytes that ``workspace`` needs for ``call(*arguments, **options)``; 0 if it needs none. ``call`` is
+    """The bytes of workspace that ``call(*arguments, **options)`` needs; 0 if it needs none. ``call`` is
     ``ptxgen.gemm``, ``ptxgen.conv2d`` or another convolution, and the arrays are on a GPU.
 
-    The kernel is selected and loaded as for the call; nothing is launched. Errors: those of the call.
+    The kernel is selected and loaded, but not launched. Errors: as for the call.
     """
     found: int = call(*arguments, **options, workspace=QUERY_SIZE)
     return found
 
 
 def current_stream(x: Any) -> int:
-    """The raw handle of the current stream of the array's library. Its default stream, 0, is 1 (CU_STREAM_LEGACY) for
-    the driver."""
+    """The raw handle of the current stream of the array's library. The default stream, 0, is returned as 1
+    (CU_STREAM_LEGACY)."""
     if hasattr(x, "new_empty"):
         import torch
 

@@ -1,4 +1,4 @@
-"""Which problems a program computes, and how often: observers of launches, and the shapes file of ``PTXGEN_RECORD``."""
+"""Counts the problems that a program computes: observers of launches, and the shapes file of ``PTXGEN_RECORD``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ptxgen.tuning.exchange import replacing
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-FLUSH_SECONDS = 10.0  #: between writes of the shapes file
+FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
 
 #: called after each launch with its problem and the raw handle of its stream (0: operands in host memory)
 Observer = Callable[[Problem, int], None]
@@ -32,34 +32,34 @@ observers: list[Observer] = []
 
 
 def active() -> tuple[Observer, ...]:
-    """The observers of new launches."""
+    """The current observers."""
     path = settings().record
     return (*observers, *((recorder(path).count,) if path is not None else ()))
 
 
 def observed(problem: Problem, launch: Callable[..., None]) -> Callable[..., None]:
-    """``launch``, which then calls the present observers; without any, ``launch`` itself."""
-    told = active()
-    if not told:
+    """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are none."""
+    notified = active()
+    if not notified:
         return launch
 
-    def launch_and_tell(a: int, b: int, c: int, stream: int, *rest: Any, **options: Any) -> None:
+    def launch_and_notify(a: int, b: int, c: int, stream: int, *rest: Any, **options: Any) -> None:
         launch(a, b, c, stream, *rest, **options)
-        for tell in told:
-            tell(problem, stream)
+        for observer in notified:
+            observer(problem, stream)
 
-    return launch_and_tell
+    return launch_and_notify
 
 
-def tell(problem: Problem) -> None:
+def notify(problem: Problem) -> None:
     """Calls the observers after a computation on host arrays."""
     for observer in active():
         observer(problem, 0)
 
 
 class Recorder:
-    """Adds the number of launches of each problem to a shapes file, every ``FLUSH_SECONDS`` and at exit. Processes may
-    share the file: each adds what it has counted since its last write, and replaces the file atomically."""
+    """Adds the number of launches of each problem to a shapes file, every ``FLUSH_SECONDS`` and at exit. Several
+    processes may use one file: each adds its counts since its last write, and replaces the file atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,14 +81,13 @@ class Recorder:
                 self._timer.start()
 
     def _begin_child(self) -> None:
-        """After a fork: the parent writes what it has counted, and its timer does not run in the child."""
+        """Resets counts and timer after a fork: the parent writes its own counts."""
         self._counts.clear()
         self._timer = None
         self._lock.release()
 
     def flush(self) -> None:
-        """Writes what was counted. A file that cannot be read or written is left as it is, with a warning to
-        ``logging``."""
+        """Writes the counts. A file that cannot be read or written is not changed; a warning is logged."""
         with self._lock:
             counts, self._counts, self._timer = self._counts, Counter(), None
         if not counts:
@@ -115,11 +114,11 @@ def recorder(path: Path) -> Recorder:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a file that is replaced, in a file of its own."""
+    """Holds the lock of a file. The lock is a separate file, because the file itself is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-__all__ = ["Observer", "Recorder", "active", "observed", "observers", "recorder", "tell"]
+__all__ = ["Observer", "Recorder", "active", "notify", "observed", "observers", "recorder"]

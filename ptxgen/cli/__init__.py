@@ -1,7 +1,7 @@
-"""The command line interface: parses arguments, calls the layers below, prints one answer. Owns typer.
+"""The command-line interface. Owns typer.
 
-Standard output has the answer: its text, or with ``--json`` its document. Progress, messages and errors go to standard
-error. Each command imports its modules when it runs, so ``--help`` does not import NumPy.
+A command prints its answer to standard output, as text or with ``--json`` as a document. Progress, messages and errors
+go to standard error. Commands import their modules when they run, so ``--help`` does not import NumPy.
 """
 
 from __future__ import annotations

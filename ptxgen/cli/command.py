@@ -1,4 +1,4 @@
-"""Makes commands of functions: options from dataclasses, one printed answer, errors on one line."""
+"""Converts functions to commands: options from dataclasses, one printed answer, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typer.models import OptionInfo
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 from ptxgen.tuning.deadline import Terminated
 
-#: error class -> exit code, the first that fits
+#: error class -> exit code; the first match applies
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (DatabaseError, 4),
     (UnavailableError, 3),
@@ -51,17 +51,17 @@ db = typer.Typer(
 app.add_typer(db, name="db")
 model = typer.Typer(help="Evaluate the model that predicts times.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model, name="model")
-#: the base of the parser's errors, for which typer has no public name
+#: base class of the errors of the argument parser; typer does not export it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint
 HINTS = (
-    ("No such command 'gemm'", "an operation follows a command: select gemm"),
-    ("No such command 'conv'", "an operation follows a command: select conv"),
-    ("unexpected extra argument", "give extents with --shape, and everything else with options"),
+    ("No such command 'gemm'", "the command precedes the operation: select gemm"),
+    ("No such command 'conv'", "the command precedes the operation: select conv"),
+    ("unexpected extra argument", "use --shape for extents, and options for other fields"),
 )
 
 
-#: titles of option groups in the help; others come before these
+#: titles of option groups in the help; other groups precede these
 PROBLEM_PANEL, SELECT_PANEL = "Problem fields", "Problems and device"
 DATABASE_PANEL, OUTPUT_PANEL = "Database", "Output and errors"
 PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, OUTPUT_PANEL)
@@ -69,7 +69,8 @@ PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, O
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command. ``document``: for ``--json``; ``text``: printed otherwise; ``code``: the exit code."""
+    """The result of a command. ``document``: printed with ``--json``; ``text``: printed otherwise; ``code``: exit
+    code."""
 
     document: dict[str, Any]
     text: str
@@ -78,7 +79,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Common:
-    """Options of every command. ``panel``: the title of a class's own fields in the help."""
+    """Options of every command. ``panel``: title of the option group of the class in the help."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
 
@@ -139,13 +140,13 @@ class GroupedCommand(TyperCommand):
 
 
 def _panel(kind: type[Common], name: str) -> str:
-    """The title under which help lists a field: that of the class that declares it."""
+    """The option group of a field: the panel of the class that declares it."""
     bases = (base for base in kind.__mro__ if issubclass(base, Common))
     return next(base.panel for base in bases if name in inspect.get_annotations(base))
 
 
 def _in_panel(annotation: Any, panel: str) -> Any:
-    """The annotation of an option with ``panel`` set. Arguments have none."""
+    """The annotation of an option with ``panel`` set. Annotations of arguments are returned unchanged."""
     kind, information = get_args(annotation)
     if not isinstance(information, OptionInfo):
         return annotation
@@ -169,10 +170,10 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 @contextmanager
 def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM print ``text()``: which results are kept."""
+    """Within the block, Ctrl-C and SIGTERM print ``text()``, which says what is stored."""
     try:
         yield
-    except KeyboardInterrupt as interrupt:  # Terminated, too
+    except KeyboardInterrupt as interrupt:  # includes Terminated
         raise type(interrupt)(text()) from interrupt
 
 
@@ -182,7 +183,7 @@ def _reported(common: Common) -> Iterator[None]:
     document, and sets the exit code."""
     try:
         yield
-    except BrokenPipeError:  # the reader of the output has closed it
+    except BrokenPipeError:  # the reader closed the pipe
         raise
     except (PtxgenError, OSError, MemoryError, KeyboardInterrupt) as error:
         if common.debug:
@@ -207,13 +208,13 @@ _arguments: list[str] = []
 
 
 def command_line() -> str:
-    """The present command, to be entered in a shell."""
+    """The current command line, quoted for a shell."""
     return shlex.join(["python", "-m", "ptxgen", *_arguments])
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command that ``arguments`` name; returns the exit code. Errors of the parser are reported like
-    others; warnings of ptxgen go to standard error."""
+    """Runs a command and returns its exit code. Parser errors are reported like other errors. Warnings of ptxgen go to
+    standard error."""
     _arguments[:] = arguments
     warnings = logging.StreamHandler()
     warnings.setFormatter(logging.Formatter("warning: %(message)s"))
@@ -241,7 +242,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    """An error as one line: all of its text if it locates a fault in a kernel, else its first line."""
+    """An error as one line: the whole text for errors of the emulated device, else the first line."""
     lines = [line.strip() for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
     return "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
 

@@ -1,4 +1,4 @@
-"""The state of this machine: packages, tools, devices, data of ptxgen."""
+"""Examines the installation: packages, tools, devices, tuning data."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
 
 
 def finding(name: str, state: str, found: str, remedy: str = "") -> Finding:
-    """One finding. ``state``: ``ok``, ``missing`` (required), ``optional`` (absent, and required only by some uses)."""
+    """One finding. ``state``: ``ok``; ``missing``: required but absent; ``optional``: absent and needed only by some
+    uses."""
     return {"name": name, "state": state, "found": found, "remedy": remedy}
 
 
 def revision() -> str:
-    """The commit of a checkout, with ``+`` if files differ from it; without a checkout, the content of the file
+    """The commit of the checkout, with ``+`` if files are modified. Without a checkout: the contents of the file
     ``.commit``, else the version."""
     from ptxgen import __version__
 
     here = Path(__file__).resolve().parents[2]
     if (here / ".git").exists() and (git := shutil.which("git")):
-        asked = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
-        told = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if told.returncode == 0 and told.stdout.strip():
-            return told.stdout.strip()
-    note = here / ".commit"
-    return note.read_text().strip() if note.exists() else f"v{__version__}"
+        command = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0 and result.stdout.strip():
+            return result.stdout.strip()
+    commit_file = here / ".commit"
+    return commit_file.read_text().strip() if commit_file.exists() else f"v{__version__}"
 
 
 def examine(database: Path) -> list[Finding]:
@@ -65,17 +66,17 @@ def examine(database: Path) -> list[Finding]:
     return rows
 
 
-def _guarded(name: str, look: Callable[[], Finding]) -> Finding:
+def _guarded(name: str, check: Callable[[], Finding]) -> Finding:
     try:
-        return look()
+        return check()
     except PtxgenError as error:
         return finding(name, "missing", str(error).splitlines()[0])
 
 
 def _python() -> Finding:
-    told = ".".join(map(str, sys.version_info[:3]))
+    found = ".".join(map(str, sys.version_info[:3]))
     enough = sys.version_info >= (3, 11)
-    return finding("Python", "ok" if enough else "missing", told, "" if enough else "install Python 3.11 or newer")
+    return finding("Python", "ok" if enough else "missing", found, "" if enough else "install Python 3.11 or newer")
 
 
 def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
@@ -95,13 +96,13 @@ def _gpu_name() -> str:
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ""
-    asked = [smi, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    command = [smi, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    lines = told.stdout.strip().splitlines()
-    return lines[0] if told.returncode == 0 and lines else ""
+    lines = result.stdout.strip().splitlines()
+    return lines[0] if result.returncode == 0 and lines else ""
 
 
 def _gpu(name: str) -> Finding:
@@ -124,12 +125,12 @@ def _ptxas(gpu: bool) -> Finding:
     found = find_ptxas()
     if found is not None:
         return finding("ptxas", "ok", f"{version(found)}, {found}")
-    told = (
+    found_text = (
         "none: the CUDA driver assembles kernels, which is slower"
         if gpu
         else "none: kernels are emitted and emulated without being assembled"
     )
-    return finding("ptxas", "optional", told, 'pip install "nvidia-cuda-nvcc>=13.0,<14"')
+    return finding("ptxas", "optional", found_text, 'pip install "nvidia-cuda-nvcc>=13.0,<14"')
 
 
 def _cublaslt(gpu: bool) -> Finding:
@@ -162,19 +163,21 @@ def _database(path: Path) -> Finding:
     if not path.exists():
         return finding("database", "optional", f"{path}: absent; the first tune creates it")
     with Database(path, readonly=True) as database:
-        told = database.info()
-    counts = f"{told['measurements']} measurements of {told['problems']} problems"
-    return finding("database", "ok", f"{path}: {counts}")
+        counts = database.info()
+    text = f"{counts['measurements']} measurements of {counts['problems']} problems"
+    return finding("database", "ok", f"{path}: {text}")
 
 
 def _shipped() -> Finding:
     from ptxgen.tuning import tuning_files
 
-    told = []
+    devices = []
     for device in tuning_files.devices():
         model = "a model" if tuning_files.model_path(device).exists() else "no model"
-        told.append(f"{device}: {len(tuning_files.shipped_winners(device))} winners, {model}")
-    return finding("shipped tuning data", "ok" if told else "optional", "; ".join(told) or "none in this installation")
+        devices.append(f"{device}: {len(tuning_files.shipped_winners(device))} winners, {model}")
+    return finding(
+        "shipped tuning data", "ok" if devices else "optional", "; ".join(devices) or "none in this installation"
+    )
 
 
 def _selection(path: Path) -> Finding:
@@ -186,10 +189,14 @@ def _selection(path: Path) -> Finding:
     device = open_driver(settings().driver).device
     if path.exists():
         with Database(path, readonly=True) as database:
-            told = state_digest(device, database)
+            digest = state_digest(device, database)
     else:
-        told = state_digest(device)
-    return finding("selection", "ok", f"digest {told} on {device.name}; machines with the same digest choose alike")
+        digest = state_digest(device)
+    return finding(
+        "selection",
+        "ok",
+        f"digest {digest} on {device.name}; machines with the same digest select the same configurations",
+    )
 
 
 def _templates() -> Finding:

@@ -22,12 +22,12 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{name} is {shown(text)}; it must be one to three integers, as 4,2,1") from None
+        raise InputError(f"{name} is {shown(text)}; it must be one to three integers, for example 4,2,1") from None
 
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Adds the file name to errors in the PTX text."""
+    """Adds the file name to the message of errors in the PTX text."""
     try:
         yield
     except (ParseError, UnsupportedError) as error:
@@ -61,11 +61,16 @@ def emulate(
     shared_bytes: Annotated[int, typer.Option(min=0, help="Dynamic shared memory of a block in bytes.")] = 0,
     seed: SeedOption = 0,
     completion: Annotated[
-        str, typer.Option(help="When asynchronous operations complete: late or early; PTX allows both.")
+        str, typer.Option(help="Completion of asynchronous operations: late (at the wait) or early; PTX allows both.")
     ] = "late",
-    mma: Annotated[str, typer.Option(help="Accumulation of mma instructions: hopper (as measured) or f32.")] = "hopper",
+    mma: Annotated[
+        str, typer.Option(help="Accumulation of mma instructions: hopper (measured truncation) or f32.")
+    ] = "hopper",
     statistics: Annotated[
-        str, typer.Option(help="Count bank conflicts and sectors of sampled accesses (sampled), of all (full), or off.")
+        str,
+        typer.Option(
+            help="Count bank conflicts and sectors: of sampled accesses (sampled), of all accesses (full), or off."
+        ),
     ] = "sampled",
     races: Annotated[str, typer.Option(help="Detect shared-memory races between warps: on or off.")] = "on",
     uninitialised: Annotated[
@@ -77,7 +82,7 @@ def emulate(
     ] = "on",
     engine: Annotated[
         str,
-        typer.Option(help="numpy interprets, llvm compiles, auto compiles hot code if llvmlite is installed."),
+        typer.Option(help="numpy: interpret; llvm: compile; auto: compile hot code if llvmlite is installed."),
     ] = "auto",
     watchdog: Annotated[
         int | None, typer.Option(min=0, help="Limit of instructions per warp; 0: none. [default: 2**25]")
@@ -85,7 +90,7 @@ def emulate(
 ) -> Answer:
     """Run a PTX kernel on the emulated device.
 
-    Prints the fault that the kernel causes, or statistics of its execution.
+    Prints the fault of the kernel, or statistics of its execution.
     """
     import sys
 

@@ -26,7 +26,7 @@ TimeLimitOption = Annotated[
 ]
 ShardOption = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Only part I of N (1/N to N/N): each problem is in one part."),
+    typer.Option("--shard", metavar="I/N", help="Use only shard I of N (1/N to N/N). Each problem is in one shard."),
 ]
 ConfigOption = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="Use this configuration: 'ms=8 ns=8 ml=64 ...'.")
@@ -55,7 +55,7 @@ class DatabaseOptions(Common):
 
     @contextmanager
     def reading(self) -> Iterator[Database | None]:
-        """The database, for reading; None if none was named and the default one does not exist."""
+        """The database, read-only. None: the option is not given and the default database does not exist."""
         from ptxgen.tuning.database import Database
 
         if self.database is None and not self.path.exists():
@@ -67,7 +67,7 @@ class DatabaseOptions(Common):
 
 @dataclass(frozen=True)
 class ProblemOptions(DatabaseOptions):
-    """The fields of problems except their extents, under their own names. Each operation accepts its own."""
+    """The fields of problems except extents. An operation accepts only its own fields."""
 
     panel: ClassVar[str] = PROBLEM_PANEL
 
@@ -120,7 +120,7 @@ class ProblemOptions(DatabaseOptions):
     aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results.")] = None
 
 
-#: options that are fields of a problem
+#: the options that are problem fields
 PROBLEM_FIELDS = tuple(
     f.name for f in fields(ProblemOptions) if f.name not in {f.name for f in fields(DatabaseOptions)}
 )
@@ -164,8 +164,8 @@ class Target(ProblemOptions):
         return self.operation or "gemm"
 
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
-        """The problem fields that were given. ``options``: those of the operation. InputError: one belongs to
-        another operation."""
+        """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs
+        to another operation."""
         values = {name: getattr(self, name) for name in PROBLEM_FIELDS}
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name in given:
@@ -176,7 +176,7 @@ class Target(ProblemOptions):
         return given
 
     def cases(self, default: str = "") -> list[Case]:
-        """The problems that the options name. ``default``: the suite if they name none."""
+        """The problems that the options select. ``default``: the suite if they select none."""
         from ptxgen.problem import suites
         from ptxgen.problem.operation import operation_named
 
@@ -194,13 +194,13 @@ class Target(ProblemOptions):
         if not cases:
             if self.shapes_file is not None:
                 raise InputError(
-                    f"shapes-file {self.shapes_file} names no problem; it must have one JSON object per line"
+                    f"shapes-file {self.shapes_file} has no problem; it must have one JSON object per line"
                 )
             raise InputError("no problem is given; use --shape, --suite or --shapes-file")
         return cases
 
     def find_driver(self) -> Driver:
-        """The driver of the device that the options name; default: the GPU, else the emulated device.
+        """The driver of the selected device; default: the GPU, else the emulated device.
 
         DeviceError: there is no such device. UnavailableError: it is not in this machine.
         """
@@ -217,8 +217,7 @@ class Target(ProblemOptions):
         return driver
 
     def find_device(self) -> Device:
-        """The facts of the device that the options name, which need not be in this machine; default: the device of
-        the driver."""
+        """The selected device, which need not be in this machine; default: the device of the driver."""
         from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device

@@ -1,7 +1,6 @@
-"""Output: documents of plain data for programs, tables made from them for people, and progress. Owns rich.
+"""Output of commands: JSON documents, tables, progress. Owns rich.
 
-A command first makes a document, fit for JSON. Its text is made from the document alone, so the two agree. Nothing here
-measures or decides.
+A command builds a document for JSON. Its text is derived only from the document, so both have the same contents.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict ti
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON can hold it: dataclasses as objects, NumPy scalars as numbers, NaN and infinity as null."""
+    """``value`` converted for JSON: dataclasses to objects, NumPy scalars to numbers, NaN and infinity to null."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):
@@ -48,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def to_json(document: Document) -> str:
-    return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII: any output can hold it
+    return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII fits every output encoding
 
 
 def problem_fields(case: Case) -> Document:
@@ -60,7 +59,7 @@ def problem_fields(case: Case) -> Document:
 
 
 def config_fields(config: Config) -> Document:
-    """Every axis, and the text form that ``--config`` accepts."""
+    """The value of every axis, and the text for ``--config``."""
     return {"config": config.values(), "config_text": str(config)}
 
 
@@ -79,12 +78,12 @@ def selection_fields(case: Case, selection: Any) -> Document:
 
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
     """The results of one configuration on every kind of input."""
-    told = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
-    return {**selection_fields(case, selection), "results": told, "ok": all(r["ok"] for r in told)}
+    check_results = [{"kind": r.kind, **deviation_fields(r.deviation)} for r in results]
+    return {**selection_fields(case, selection), "results": check_results, "ok": all(r["ok"] for r in check_results)}
 
 
 def deviation_fields(deviation: Any) -> Document:
-    """The result of a comparison with float64. ``ratio``: the largest error over the tolerance."""
+    """The result of the comparison with float64. ``ratio``: the largest error divided by its tolerance."""
     return {"ok": deviation.ok, "ratio": deviation.ratio, "where": list(deviation.where), "text": str(deviation)}
 
 
@@ -120,7 +119,7 @@ def _known(value: Any) -> float | None:
 
 
 def summary(rows: Sequence[Document]) -> Document:
-    """Number, geometric mean and worst of the ratios."""
+    """The number, the geometric mean and the smallest of the ratios."""
     known = [(row["ratio"], row["name"]) for row in rows if row["ratio"] is not None]
     if not known:
         return {"rows": 0, "geometric_mean": None, "worst": None}
@@ -133,7 +132,7 @@ def summary(rows: Sequence[Document]) -> Document:
 
 
 def by_operation(text: Callable[[Document], str]) -> Callable[[Document], str]:
-    """One text for each operation among the rows of a document: their columns differ."""
+    """Prints one table per operation, because columns differ between operations."""
 
     def all_operations(document: Document) -> str:
         groups: dict[str, list[Document]] = {}
@@ -148,10 +147,10 @@ def by_operation(text: Callable[[Document], str]) -> Callable[[Document], str]:
 def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A text table. Columns of numbers are right-aligned; empty columns are omitted."""
     cells = [[_cell(v) for v in row] for row in rows]
-    kept = [i for i, title in enumerate(titles) if not rows or any(row[i] for row in cells)]
-    lines = [[titles[i] for i in kept], *([row[i] for i in kept] for row in cells)]
-    widths = [max(len(line[j]) for line in lines) for j in range(len(kept))]
-    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in kept]
+    columns = [i for i, title in enumerate(titles) if not rows or any(row[i] for row in cells)]
+    lines = [[titles[i] for i in columns], *([row[i] for i in columns] for row in cells)]
+    widths = [max(len(line[j]) for line in lines) for j in range(len(columns))]
+    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in columns]
     out = []
     for line in lines:
         padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(line, widths, right, strict=True))
@@ -170,7 +169,7 @@ def _cell(value: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A quantity in four digits or so, never in scientific notation where a person would not use it."""
+    """A number with about four digits, without an exponent."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -178,24 +177,24 @@ def number(value: Any) -> str:
 
 
 def shape_titles(document: Document) -> tuple[str, ...]:
-    """The titles over ``shape_cells``. The rows of a document are of one operation."""
+    """The column titles of ``shape_cells``. All rows of the document have the same operation."""
     names = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
     [name] = names
     return ("name", *operation_named(name).titles)
 
 
 def shape_cells(row: Document) -> list[Any]:
-    """The cells that say which problem a row is of."""
+    """The cells that identify the problem of a row."""
     problem = row["problem"]
     name = row["name"] if row["name"] != problem["key"] else ""
     return [name, *operation_named(problem["operation"]).cells(row)]
 
 
 def source_text(row: Document) -> str:
-    """Where a configuration comes from: its origin, and the device whose data was scaled; marks predicted times."""
+    """The origin of a configuration, the device whose data was scaled, and a mark of predicted times."""
     notes = [row["scaled_from"], "predicted" if row["predicted"] and math.isfinite(row["us"]) else ""]
-    told = ", ".join(filter(None, notes))
-    return f"{row['origin']} ({told})" if told else str(row["origin"])
+    note = ", ".join(filter(None, notes))
+    return f"{row['origin']} ({note})" if note else str(row["origin"])
 
 
 def config_cells(row: Document) -> list[Any]:
@@ -245,7 +244,7 @@ def bench_text(document: Document) -> str:
             worst = total["worst"]
             lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
-        lines.append(f"ratio: time of the best {vendor} candidate / time of ptxgen, both measured in this run")
+        lines.append(f"ratio: time of the fastest {vendor} candidate / time of ptxgen, measured in the same run")
     lines.append(f"device: {document['device']}")
     if document["clock"] == "model":
         lines.append(MODEL_CLOCK)
@@ -269,9 +268,11 @@ def tune_text(document: Document) -> str:
 def sampler_text(document: Document) -> str:
     rows = []
     for r in document["rows"]:
-        shares = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
-        learnt, uniform = shares["categorical"], shares["uniform"]
-        rows.append([*shape_cells(r), f"{learnt:.2%}", f"{uniform:.4%}", number(learnt / uniform) if uniform else "-"])
+        acceptance = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
+        categorical, uniform = acceptance["categorical"], acceptance["uniform"]
+        rows.append(
+            [*shape_cells(r), f"{categorical:.2%}", f"{uniform:.4%}", number(categorical / uniform) if uniform else "-"]
+        )
     lines = [table((*shape_titles(document), "categorical", "uniform", "ratio"), rows)]
     lines.append(f"fraction of draws that are legal on {document['device']}; Table 1 of the paper has 20% and 0.1%")
     return "\n".join(lines)
@@ -331,7 +332,7 @@ def recheck_fields(device: str, row: Any) -> Document:
 
 
 def recheck_text(document: Document) -> str:
-    """Counts, winners that were timed, and winners that are stale or failed."""
+    """The number of winners by state, then the timed winners, then the stale and failed ones."""
     rows = document["rows"]
     lines = [table(("state", "winners"), sorted(Counter(row["state"] for row in rows).items()))]
     for states, heads in (
@@ -363,7 +364,7 @@ def doctor_text(document: Document) -> str:
 
 
 class Lines:
-    """Progress without a terminal: messages only, one per line."""
+    """Progress output without a terminal: messages, one per line."""
 
     def phase(self, name: str, total: int) -> None: ...
 
@@ -374,7 +375,7 @@ class Lines:
 
 
 class Bar:
-    """Progress on a terminal: a bar for the current phase, with messages above it."""
+    """Progress output on a terminal: a bar for the current phase, and messages above it."""
 
     def __init__(self) -> None:
         from rich.console import Console

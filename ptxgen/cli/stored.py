@@ -1,4 +1,4 @@
-"""The commands on stored results and on the machine: db export, db import, db recheck, db info, doctor."""
+"""The commands db export, db import, db merge, db recheck, db info and doctor."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 def export(
     options: DatabaseOptions,
     folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device.")],
-    device: Annotated[str | None, typer.Option(help="Export only this device.")] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw/--no-raw", help="Include raw measurements, or write only winners.")
-    ] = True,
+    device: Annotated[str | None, typer.Option(help="Export only results of this device.")] = None,
+    raw: Annotated[bool, typer.Option("--raw/--no-raw", help="Include all measurements, or only winners.")] = True,
 ) -> Answer:
-    """Write the database as files.
+    """Export the database to files.
 
-    Winners as sorted text, measurements compressed, and the trained model.
+    Writes winners as sorted text, compressed measurements, and the trained model.
     """
     import datetime
 
@@ -38,18 +36,20 @@ def export(
     from ptxgen.tuning.tuning_files import export_text
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    told = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
-    partial = f"{folder} may be incomplete: repeat the export"
+    command_text = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
+    partial = f"{folder} may be incomplete; repeat the export"
     with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database:
-        files = export_text(database, folder, device=device, commit=revision(), command=told, date=today, raw=raw)
+        files = export_text(
+            database, folder, device=device, commit=revision(), command=command_text, date=today, raw=raw
+        )
         for name in sorted({f.parent.name for f in files}):
             trained = model_folder(database, name)
             for path in sorted(trained.glob("model*.json")):
                 with replacing(folder / name / path.name) as file:
                     file.write(path.read_bytes())
                 files.append(folder / name / path.name)
-    told = "\n".join(map(str, files)) or "the database has no measurements; nothing was written"
-    return Answer({"command": "db export", "files": files}, told)
+    text = "\n".join(map(str, files)) or "the database has no measurements; nothing was written"
+    return Answer({"command": "db export", "files": files}, text)
 
 
 @command(db, "import")
@@ -57,15 +57,15 @@ def import_(
     options: DatabaseOptions,
     path: Annotated[Path, typer.Argument(help="An exported folder, the folder of one device, or one file.")],
 ) -> Answer:
-    """Import exported files, all or none.
+    """Import exported files.
 
-    Of two winners for a problem the faster one is kept.
+    If a file is invalid, nothing is imported. Of two winners of a problem, the faster one is stored.
     """
     from ptxgen.cli.report import pairs_text
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.tuning_files import import_text
 
-    with explain_interrupt(lambda: "db info prints what the database holds"), Database(options.path) as database:
+    with explain_interrupt(lambda: "db info prints the contents of the database"), Database(options.path) as database:
         counts = import_text(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
@@ -86,7 +86,7 @@ def merge(
 ) -> Answer:
     """Add the measurements and winners of other databases.
 
-    Rows that are stored already are not stored again. Of two winners for a problem the faster one is kept.
+    Skips rows that are already present. Of two winners of a problem, the faster one is stored.
     """
     from collections import Counter
 
@@ -109,19 +109,19 @@ def recheck(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Recheck only this device.")] = None,
     timing: Annotated[
-        bool, typer.Option("--time/--no-time", help="Time stale winners again if their device is in this machine.")
+        bool, typer.Option("--time/--no-time", help="Time stale winners again if this machine has their device.")
     ] = True,
-    seconds: Annotated[float, typer.Option(min=0, help="Time limit: no further winner is timed after it.")] = 3600.0,
+    seconds: Annotated[float, typer.Option(min=0, help="Time limit in seconds: no winner is timed after it.")] = 3600.0,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
     ] = None,
 ) -> Answer:
     """Check and re-time stale winners.
 
-    Compares stored winners with the kernels that this version generates. A winner whose machine code is the same keeps
-    its time. A winner whose machine code changed is stale: on its device it is checked and timed again, together with
-    the choice of the model, and the faster one is stored. In a folder, stale winners are in stale.txt until then. Exits
-    with 1 while a winner is stale.
+    Compares stored winners with the kernels that this version generates. A winner with the same machine code keeps its
+    time. A winner with different machine code is stale: on its device, it is checked and timed again together with the
+    configuration that the model selects, and the faster one is stored. In a folder, stale winners are in stale.txt
+    until they are timed. The exit code is 1 while a winner is stale.
     """
     import os
     from contextlib import ExitStack
@@ -154,7 +154,7 @@ def recheck(
 
 
 def _driver_of(device: str) -> Driver | None:
-    """The driver of a device, if it is in this machine; else None."""
+    """The driver of a device. None: this machine does not have the device."""
     from ptxgen.errors import UnavailableError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
@@ -180,9 +180,9 @@ def info(options: DatabaseOptions) -> Answer:
 
 @command(app, "doctor")
 def doctor(options: DatabaseOptions) -> Answer:
-    """Print what is installed and what is missing.
+    """Examine the installation.
 
-    Lists packages, tools and devices, with the command that installs what is missing.
+    Lists packages, tools and devices, and the commands that install missing ones.
     """
     from ptxgen.cli.doctor import examine
     from ptxgen.cli.report import doctor_text

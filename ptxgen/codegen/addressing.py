@@ -17,7 +17,7 @@ OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
 def _implicit(p: KernelGemm, name: str) -> ImplicitOperand | None:
     """The offset tables of A, B or C, if ``p`` addresses it through tables."""
     x = getattr(p.parts[0], name) if isinstance(p, ImplicitGemm) else None
-    return x if x is not None and x.found != STRIDED else None
+    return x if x is not None and x.addressing != STRIDED else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class OperandAddressing(Part):
         if x is None:
             return ()
         tables: tuple[Argument, ...] = tuple(("table", table) for table in x.tables)
-        return (*tables, ("u32", x.packing.guard), ("u32", x.packing.high)) if x.found == WINDOW else tables
+        return (*tables, ("u32", x.packing.guard), ("u32", x.packing.high)) if x.addressing == WINDOW else tables
 
 
 @dataclass(frozen=True)

@@ -18,29 +18,29 @@ _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H
 
 
 @dataclass(frozen=True)
-class Walk:
-    """The order of a box's pixels in images: along the innermost direction first, then along the next.
+class PixelBox:
+    """The pixels that im2col loads visit, as cuTensorMapEncodeIm2col describes them. Innermost axis (W) first.
 
-    ``lower``: the first place in each direction; ``upper``: the last place at the most, counted from the image's last
-    pixel; ``steps``: pixels from one place to the next. Innermost direction (W) first.
+    ``lower``: the first position along each axis; ``upper``: the last position, relative to the last pixel of the
+    image; ``strides``: pixels between positions.
     """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
-    steps: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor as the TMA unit accesses it: a driver encodes it, with an address, into MAP_BYTES bytes.
+    """The description of a tensor for TMA. A driver encodes it, with an address, into a tensor map of MAP_BYTES bytes.
 
-    ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: elements, the contiguous direction first;
-    ``pitches``: bytes from one to the next in every other direction; ``swizzle``: bytes that its pattern spans (16:
-    none). A load fills with zeros what lies outside the extents, a store leaves it alone. ``walk``: the tensor is
-    images (channels, W, H, …, images), and a box (channels, pixels) of its pixels. ``offset``: bytes from the address
-    to the first element. ``element_alignment``: 0, the address is a
-    multiple of 16 bytes; else bytes of an element, and the address may be any multiple of that: the map then begins at
-    the preceding 16-byte boundary, and the contiguous direction is that much longer.
+    ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: in elements, innermost axis first;
+    ``pitches``: the stride in bytes of every other axis; ``swizzle``: the span of the swizzle pattern in bytes (16:
+    none). Loads fill elements outside the extents with zeros; stores skip them. ``pixel_box``: set for an im2col map,
+    whose axes are (channels, W, H, …, images) and whose box is (channels, pixels). ``offset``: bytes from the address
+    of the operand to the first element. ``element_alignment``: 0 if the first element is at a multiple of 16 bytes;
+    else the element size in bytes. The map then begins at the preceding 16-byte boundary, and the innermost extent
+    grows by the elements in between.
     """
 
     operand: str
@@ -49,12 +49,12 @@ class TensorMap:
     pitches: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
-    walk: Walk | None = None
+    pixel_box: PixelBox | None = None
     offset: int = 0
     element_alignment: int = 0
 
     def at(self, address: int) -> tuple[TensorMap, int]:
-        """The map of the tensor whose operand is at ``address``, and where it begins."""
+        """The map for an operand at ``address``, and the address at which the map begins."""
         start = address + self.offset
         if not self.element_alignment:
             return self, start

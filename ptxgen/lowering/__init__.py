@@ -1,3 +1,3 @@
-"""From the problem that a user states to the GEMM that kernels compute: implicit GEMM, TMA im2col, depthwise strips and
-the dgrad_phases of strided input gradients.
+"""Lowering: from the user's problem to the GEMM that kernels compute. Implicit GEMM, TMA im2col, depthwise strips, and
+phases of strided input gradients.
 """

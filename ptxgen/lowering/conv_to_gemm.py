@@ -1,4 +1,4 @@
-"""A convolution as an implicit GEMM: the digits of M, N and K, and their strides in each operand."""
+"""Lowers convolutions to implicit GEMMs: the mixed-radix digits of M, N and K, and their strides in each operand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXES = ("d", "h", "w")
 
 
 def lower_conv(v: Conv) -> KernelGemm:
-    """The implicit GEMM of a convolution. ShapeError: 32 bits do not hold its offsets or coordinates."""
+    """The implicit GEMM of a convolution. ShapeError: an offset or a coordinate does not fit 32 bits."""
     try:
         return _implicit_gemm(v)
     except ShapeError as error:
@@ -27,11 +27,11 @@ def lower_conv(v: Conv) -> KernelGemm:
 
 
 def _implicit_gemm(v: Conv) -> KernelGemm:
-    """The rows of C are the index that is farther apart in memory."""
+    """Rows of C are along the axes of the result that are not contiguous in memory."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
-    if _one_tap(v):
-        return _images(v)
+    if _batched_pointwise(v):
+        return _pointwise(v)
     group = {"c": v.c // v.groups, "k": v.k // v.groups}
     item = {"x": group["c"] * x["c"], "y": group["k"] * y["k"], "w": group["k"] * w["k"]}
     a, b = (second, first) if v.swapped else (first, second)
@@ -43,7 +43,7 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
         "deterministic": v.deterministic,
         "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
     }
-    make = _backward if v.direction == "input_grad" else _folded if v.fold else _forward
+    make = _input_grad if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
     return implicit_gemm_of(
         parts,
@@ -58,16 +58,16 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
     )
 
 
-def _one_tap(v: Conv) -> bool:
-    """Whether the convolution is a batched GEMM with one product for each image: 1x1 filters, several images, rows of
-    whole 16 bytes. Otherwise all images in one GEMM fill tiles better."""
-    alone = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
+def _batched_pointwise(v: Conv) -> bool:
+    """Whether to lower to a batched GEMM with one product for each image: 1x1 filters in NCHW, several images, images
+    of a multiple of 16 bytes. Otherwise one GEMM over all images fills tiles better."""
+    pointwise = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
-    return alone and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
+    return pointwise and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
-def _images(v: Conv) -> KernelGemm:
-    """A batched GEMM, one product for each image; the products share the filters."""
+def _pointwise(v: Conv) -> KernelGemm:
+    """A batched GEMM with one product for each image. The filters have batch stride 0."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
@@ -94,7 +94,7 @@ Steps = dict[str, int]
 
 
 def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
-    """The letters of pixels and of taps (with their channel), in the order of the layout."""
+    """The axes of pixels and those of taps and channels, in the order of the layout."""
     spatial = {"x": "dhw", "y": "zpq"}[tensor]
     pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
     taps = "".join("trs" if letter == "h" else channel for letter in v.layout.lower() if letter in "ch")
@@ -102,7 +102,7 @@ def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
 
 
 def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Forward convolution and weight gradient: the image operand is indexed by pixels of the result and by taps."""
+    """Forward convolution and weight gradient: an output pixel and a tap index the image operand."""
     pixels, taps = _digits(v, "y", "c")
     if v.direction == "weight_grad":  # columns of the gradient are contiguous
         taps = v.filters.lower().replace("r", "trs").replace("rss", "rs").replace("k", "")
@@ -113,38 +113,45 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
     start = -sum(pads[0] * x[axis] for pads, axis in zip(v.pads, AXES, strict=True))
 
-    def walk(letters: str, steps: dict[str, int], start: int = 0, moves: Any = (), at: Any = ()) -> IndexMap:
+    def index_map(
+        letters: str, steps: dict[str, int], start: int = 0, coordinate_steps: Any = (), starts: Any = ()
+    ) -> IndexMap:
         return IndexMap(
-            tuple(extent[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+            tuple(extent[i] for i in letters),
+            tuple(steps[i] for i in letters),
+            start,
+            tuple(coordinate_steps),
+            tuple(starts),
         )
 
     factor = {**strides, **dilations}
     along_x = {i: x[i] if i in "nc" else factor[i] * x[image[i]] for i in pixels + taps}
 
-    def moves(letters: str) -> list[tuple[int, ...]]:
+    def coordinate_steps(letters: str) -> list[tuple[int, ...]]:
         return [tuple(factor[i] if image.get(i) == AXES[axis] else 0 for i in letters) for axis in guarded]
 
     limits = tuple((v.d, v.h, v.w)[axis] for axis in guarded)
-    of_pixels = walk(pixels, along_x, start, moves(pixels), [-v.pads[axis][0] for axis in guarded])
-    of_taps = walk(taps, along_x, 0, moves(taps), [0] * len(guarded))
+    of_pixels = index_map(pixels, along_x, start, coordinate_steps(pixels), [-v.pads[axis][0] for axis in guarded])
+    of_taps = index_map(taps, along_x, 0, coordinate_steps(taps), [0] * len(guarded))
     if v.direction == "forward":
         window = ImplicitOperand(of_pixels, of_taps, limits)
-        filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), walk(taps, w))
-        rows, columns = walk(pixels, y), IndexMap((group["k"],), (y["k"],))
+        filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), index_map(taps, w))
+        rows, columns = index_map(pixels, y), IndexMap((group["k"],), (y["k"],))
         if v.swapped:
             return [GemmPart(filters, window, ImplicitOperand(columns, rows))]
         return [GemmPart(window, filters, ImplicitOperand(rows, columns))]
     window = ImplicitOperand(of_taps, of_pixels, limits)
-    results = ImplicitOperand(IndexMap((group["k"],), (y["k"],)), walk(pixels, y))
-    rows, columns = IndexMap((group["k"],), (w["k"],)), walk(taps, w)
+    results = ImplicitOperand(IndexMap((group["k"],), (y["k"],)), index_map(pixels, y))
+    rows, columns = IndexMap((group["k"],), (w["k"],)), index_map(taps, w)
     if v.swapped:
         return [GemmPart(results, window, ImplicitOperand(rows, columns))]
     return [GemmPart(window, results, ImplicitOperand(columns, rows))]
 
 
 def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Forward convolution with ``fold`` adjacent pixels as columns. They share the rows of the image operand; a column
-    of the filter operand holds the taps shifted by its pixel. The rest of each row of results is a second GEMM."""
+    """Forward convolution with ``fold`` adjacent output pixels as columns of C. They share a row of the image operand;
+    the column of a pixel in the filter operand holds the taps shifted by the pixel's offset. A second GEMM computes the
+    remaining pixels of each output row."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
     z, p, q = v.results
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
@@ -154,16 +161,18 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPar
     for first, count, wide in ((0, q // fold, fold), (q - q % fold, 1, q % fold)):
         if not wide:
             continue
-        seen = stride_q * (wide - 1) + v.s
-        rows, deep = (v.n, z, p, count), (group["c"], v.t, v.r, seen)
+        covered = stride_q * (wide - 1) + v.s
+        rows, deep = (v.n, z, p, count), (group["c"], v.t, v.r, covered)
         # the stride of each digit along depth, height and width of an image
         along = {"d": (0, stride_z, 0, 0), "h": (0, 0, stride_p, 0), "w": (0, 0, 0, stride_q * wide)}
         down = {"d": (0, v.dilations[0], 0, 0), "h": (0, 0, v.dilations[1], 0), "w": (0, 0, 0, 1)}
         at = (-begin[0], -begin[1], stride_q * first - begin[2])
         start = sum(n * x[axis] for n, axis in zip(at, AXES, strict=True))
         image = ImplicitOperand(
-            IndexMap(rows, _moved(x, "n", 0, along), start, _kept(along, guarded), tuple(at[i] for i in guarded)),
-            IndexMap(deep, _moved(x, "c", 0, down), 0, _kept(down, guarded), (0,) * len(guarded)),
+            IndexMap(
+                rows, _digit_strides(x, "n", 0, along), start, _guarded(along, guarded), tuple(at[i] for i in guarded)
+            ),
+            IndexMap(deep, _digit_strides(x, "c", 0, down), 0, _guarded(down, guarded), (0,) * len(guarded)),
             limits,
         )
         taps = ImplicitOperand(
@@ -176,19 +185,21 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPar
     return parts
 
 
-def _moved(steps: Steps, other: str, place: int, moves: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The stride of each digit in elements; the digit at ``place`` has that of ``other``."""
-    out = [sum(move[n] * steps[axis] for axis, move in moves.items()) for n in range(4)]
-    out[place] = steps[other]
+def _digit_strides(
+    steps: Steps, other: str, position: int, coordinate_steps: Mapping[str, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The stride of each digit in elements. The digit at ``position`` has the stride of axis ``other``."""
+    out = [sum(move[n] * steps[axis] for axis, move in coordinate_steps.items()) for n in range(4)]
+    out[position] = steps[other]
     return tuple(out)
 
 
-def _kept(moves: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(moves[AXES[axis]] for axis in guarded)
+def _guarded(coordinate_steps: Mapping[str, tuple[int, ...]], guarded: list[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(coordinate_steps[AXES[axis]] for axis in guarded)
 
 
-def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Input gradient: one GEMM for each phase of the stride, with the taps that reach its pixels."""
+def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
+    """Input gradient: one GEMM for each phase of the stride, over the taps that contribute to its pixels."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
         dgrad_phases(extent, filter_, stride, pads[0], dilation)
@@ -200,37 +211,41 @@ def _backward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmP
     for phase in itertools.product(*axes):
         count = {"n": v.n, "k": group["k"], **dict(zip("dhw", (a.count for a in phase), strict=True))}
         count.update(zip("trs", (a.taps for a in phase), strict=True))
-        # the stride of each letter in gradients of images, in filters, in gradients of results
+        # the stride of each axis in gradients of images, in filters, in gradients of results
         to_x = {"n": x["n"], **{i: v.strides[n] * x[i] for n, i in enumerate("dhw")}}
-        to_w = {"k": w["k"], **{i: phase[n].hop * w[i] for n, i in enumerate("trs")}}
+        to_w = {"k": w["k"], **{i: phase[n].tap_step * w[i] for n, i in enumerate("trs")}}
         to_y = {"n": y["n"], "k": y["k"], **{i: y["zpq"[n]] for n, i in enumerate("dhw")}}
-        to_y.update({i: -phase[n].back * y["zpq"[n]] for n, i in enumerate("trs")})
+        to_y.update({i: -phase[n].result_step * y["zpq"[n]] for n, i in enumerate("trs")})
         start_x = sum(a.first * x[i] for a, i in zip(phase, "dhw", strict=True))
         start_w = sum(a.tap * w[i] for a, i in zip(phase, "trs", strict=True))
         start_y = sum(a.at * y[i] for a, i in zip(phase, "zpq", strict=True))
         guarded = [
             n
             for n, a in enumerate(phase)
-            if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.back < 0)
+            if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.result_step < 0)
         ]
 
-        def walk(
-            letters: str, steps: Steps, start: int = 0, moves: Any = (), at: Any = (), of: Steps = count
+        def index_map(
+            letters: str, steps: Steps, start: int = 0, coordinate_steps: Any = (), starts: Any = (), of: Steps = count
         ) -> IndexMap:
             return IndexMap(
-                tuple(of[i] for i in letters), tuple(steps[i] for i in letters), start, tuple(moves), tuple(at)
+                tuple(of[i] for i in letters),
+                tuple(steps[i] for i in letters),
+                start,
+                tuple(coordinate_steps),
+                tuple(starts),
             )
 
         free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
-        back = [tuple(-phase[n].back if "trs"[n] == i else 0 for i in taps) for n in guarded]
+        back = [tuple(-phase[n].result_step if "trs"[n] == i else 0 for i in taps) for n in guarded]
         window = ImplicitOperand(
-            walk(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
-            walk(taps, to_y, 0, back, [0] * len(guarded)),
+            index_map(pixels, to_y, start_y, free, [phase[n].at for n in guarded]),
+            index_map(taps, to_y, 0, back, [0] * len(guarded)),
             tuple(v.results[n] for n in guarded),
         )
-        filters = ImplicitOperand(IndexMap((group["c"],), (w["c"],)), walk(taps, to_w, start_w))
+        filters = ImplicitOperand(IndexMap((group["c"],), (w["c"],)), index_map(taps, to_w, start_w))
         channels = IndexMap((group["c"],), (x["c"],))
-        image = walk(pixels, to_x, start_x)
+        image = index_map(pixels, to_x, start_x)
         if v.swapped:
             parts.append(GemmPart(filters, window, ImplicitOperand(channels, image)))
         else:

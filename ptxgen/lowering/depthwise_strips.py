@@ -1,7 +1,7 @@
 """Depthwise convolutions as strips: each thread computes adjacent results along one axis of the image.
 
-Lanes are along the contiguous axis of memory. The results of a strip, along another axis, share most of the pixels that
-they read. The taps of the strip's axis are unrolled; the offsets of the other taps come from a table.
+Lanes are along the contiguous axis of memory, strips along another axis. The results of a strip read overlapping
+windows of pixels. The taps along the strip axis are unrolled; the offsets of the other taps come from a table.
 """
 
 from __future__ import annotations
@@ -18,163 +18,172 @@ from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, Impl
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
-LONGEST = 64  #: the most results of a strip
+MAX_RESULTS = 64  #: upper limit of the results of a strip
 
 
 @dataclass(frozen=True)
 class DigitStrides:
-    """The strides of a digit: in image, result and filter in elements, and in the coordinates of the image."""
+    """The strides of a digit: in image, result and filter, in elements, and in the coordinates of the image."""
 
     image: int
     result: int
     filter: int
-    axes: tuple[int, ...]
+    coordinates: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class DepthwiseStrip:
-    """``image``: the operand of the product (a, b) that windows slide over; ``wide``: results side by side that see
-    pixels side by side, at most and everywhere; ``taps`` of the strip's axis, ``hop``
-    pixels apart, ``step`` pixels from one result to the next; ``lanes``, ``results``: how many there are along each
-    axis; ``rest``, ``cross``: extents and moves of the digits of all other results, and of all other taps;
-    ``filter``: elements from a tap of the strip's axis, and from a filter, to the next; ``start``,
-    ``first``: where the first result's image and the first tap's filter are.
+    """The strips of a convolution. Strides and offsets are in elements unless stated otherwise.
 
-    Of a gradient of images under a stride there are ``ratio`` results a pixel of what is seen, the first of them
-    ``shift`` places on: a result and a tap meet at a pixel where those divide. ``result``: where the first one is;
-    ``others``: the strips of all other results, whose other axes see other taps.
+    ``image``: the operand of the GEMM (a, b) that windows are read from; ``vec``: the widest vector of adjacent results
+    that read adjacent pixels. ``taps``, ``stride``, ``dilation``: of the strip axis, in pixels; ``lanes``, ``results``:
+    extents of the lane axis and of the strip axis; ``lane``, ``axis``: their strides. ``result_digits``: extents and
+    strides of all other result axes; ``tap_digits``: those of the taps along the other axes. ``filter_strides``:
+    between the taps along the strip axis, and between filters. ``image_start``, ``filter_start``, ``result_start``:
+    offsets of the first pixel, tap and result. ``coordinate_start``: the coordinates of the first pixel; ``limits``:
+    their extents.
 
-    Of a gradient of filters (``summed``) what is multiplied are results and what they see, and filters count taps from
-    0: those of each of the ``groups``, which ``group`` moves, beside lanes that are none."""
+    An input gradient with a stride has ``ratio`` results along the strip axis for each pixel of the operand, and result
+    0 is result ``shift`` of its pixel. A result and a tap have a product if the division in ``pixel_of`` is exact. The
+    other axes are divided into phases with different taps: ``other_phases`` has the strips of all but the first phase.
+
+    A weight gradient (``wgrad``) multiplies gradients of results by pixels, and its filter strides are tap numbers. If
+    lanes are not along channels, each block computes one of the ``groups`` filters; ``group`` has the strides from one
+    group to the next.
+    """
 
     image: str
-    wide: int
+    vec: int
     taps: int
-    step: int
-    hop: int
+    stride: int
+    dilation: int
     lanes: int
     lane: DigitStrides
     results: int
-    along: DigitStrides
-    rest: tuple[tuple[int, DigitStrides], ...]
-    cross: tuple[tuple[int, DigitStrides], ...]
-    filter: tuple[int, int]
-    start: int
-    first: int
-    at: tuple[int, ...]
+    axis: DigitStrides
+    result_digits: tuple[tuple[int, DigitStrides], ...]
+    tap_digits: tuple[tuple[int, DigitStrides], ...]
+    filter_strides: tuple[int, int]
+    image_start: int
+    filter_start: int
+    coordinate_start: tuple[int, ...]
     limits: tuple[int, ...]
     ratio: int = 1
     shift: int = 0
-    result: int = 0
-    others: tuple[DepthwiseStrip, ...] = ()
-    summed: bool = False
+    result_start: int = 0
+    other_phases: tuple[DepthwiseStrip, ...] = ()
+    wgrad: bool = False
     groups: int = 1
     group: DigitStrides = DigitStrides(0, 0, 0, ())
 
     @property
     def grouped(self) -> bool:
-        """Whether each lane has its own filter."""
+        """Whether each lane has a filter of its own."""
         return self.lane.filter > 0
 
     @property
-    def tapped(self) -> int:
+    def tap_count(self) -> int:
         """The number of taps of a filter."""
-        return self.taps * self.steps
+        return self.taps * self.outer_taps
 
     @property
-    def numbers(self) -> list[list[int]]:
-        """Of a weight gradient: the numbers of the taps, for each tap of the other axes those of the strip's axis."""
-        first = self._walk(self.cross, "filter").offsets
-        return [[int(n) + r * self.filter[0] for r in range(self.taps)] for n in first]
+    def tap_numbers(self) -> list[list[int]]:
+        """The tap numbers of a weight gradient: one list for each outer tap, with the taps along the strip axis."""
+        first = self._index_map(self.tap_digits, "filter").offsets
+        return [[int(n) + r * self.filter_strides[0] for r in range(self.taps)] for n in first]
 
-    def met(self, i: int, r: int) -> int | None:
-        """The pixel of a strip that result ``i`` reads for tap ``r``, or None."""
+    def pixel_of(self, i: int, r: int) -> int | None:
+        """The pixel of the strip's window that result ``i`` multiplies by tap ``r``; None: there is none."""
         if self.ratio == 1:
-            return i * self.step + r * self.hop
-        place, over = divmod(i + self.shift - r * self.hop, self.ratio)
-        return None if over else place - lowest(self.taps, self.hop, self.ratio, self.shift)
+            return i * self.stride + r * self.dilation
+        pixel, remainder = divmod(i + self.shift - r * self.dilation, self.ratio)
+        return None if remainder else pixel - first_pixel(self.taps, self.dilation, self.ratio, self.shift)
 
     @property
     def kind(self) -> tuple[int, ...]:
-        """The facts that a kernel is compiled for."""
-        told = (self.taps, self.step, self.hop, self.ratio, self.shift % self.ratio)
-        if not self.summed:
-            return *told, self.wide
-        return *told, self.grouped, *(n for tap in self.numbers for n in tap), self.wide
+        """The numbers that are constants of the kernel. The last one is the vector width."""
+        facts = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
+        if not self.wgrad:
+            return *facts, self.vec
+        return *facts, self.grouped, *(n for tap in self.tap_numbers for n in tap), self.vec
 
     @property
     def rows(self) -> int:
-        """The product of the extents of all result axes except those of lanes and strips."""
-        return self._walk(self.rest, "result").count
+        """The product of the extents of all result axes except the lane axis and the strip axis."""
+        return self._index_map(self.result_digits, "result").count
 
     @property
-    def steps(self) -> int:
-        """The number of taps of the other axes."""
-        return self._walk(self.cross, "image").count
+    def outer_taps(self) -> int:
+        """The number of taps along the axes other than the strip axis."""
+        return self._index_map(self.tap_digits, "image").count
 
     @staticmethod
-    def _walk(
-        digits: tuple[tuple[int, DigitStrides], ...], what: str, start: int = 0, at: tuple[int, ...] = ()
+    def _index_map(
+        digits: tuple[tuple[int, DigitStrides], ...], field: str, start: int = 0, at: tuple[int, ...] = ()
     ) -> IndexMap:
-        moves = tuple(tuple(m.axes[n] for _, m in digits) for n in range(len(at)))
-        return IndexMap(tuple(n for n, _ in digits), tuple(getattr(m, what) for _, m in digits), start, moves, at)
+        moves = tuple(tuple(m.coordinates[n] for _, m in digits) for n in range(len(at)))
+        return IndexMap(tuple(n for n, _ in digits), tuple(getattr(m, field) for _, m in digits), start, moves, at)
 
     @cached_property
     def packing(self) -> CoordinatePacking:
-        """The packing of coordinates, of all results and of strips that extend past the last one."""
-        every = (*self.rest, (self.lanes, self.lane), (self.results + LONGEST, self.along))
+        """The packing of the coordinates of all results, including those of strips that extend past the last result."""
+        every = (*self.result_digits, (self.lanes, self.lane), (self.results + MAX_RESULTS, self.axis))
         taps = (
-            *self.cross,
-            (self.taps, DigitStrides(0, 0, 0, tuple(x // self.step * self.hop for x in self.along.axes))),
+            *self.tap_digits,
+            (self.taps, DigitStrides(0, 0, 0, tuple(x // self.stride * self.dilation for x in self.axis.coordinates))),
         )
         zero = (0,) * len(self.limits)
         return ImplicitOperand(
-            self._walk(every, "image", 0, self.at), self._walk(taps, "image", 0, zero), self.limits
+            self._index_map(every, "image", 0, self.coordinate_start),
+            self._index_map(taps, "image", 0, zero),
+            self.limits,
         ).packing
 
     def word(self, axes: tuple[int, ...]) -> int:
-        """Coordinates packed into a word without guard bits."""
+        """Coordinates packed into one word, without guard bits."""
         return sum(n << shift for n, shift in zip(axes, self.packing.shifts, strict=True)) % (1 << WORD)
 
     @cached_property
     def tables(self) -> tuple[OffsetTable, OffsetTable]:
-        """The tables of results (image, coordinates, result, filter) and of taps (image, coordinates, filter, 0)."""
+        """The table of results (image, coordinates, result, filter) and the table of taps (image, coordinates, filter,
+        0)."""
         return StripTable.of(self, True), StripTable.of(self, False)
 
 
 @dataclass(frozen=True, eq=False)
 class StripTable(OffsetTable):
-    """A table with four words for each index."""
+    """An offset table with four words for each index."""
 
     strip: DepthwiseStrip
 
     @classmethod
     def of(cls, strip: DepthwiseStrip, results: bool) -> StripTable:
-        digits = strip.rest if results else strip.cross
-        at = strip.at if results else (0,) * len(strip.limits)
-        walk = strip._walk(digits, "image", strip.start if results else 0, at)
-        return cls(ImplicitOperand(walk, walk), walk, results, strip)
+        digits = strip.result_digits if results else strip.tap_digits
+        at = strip.coordinate_start if results else (0,) * len(strip.limits)
+        index_map = strip._index_map(digits, "image", strip.image_start if results else 0, at)
+        return cls(ImplicitOperand(index_map, index_map), index_map, results, strip)
 
     def words(self) -> NDArray[np.uint32]:
-        s, digits = self.strip, self.strip.rest if self.guarded else self.strip.cross
-        filters = s._walk(digits, "filter", 0 if self.guarded else s.first).offsets
+        s, digits = self.strip, self.strip.result_digits if self.guarded else self.strip.tap_digits
+        filters = s._index_map(digits, "filter", 0 if self.guarded else s.filter_start).offsets
         last = (
-            (s._walk(digits, "result", s.result).offsets, filters)
+            (s._index_map(digits, "result", s.result_start).offsets, filters)
             if self.guarded
             else (filters, np.zeros_like(filters))
         )
-        columns = (self.walk.offsets, s.packing.pack(self.walk, self.guarded), *last)
-        out = np.zeros((self.walk.count + PADDING, 4), np.uint32)
-        out[: self.walk.count] = np.stack(columns, axis=1) % (1 << WORD)
+        columns = (self.index_map.offsets, s.packing.pack(self.index_map, self.guarded), *last)
+        out = np.zeros((self.index_map.count + PADDING, 4), np.uint32)
+        out[: self.index_map.count] = np.stack(columns, axis=1) % (1 << WORD)
         return out
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of images: ``extent`` of what is seen, ``results`` along it; ``seen``, ``given``, ``filter``: elements
-    from one pixel, result, tap to the next; ``begin``: pixels that the first tap of the first result is outside;
-    ``first``: elements to the first tap's filter, of taps from the last to the first unless it says where; ``result``:
-    to the first result."""
+    """One axis of the image. ``extent``: of the operand; ``results``: of the result; ``taps``, ``stride``,
+    ``dilation``: of the filter; ``begin``: the padding before the first pixel; ``padded``: whether windows may reach
+    outside the operand. ``image_stride``, ``result_stride``, ``filter_stride``: in elements. ``filter_start``: the
+    offset of the first tap (default: taps in reverse order if the stride is negative); ``result_start``: that of the
+    first result."""
 
     extent: int
     results: int
@@ -183,27 +192,27 @@ class _Axis:
     dilation: int
     begin: int
     padded: bool
-    seen: int
-    given: int
-    filter: int
-    first: int | None = None
-    result: int = 0
+    image_stride: int
+    result_stride: int
+    filter_stride: int
+    filter_start: int | None = None
+    result_start: int = 0
 
     @property
-    def start(self) -> int:
-        if self.first is not None:
-            return self.first
-        return (self.taps - 1) * max(-self.filter, 0)
+    def first_filter_offset(self) -> int:
+        if self.filter_start is not None:
+            return self.filter_start
+        return (self.taps - 1) * max(-self.filter_stride, 0)
 
 
-def lowest(taps: int, hop: int, ratio: int, shift: int) -> int:
-    """The first pixel that a strip reads, with ``ratio`` results for each pixel."""
-    return -(((taps - 1) * hop - shift) // ratio)
+def first_pixel(taps: int, dilation: int, ratio: int, shift: int) -> int:
+    """The first pixel that a strip reads if there are ``ratio`` results for each pixel."""
+    return -(((taps - 1) * dilation - shift) // ratio)
 
 
 def _axes(v: Conv) -> dict[str, _Axis]:
-    """Depth, height, width. The gradient of images, under strides of one, sees gradients of results by the taps from
-    the last to the first."""
+    """The axes depth, height and width. An input gradient with stride 1 is a convolution of the gradients of results
+    with the taps in reverse order."""
     x, w, y = (v.steps(name) for name in "xwy")
     out = {}
     for n, (i, pixel, tap) in enumerate(zip("zpq", "dhw", "trs", strict=True)):
@@ -220,10 +229,9 @@ def _axes(v: Conv) -> dict[str, _Axis]:
 
 
 def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
-    """An axis of the gradient of images under a stride: the results of a phase alone. One that no tap reaches sees
-    nothing."""
-    tap = axis.filter * phase.hop
-    start = -axis.filter * phase.tap
+    """The axis of one phase of an input gradient with a stride. A phase without taps has an operand of extent 0."""
+    tap = axis.filter_stride * phase.tap_step
+    start = -axis.filter_stride * phase.tap
     if not phase.taps:
         return replace(
             axis,
@@ -231,112 +239,125 @@ def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
             results=phase.count,
             taps=1,
             padded=True,
-            given=axis.given * stride,
-            first=0,
-            result=phase.first * axis.given,
+            result_stride=axis.result_stride * stride,
+            filter_start=0,
+            result_start=phase.first * axis.result_stride,
         )
     return replace(
         axis,
         results=phase.count,
         taps=phase.taps,
-        dilation=phase.back,
-        begin=(phase.taps - 1) * phase.back - phase.at,
+        dilation=phase.result_step,
+        begin=(phase.taps - 1) * phase.result_step - phase.at,
         padded=True,
-        given=axis.given * stride,
-        filter=tap,
-        first=start - (phase.taps - 1) * tap,
-        result=phase.first * axis.given,
+        result_stride=axis.result_stride * stride,
+        filter_stride=tap,
+        filter_start=start - (phase.taps - 1) * tap,
+        result_start=phase.first * axis.result_stride,
     )
 
 
 def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
-    """The strips of a convolution, if it is depthwise and its elements have at least two bytes; else None."""
-    alone = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
-    if not alone:
+    """The strips of a convolution. None: it is not depthwise, or its elements have one byte."""
+    depthwise = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
+    if not depthwise:
         return None
-    axes, given = _axes(v), v.steps("x" if v.direction == "input_grad" else "y")
+    axes, results = _axes(v), v.steps("x" if v.direction == "input_grad" else "y")
     extents = {"n": v.n, "g": v.groups, **{i: axis.results for i, axis in axes.items()}}
     steps = {
-        "n": given["n"],
-        "g": given["c" if v.direction == "input_grad" else "k"],
-        **{i: axis.given for i, axis in axes.items()},
+        "n": results["n"],
+        "g": results["c" if v.direction == "input_grad" else "k"],
+        **{i: axis.result_stride for i, axis in axes.items()},
     }
-    wide = sorted((i for i in extents if extents[i] > 1), key=lambda i: steps[i])
-    lane = wide[0] if wide else "q"
-    slide = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
+    nontrivial = sorted((i for i in extents if extents[i] > 1), key=lambda i: steps[i])
+    lane = nontrivial[0] if nontrivial else "q"
+    strip_axis = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
     if v.direction != "input_grad" or v.strides == (1, 1, 1):
-        return _strip(v, axes, lane, slide)
-    each = dict(zip("zpq", zip(v.strides, v.dilations, v.pads, strict=True), strict=True))
-    ratio, _, (pad, _) = each[slide]
+        return _strip(v, axes, lane, strip_axis)
+    parameters = dict(zip("zpq", zip(v.strides, v.dilations, v.pads, strict=True), strict=True))
+    ratio, _, (pad, _) = parameters[strip_axis]
     choices = []
     for i, axis in axes.items():
-        stride, hop, (begin, _) = each[i]
-        if i == slide:
-            back = lowest(axis.taps, hop, stride, begin)
-            own = replace(axis, begin=-back, padded=True, filter=-axis.filter) if stride > 1 else axis
-            choices.append([own])
+        stride, dilation, (begin, _) = parameters[i]
+        if i == strip_axis:
+            lowest = first_pixel(axis.taps, dilation, stride, begin)
+            window = (
+                replace(axis, begin=-lowest, padded=True, filter_stride=-axis.filter_stride) if stride > 1 else axis
+            )
+            choices.append([window])
         else:
-            found = dgrad_phases(axis.results, axis.taps, stride, begin, hop)
-            choices.append([_phased(axis, stride, phase) for phase in found] if stride > 1 else [axis])
-    made = [_strip(v, dict(zip("zpq", some, strict=True)), lane, slide, ratio, pad) for some in product(*choices)]
-    first, *others = sorted(made, key=lambda s: -s.steps * s.rows * s.lanes)
-    return replace(first, others=tuple(others))
+            phases = dgrad_phases(axis.results, axis.taps, stride, begin, dilation)
+            choices.append([_phased(axis, stride, phase) for phase in phases] if stride > 1 else [axis])
+    strips = [
+        _strip(v, dict(zip("zpq", combination, strict=True)), lane, strip_axis, ratio, pad)
+        for combination in product(*choices)
+    ]
+    first, *others = sorted(strips, key=lambda s: -s.outer_taps * s.rows * s.lanes)
+    return replace(first, other_phases=tuple(others))
 
 
-def _strip(v: Conv, axes: dict[str, _Axis], lane: str, slide: str, ratio: int = 1, shift: int = 0) -> DepthwiseStrip:
+def _strip(
+    v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str, ratio: int = 1, shift: int = 0
+) -> DepthwiseStrip:
     x, w, y = (v.steps(name) for name in "xwy")
-    seen, given, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
-    summed = v.direction == "weight_grad"
-    if summed:
+    pixels, results, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
+    wgrad = v.direction == "weight_grad"
+    if wgrad:
         w = {"s": 1, "r": v.s, "t": v.r * v.s, "k": v.t * v.r * v.s}
-        axes = {i: replace(axis, filter=w[tap]) for (i, axis), tap in zip(axes.items(), "trs", strict=True)}
+        axes = {i: replace(axis, filter_stride=w[tap]) for (i, axis), tap in zip(axes.items(), "trs", strict=True)}
     extents = {"n": v.n, "g": v.groups, **{i: axis.results for i, axis in axes.items()}}
-    steps = {"n": given["n"], "g": given[channels[1]], **{i: axis.given for i, axis in axes.items()}}
-    guarded = [i for i in "zpq" if i == slide or axes[i].padded]
+    steps = {"n": results["n"], "g": results[channels[1]], **{i: axis.result_stride for i, axis in axes.items()}}
+    guarded = [i for i in "zpq" if i == strip_axis or axes[i].padded]
 
     def pixel(i: str) -> DigitStrides:
         if i in "ng":
             return DigitStrides(
-                seen["n" if i == "n" else channels[0]], steps[i], w["k"] if i == "g" else 0, (0,) * len(guarded)
+                pixels["n" if i == "n" else channels[0]], steps[i], w["k"] if i == "g" else 0, (0,) * len(guarded)
             )
         axis = axes[i]
-        return DigitStrides(axis.stride * axis.seen, axis.given, 0, tuple(axis.stride * (i == j) for j in guarded))
+        return DigitStrides(
+            axis.stride * axis.image_stride, axis.result_stride, 0, tuple(axis.stride * (i == j) for j in guarded)
+        )
 
     def tap(i: str) -> DigitStrides:
         axis = axes[i]
-        return DigitStrides(axis.dilation * axis.seen, 0, axis.filter, tuple(axis.dilation * (i == j) for j in guarded))
+        return DigitStrides(
+            axis.dilation * axis.image_stride, 0, axis.filter_stride, tuple(axis.dilation * (i == j) for j in guarded)
+        )
 
-    down = axes[slide]
-    own, size = pixel(lane), v.element.bytes
-    side = (lane, v.layout) in (("g", "NHWC"), ("n", "CHWN")) and own.image == own.result == 1
-    side = side and (lane == "g" or not summed)  # what is summed has no neighbours
-    moved = [seen["n"], seen[channels[0]], *(axis.seen for axis in axes.values()), *steps.values()]
+    along = axes[strip_axis]
+    lane_strides, size = pixel(lane), v.element.bytes
+    adjacent = (lane, v.layout) in (("g", "NHWC"), ("n", "CHWN")) and lane_strides.image == lane_strides.result == 1
+    adjacent = adjacent and (lane == "g" or not wgrad)  # weight gradients reduce over all other lanes
+    strides = [pixels["n"], pixels[channels[0]], *(axis.image_stride for axis in axes.values()), *steps.values()]
     aligned = max(min(v.aligned_input, v.aligned_output) // size, 1)
-    beside = math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in moved if n != 1)) if side else 1
+    vec = (
+        math.gcd(16 // v.accumulator.bytes, aligned, extents[lane], *(n for n in strides if n != 1)) if adjacent else 1
+    )
     return DepthwiseStrip(
         image="b" if v.swapped else "a",
-        wide=beside,
-        taps=down.taps,
-        step=down.stride,
-        hop=down.dilation,
+        vec=vec,
+        taps=along.taps,
+        stride=along.stride,
+        dilation=along.dilation,
         lanes=extents[lane],
-        lane=own,
-        results=down.results,
-        along=pixel(slide),
-        rest=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, slide, *("g" * summed))),
-        cross=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != slide),
-        filter=(down.filter, w["k"]),
-        start=-sum(axis.begin * axis.seen for axis in axes.values()),
-        first=sum(axis.start for axis in axes.values()),
-        at=tuple(-axes[i].begin for i in guarded),
+        lane=lane_strides,
+        results=along.results,
+        axis=pixel(strip_axis),
+        result_digits=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, strip_axis, *("g" * wgrad))),
+        tap_digits=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != strip_axis),
+        filter_strides=(along.filter_stride, w["k"]),
+        image_start=-sum(axis.begin * axis.image_stride for axis in axes.values()),
+        filter_start=sum(axis.first_filter_offset for axis in axes.values()),
+        coordinate_start=tuple(-axes[i].begin for i in guarded),
         limits=tuple(axes[i].extent for i in guarded),
         ratio=ratio,
         shift=shift,
-        summed=summed,
+        wgrad=wgrad,
         groups=v.groups,
-        group=pixel("g") if summed else DigitStrides(0, 0, 0, ()),
-        result=sum(axis.result for axis in axes.values()),
+        group=pixel("g") if wgrad else DigitStrides(0, 0, 0, ()),
+        result_start=sum(axis.result_start for axis in axes.values()),
     )
 
 
-__all__ = ["LONGEST", "DepthwiseStrip", "DigitStrides", "StripTable", "depthwise_strip_of"]
+__all__ = ["MAX_RESULTS", "DepthwiseStrip", "DigitStrides", "StripTable", "depthwise_strip_of"]

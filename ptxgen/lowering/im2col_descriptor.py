@@ -1,4 +1,4 @@
-"""The im2col descriptor: the facts of a convolution from which kernels build TMA tensor maps."""
+"""The im2col descriptor: extents, strides and positions from which plans build TMA tensor maps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 import operator
 from dataclasses import dataclass, replace
 
-BOX = 128  #: the most bytes of channels that one TMA load copies
+BOX = 128  #: upper limit of the bytes of channels in a TMA box
 
 
 def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Pitches of packed images."""
+    """The pitches of packed images, in elements."""
     return tuple(itertools.accumulate(extents, operator.mul, initial=channels))
 
 
@@ -23,9 +23,9 @@ Digits = tuple[tuple[int, int], ...]
 class PackedCopy:
     """A packed copy of an operand, in rows of channels with a pitch of ``pitch`` elements.
 
-    ``depth``: channels, ``step`` elements apart in the operand. A row's number has three digits: their ``extents``,
-    their strides in the operand in elements (``steps``) and in the copy in rows (``rows``); the last digit has the
-    smallest stride in the operand. ``vec``: elements of the widest load along it.
+    ``depth``: the number of channels; ``step``: their stride in the operand. A row number has three digits:
+    ``extents``, strides in the operand in elements (``steps``), strides in the copy in rows (``rows``). The last digit
+    has the smallest stride in the operand. ``vec``: elements of the widest load along the last digit.
     """
 
     depth: int
@@ -37,34 +37,34 @@ class PackedCopy:
     vec: int = 1
 
     @property
-    def places(self) -> int:
+    def row_count(self) -> int:
         return math.prod(self.extents)
 
     @property
     def size(self) -> int:
         """Elements of the copy."""
-        return self.places * self.pitch
+        return self.row_count * self.pitch
 
     @property
-    def straight(self) -> bool:
+    def contiguous_channels(self) -> bool:
         """Whether channels are contiguous in the operand."""
         return self.step == 1
 
-    def like(self) -> PackedCopy:
-        """The representative of copies with the same accesses."""
+    def representative(self) -> PackedCopy:
+        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
         ones = (1, 1, 1)
         return PackedCopy(1, min(self.step, 2), ones, ones, ones, 1, self.vec)
 
 
 @dataclass(frozen=True)
 class Im2colDescriptor:
-    """An operand that TMA loads as im2col: its rows are pixels, its columns are taps of a filter times channels.
+    """An operand that TMA loads through an im2col tensor map. Rows are pixels; columns are taps times channels.
 
     Axes are listed innermost first. ``side``: the operand, a or b; ``layout``: of the GEMM; ``channels``: of a pixel,
     contiguous in memory; ``count``: images; ``extents``: pixels of an image along each axis; ``pitches``: elements from
-    pixel to pixel along each axis, and from image to image; ``places``: positions of the filter along each axis,
+    pixel to pixel along each axis, and from image to image; ``positions``: positions of the filter along each axis,
     ``lower``: the first of them, ``steps``: their stride; ``taps``: of the filter, ``dilation`` pixels apart;
-    ``flipped``: the last tap of the filter reads the first pixel.
+    ``flipped``: taps are in reverse order (input gradients).
 
     ``row``: the leading dimension of the other operand, for one tap; ``copies``: the packed copies of the images and of
     the other operand, if their layout needs one; ``result``: the digits of rows and columns of C, if C is not a matrix
@@ -77,7 +77,7 @@ class Im2colDescriptor:
     count: int
     extents: tuple[int, ...]
     pitches: tuple[int, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     lower: tuple[int, ...]
     steps: tuple[int, ...]
     taps: tuple[int, ...]
@@ -88,7 +88,7 @@ class Im2colDescriptor:
     result: tuple[Digits, Digits] | None = None
 
     @property
-    def summed(self) -> bool:
+    def wgrad(self) -> bool:
         """Whether K is the pixel index (weight gradients)."""
         return self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N"
 
@@ -98,19 +98,19 @@ class Im2colDescriptor:
         return self.layout[1] == "T" if self.side == "a" else self.layout[0] == "N"
 
     @property
-    def beside(self) -> bool:
-        """Whether columns of C are contiguous."""
+    def contiguous_columns(self) -> bool:
+        """Whether adjacent columns of C are adjacent in memory."""
         return self.result is None or self.result[1][-1][1] == 1
 
     def copy(self, name: str) -> PackedCopy | None:
-        """The copy of operand ``name``, a or b."""
+        """The packed copy of operand ``name`` (a, b)."""
         return self.copies[name != self.side]
 
-    def like(self, channels: int, taps: int) -> Im2colDescriptor:
-        """The representative of descriptors with this many channels and taps."""
+    def representative(self, channels: int, taps: int) -> Im2colDescriptor:
+        """One descriptor for all that have this number of channels and taps, for caches of candidates."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
-        images, other = (copy and copy.like() for copy in self.copies)
+        images, other = (copy and copy.representative() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
         return replace(
             self,
@@ -118,7 +118,7 @@ class Im2colDescriptor:
             count=1,
             extents=ones,
             pitches=(*none, 0),
-            places=ones,
+            positions=ones,
             lower=none,
             steps=ones,
             taps=(taps, *ones[1:]),
@@ -128,23 +128,23 @@ class Im2colDescriptor:
             result=self.result and (rows, columns),
         )
 
-    def widened(self, size: int) -> Im2colDescriptor:
-        """The descriptor with the taps of a row merged into one tap of more channels, if no position reads outside the
-        image and TMA boxes are filled better. ``size``: bytes of an element."""
+    def merge_row_taps(self, size: int) -> Im2colDescriptor:
+        """The descriptor with the taps of a filter row merged into one tap with more channels, if no position reads
+        outside the image and this fills TMA boxes better. ``size``: bytes of an element."""
         taps, channels = self.taps[0], self.channels
         inside = self.lower[0] == 0 and self.upper[0] + self.reach[0] <= 0 and self.dilation[0] == 1
-        inside = inside and self.pitches[0] == channels and (self.summed or (self.kmajor and self.row == channels))
+        inside = inside and self.pitches[0] == channels and (self.wgrad or (self.kmajor and self.row == channels))
         if self.flipped or not inside or -(-taps * channels * size // BOX) >= taps * -(-channels * size // BOX):
             return self
         pitches = (self.pitches[0] * self.steps[0], *self.pitches[1:])
         return replace(
             self,
             channels=taps * channels,
-            extents=(self.places[0], *self.extents[1:]),
+            extents=(self.positions[0], *self.extents[1:]),
             pitches=pitches,
             steps=(1, *self.steps[1:]),
             taps=(1, *self.taps[1:]),
-            row=self.row if self.summed else taps * self.row,
+            row=self.row if self.wgrad else taps * self.row,
         )
 
     @property
@@ -153,19 +153,19 @@ class Im2colDescriptor:
         return len(self.extents) + 2
 
     @property
-    def tapped(self) -> int:
+    def tap_count(self) -> int:
         """The number of taps of the filter."""
         return math.prod(self.taps)
 
     @property
     def pixels(self) -> int:
-        """Rows: positions of the filter in all images."""
-        return self.count * math.prod(self.places)
+        """The number of rows: filter positions in all images."""
+        return self.count * math.prod(self.positions)
 
     @property
     def upper(self) -> tuple[int, ...]:
         """The last position along each axis, relative to the image's last pixel."""
-        along = zip(self.extents, self.places, self.lower, self.steps, strict=True)
+        along = zip(self.extents, self.positions, self.lower, self.steps, strict=True)
         return tuple(low + (n - 1) * step - (extent - 1) for extent, n, low, step in along)
 
     @property

@@ -1,7 +1,7 @@
 """Implicit GEMM: the address of an operand's element is the sum of a row offset and a column offset.
 
-``X[i, j]`` is at ``row(i) + column(j)``. For im2col operands its coordinates in the image are such sums too; if one is
-outside the image, the element is zero. A row or column index is split into mixed-radix digits (image, height, width;
+``X[i, j]`` is at ``row(i) + column(j)``. Image coordinates of im2col operands are such sums too; an element with a
+coordinate outside the image is zero. A row or column index is split into mixed-radix digits (image, height, width;
 channel, filter row, filter column), each with a fixed stride.
 """
 
@@ -26,21 +26,21 @@ from ptxgen.problem.gemm import PACKED, STRIDES
 Ints = NDArray[np.int64]
 
 TABLE, WINDOW = "table", "window"
-PADDING = 1024  #: entries of a table after its last index
-WORD = 32  #: bits of the word that holds the coordinates of an index
+PADDING = 1024  #: entries after the last index of a table, which kernels may prefetch
+WORD = 32  #: bits of the word of packed coordinates
 
 
 @dataclass(frozen=True)
 class IndexMap:
-    """The offsets of an index. ``extents``: of its digits, the fastest last; ``steps``: the stride of each in elements;
-    ``start``: the offset of index 0; ``moves``: for each coordinate the stride of each digit, and ``at`` its value at
-    index 0."""
+    """The offsets of an index. ``extents``: of the digits, fastest digit last; ``steps``: their strides in elements;
+    ``start``: the offset of index 0; ``coordinate_steps``: the strides of the digits in each image coordinate;
+    ``coordinate_start``: the coordinates at index 0."""
 
     extents: tuple[int, ...]
     steps: tuple[int, ...]
     start: int = 0
-    moves: tuple[tuple[int, ...], ...] = ()
-    at: tuple[int, ...] = ()
+    coordinate_steps: tuple[tuple[int, ...], ...] = ()
+    coordinate_start: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -59,26 +59,28 @@ class IndexMap:
         return self._sums(self.steps, self.start)
 
     def coordinate(self, axis: int) -> Ints:
-        return self._sums(self.moves[axis], self.at[axis])
+        return self._sums(self.coordinate_steps[axis], self.coordinate_start[axis])
 
-    def span(self, axis: int) -> tuple[int, int]:
-        """The least and the largest value of a coordinate."""
-        reach = [(e - 1) * s for e, s in zip(self.extents, self.moves[axis], strict=True) if e]
-        return self.at[axis] + sum(min(x, 0) for x in reach), self.at[axis] + sum(max(x, 0) for x in reach)
+    def coordinate_range(self, axis: int) -> tuple[int, int]:
+        """The smallest and the largest value of a coordinate."""
+        reach = [(e - 1) * s for e, s in zip(self.extents, self.coordinate_steps[axis], strict=True) if e]
+        return self.coordinate_start[axis] + sum(min(x, 0) for x in reach), self.coordinate_start[axis] + sum(
+            max(x, 0) for x in reach
+        )
 
     @cached_property
-    def reach(self) -> tuple[int, int]:
-        """The least and the largest offset."""
+    def offset_range(self) -> tuple[int, int]:
+        """The smallest and the largest offset."""
         far = [(e - 1) * s for e, s in zip(self.extents, self.steps, strict=True) if e]
         return self.start + sum(min(x, 0) for x in far), self.start + sum(max(x, 0) for x in far)
 
     @cached_property
     def digits(self) -> list[tuple[int, int]]:
-        """(extent, stride) of each digit; digits of extent 1 are left out, and adjacent digits that have one common
-        stride are merged."""
+        """(extent, stride) of each digit, without digits of extent 1. Adjacent digits with a common stride are
+        merged."""
         out: list[tuple[int, int, tuple[int, ...]]] = []
         for n, (extent, step) in enumerate(zip(self.extents, self.steps, strict=True)):
-            moves = tuple(m[n] for m in self.moves)
+            moves = tuple(m[n] for m in self.coordinate_steps)
             if extent == 1:
                 continue
             if (
@@ -93,13 +95,14 @@ class IndexMap:
 
     @property
     def stride(self) -> int | None:
-        """The stride of the index, 0 if it has one value; None: the offsets are not of constant stride from 0."""
+        """The stride of the offsets; 0 if there is one index. None: the stride is not constant, or ``start`` is not
+        0."""
         if self.start:
             return None
         return 0 if not self.digits else self.digits[0][1] if len(self.digits) == 1 else None
 
-    def run(self) -> int:
-        """How many elements are contiguous, or nearly so: those that a warp finds in the same sectors."""
+    def contiguous_run(self) -> int:
+        """The length of contiguous runs. A stride above 1 shortens the run, because a warp then reads more sectors."""
         if not self.digits:
             return 1
         extent, step = self.digits[-1]
@@ -108,59 +111,63 @@ class IndexMap:
 
 @dataclass(frozen=True)
 class ImplicitOperand:
-    """An operand of an implicit GEMM. ``along``: the index map of M or N (C: of M); ``down``: that of K (C: of N);
+    """An operand of an implicit GEMM. ``rows``: the index map of M or N (C: of M); ``columns``: that of K (C: of N);
     ``limits``: the extent of each coordinate that kernels must check; ``kmajor``: whether vector accesses are along
-    ``down``; ``found``: the address mode, STRIDED, TABLE or WINDOW."""
+    ``columns``; ``addressing``: the address mode, STRIDED, TABLE or WINDOW."""
 
-    along: IndexMap
-    down: IndexMap
+    rows: IndexMap
+    columns: IndexMap
     limits: tuple[int, ...] = ()
     kmajor: bool = True
-    found: str = TABLE
+    addressing: str = TABLE
 
     @cached_property
     def tables(self) -> tuple[OffsetTable, OffsetTable]:
-        """The offset tables of ``along`` and of ``down``."""
-        return OffsetTable(self, self.along, True), OffsetTable(self, self.down, False)
+        """The offset tables of ``rows`` and of ``columns``."""
+        return OffsetTable(self, self.rows, True), OffsetTable(self, self.columns, False)
 
     def require(self) -> None:
-        """ShapeError: 32 bits do not hold its offsets or its coordinates."""
-        low, high = (a + b for a, b in zip(self.along.reach, self.down.reach, strict=True))
+        """ShapeError: an offset or the packed coordinates do not fit 32 bits."""
+        low, high = (a + b for a, b in zip(self.rows.offset_range, self.columns.offset_range, strict=True))
         if max(-low, high) >= EXTENT_LIMIT:
             raise ShapeError(f"an operand spans {high + 1} elements; offsets must be at most {EXTENT_LIMIT - 1}")
         _ = self.packing
 
     def strided(self) -> int:
-        """Its leading dimension, 0 if it is not a matrix with one."""
-        a, b = self.along.stride, self.down.stride
+        """The leading dimension; 0: the operand is not a matrix with one."""
+        a, b = self.rows.stride, self.columns.stride
         if self.limits or a is None or b is None:
             return 0
-        major, minor, length = (a, b, self.down.count) if self.kmajor else (b, a, self.along.count)
+        major, minor, length = (a, b, self.columns.count) if self.kmajor else (b, a, self.rows.count)
         if minor not in (0, 1) or major < 0:
             return 0
-        rows = self.along.count if self.kmajor else self.down.count
+        rows = self.rows.count if self.kmajor else self.columns.count
         return max(length, major, 1) if rows <= 1 or major >= length else 0
 
     def prefers_kmajor(self) -> bool:
-        """Whether vector accesses are along K: if it is a matrix only that way, else if its contiguous runs are longer
-        that way."""
+        """Whether vector accesses should be along K: if only then the operand has a leading dimension, or if contiguous
+        runs along K are longer."""
         matrix = {kmajor: bool(replace(self, kmajor=kmajor).strided()) for kmajor in (False, True)}
-        return matrix[True] if matrix[True] != matrix[False] else self.down.run() > self.along.run()
+        return (
+            matrix[True]
+            if matrix[True] != matrix[False]
+            else self.columns.contiguous_run() > self.rows.contiguous_run()
+        )
 
-    def wide(self, most: int, item: int) -> int:
-        """The widest aligned access, in elements, at most ``most``. ``item``: the batch stride."""
-        inner, outer = (self.down, self.along) if self.kmajor else (self.along, self.down)
+    def widest_access(self, limit: int, batch_stride: int) -> int:
+        """The widest aligned vector access in elements, at most ``limit``."""
+        inner, outer = (self.columns, self.rows) if self.kmajor else (self.rows, self.columns)
         if not inner.extents or not inner.digits or inner.digits[-1][1] != 1:
             return 1
         moved = any(
-            any(m[n] for m in inner.moves)
+            any(m[n] for m in inner.coordinate_steps)
             for n in range(len(inner.extents))
             if inner.extents[n] > 1 and inner.steps[n] < inner.digits[-1][0]
         )
         if moved and self.limits:
             return 1
         run, *rest = [inner.digits[-1][0], *(step for _, step in inner.digits[:-1])]
-        return math.gcd(most, run, item, inner.start, outer.start, *rest, *(step for _, step in outer.digits))
+        return math.gcd(limit, run, batch_stride, inner.start, outer.start, *rest, *(step for _, step in outer.digits))
 
     @cached_property
     def packing(self) -> CoordinatePacking:
@@ -170,27 +177,28 @@ class ImplicitOperand:
 @dataclass(frozen=True, eq=False)
 class OffsetTable:
     """The table of an index map: for each index its offset and, for WINDOW, its coordinates in one word. ``guarded``:
-    whether the words have the guard bits. PADDING entries follow, which kernels may prefetch."""
+    whether the words have guard bits. PADDING entries follow the last index."""
 
     operand: ImplicitOperand
-    walk: IndexMap
+    index_map: IndexMap
     guarded: bool
 
     def words(self) -> NDArray[np.uint32]:
-        columns = [self.walk.offsets]
-        if self.operand.found == WINDOW:
-            columns.append(self.operand.packing.pack(self.walk, self.guarded))
-        out = np.zeros((self.walk.count + PADDING, len(columns)), np.uint32)
-        out[: self.walk.count] = np.stack(columns, axis=1) % (1 << WORD)
+        columns = [self.index_map.offsets]
+        if self.operand.addressing == WINDOW:
+            columns.append(self.operand.packing.pack(self.index_map, self.guarded))
+        out = np.zeros((self.index_map.count + PADDING, len(columns)), np.uint32)
+        out[: self.index_map.count] = np.stack(columns, axis=1) % (1 << WORD)
         return out
 
 
 @dataclass(frozen=True)
 class CoordinatePacking:
     """Coordinates packed into one word, with a guard bit above each. The word of a row plus that of a column is
-    ``low``; ``high`` - ``low`` counts from the far edge. A coordinate is inside if its guard bit is set in both.
+    ``low``; ``high`` - ``low`` is the distance from the far edge. A coordinate is inside the image if its guard bit is
+    set in both.
 
-    ``shifts``: the lowest bit of each coordinate; ``guard``: all guard bits; ``high``: as above.
+    ``shifts``: the lowest bit of each coordinate; ``guard``: the mask of guard bits; ``high``: as above.
     """
 
     shifts: tuple[int, ...]
@@ -201,9 +209,11 @@ class CoordinatePacking:
     def of(cls, x: ImplicitOperand) -> CoordinatePacking:
         shifts, guard, high, at = [], 0, 0, 0
         for axis, extent in enumerate(x.limits):
-            low, far = (a + b for a, b in zip(x.along.span(axis), x.down.span(axis), strict=True))
+            low, far = (
+                a + b for a, b in zip(x.rows.coordinate_range(axis), x.columns.coordinate_range(axis), strict=True)
+            )
             reach = max(-low, far, extent - 1 - low, far - extent + 1, 1)
-            bits = reach.bit_length()  # values from -2^bits to 2^bits - 1 keep within the guard and what is below it
+            bits = reach.bit_length()  # values from -2^bits to 2^bits - 1 fit the guard bit and the bits below it
             shifts.append(at)
             guard |= 1 << at + bits
             high += (2 << bits) + extent - 1 << at
@@ -212,16 +222,16 @@ class CoordinatePacking:
             raise ShapeError(f"coordinates within {x.limits} need {at} bits; at most {WORD} are possible")
         return cls(tuple(shifts), guard, high % (1 << WORD))
 
-    def pack(self, walk: IndexMap, guarded: bool) -> Ints:
-        out = np.full(walk.count, self.guard if guarded else 0, np.int64)
+    def pack(self, index_map: IndexMap, guarded: bool) -> Ints:
+        out = np.full(index_map.count, self.guard if guarded else 0, np.int64)
         for axis, shift in enumerate(self.shifts):
-            out += walk.coordinate(axis) << shift
+            out += index_map.coordinate(axis) << shift
         return out
 
 
 @dataclass(frozen=True)
 class GemmPart:
-    """One of the GEMMs that a problem consists of: the operands, which have its extents."""
+    """The operands of one GEMM of a problem, which determine its extents."""
 
     a: ImplicitOperand
     b: ImplicitOperand
@@ -229,7 +239,7 @@ class GemmPart:
 
     @property
     def extents(self) -> tuple[int, int, int]:
-        return self.a.along.count, self.b.along.count, self.a.down.count
+        return self.a.rows.count, self.b.rows.count, self.a.columns.count
 
 
 @dataclass(frozen=True)
@@ -239,7 +249,7 @@ class ImplicitGemm(KernelGemm):
     ``m``, ``n``, ``k``: the largest extents of its parts. ``addr_a`` (b, c): STRIDED (a matrix with a leading
     dimension), TABLE (the offset of a row plus that of a column) or WINDOW (likewise, and zero outside the image);
     ``wide_a`` (b, c): the widest access in elements; ``parts``: the GEMMs to compute, the largest first; ``traffic``:
-    the fewest bytes that must move.
+    lower bound of the bytes moved.
     """
 
     wide_a: int = 1
@@ -256,7 +266,7 @@ class ImplicitGemm(KernelGemm):
         return self.wide_a, self.wide_b, self.wide_c
 
     def _normalize_batch_strides(self) -> None:
-        """Keeps the batch strides as given: leading dimensions do not determine the packed ones."""
+        """Leaves batch strides unchanged: leading dimensions do not determine the packed ones."""
 
     @property
     def strides(self) -> tuple[int, int, int]:
@@ -302,8 +312,8 @@ def implicit_gemm_of(
     swapped: bool = False,
     **fields: Any,
 ) -> KernelGemm:
-    """The kernel problem that consists of ``parts``; a plain GEMM, if all operands are matrices. ``items``: the batch
-    and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: bytes that must move;
+    """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch
+    and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes moved;
     ``fields``: fields of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
@@ -311,7 +321,7 @@ def implicit_gemm_of(
     m, n, k = (max(x) for x in zip(*(part.extents for part in ordered), strict=True))
     fields.update(m=m, n=n, k=k, layout=("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N"))
     kinds = dtype(fields["dtype"]), dtype(fields["dtype"]), dtype(fields["out"])
-    found: dict[str, Any] = {}
+    lowered: dict[str, Any] = {}
     for name, kind, start, item in zip("abc", kinds, aligned, items[1:], strict=True):
         operands = [getattr(part, name) for part in ordered]
         for x in operands:
@@ -321,19 +331,19 @@ def implicit_gemm_of(
         matrix = len(ordered) == 1 and 0 not in lds
         if matrix:
             fields[f"ld{name}"] = lds.pop()
-        found[f"addr_{name}"] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
+        lowered[f"addr_{name}"] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
         for n, part in enumerate(ordered):
-            ordered[n] = replace(part, **{name: replace(getattr(part, name), found=found[f"addr_{name}"])})
-        found[f"wide_{name}"] = math.gcd(*(x.wide(max(1, start // kind.bytes), item) for x in operands))
+            ordered[n] = replace(part, **{name: replace(getattr(part, name), addressing=lowered[f"addr_{name}"])})
+        lowered[f"wide_{name}"] = math.gcd(*(x.widest_access(max(1, start // kind.bytes), item) for x in operands))
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {found[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
+    if {lowered[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
         return KernelGemm(**fields, swapped=swapped)
     if strip is not None:
-        found.update(strip=strip, strip_kind=strip.kind)
+        lowered.update(strip=strip, strip_kind=strip.kind)
     return ImplicitGemm(
         **fields,
-        **found,
+        **lowered,
         parts=tuple(ordered),
         traffic=traffic,
         im2col=im2col,

@@ -1,4 +1,4 @@
-"""The GEMM that kernels compute: a ``Gemm`` with how each operand is addressed."""
+"""The GEMM that kernels compute: a ``Gemm`` with an address mode for each operand."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STRIDED = "strided"  #: the address mode of an operand that is a matrix with a l
 
 @dataclass(frozen=True)
 class KernelGemm(Gemm):
-    """A lowered problem: what configurations are legal for, and what plans are made from.
+    """A lowered problem. Rules and plans are defined on lowered problems.
 
     The defaults describe a plain GEMM, whose operands are matrices with leading dimensions. ``addr_a`` (b, c): how
     kernels address the operand: STRIDED, or through offset tables (``ImplicitGemm``). ``im2col``: the im2col
     descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
-    it; ``strip_kind``: the facts of the strips that a kernel is compiled for, the last of them the vector width.
+    it; ``strip_kind``: the numbers of the strips that are constants of the kernel, the vector width last.
     ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
     """
 
@@ -44,7 +44,8 @@ class KernelGemm(Gemm):
 
     @property
     def shape_class(self) -> KernelGemm:
-        """The same kind of problem without what depends on its extents: the representative of its cached candidates."""
+        """The problem without fields that depend on extents. Problems with the same shape class share cached
+        candidates."""
         return self
 
     @property
@@ -54,7 +55,7 @@ class KernelGemm(Gemm):
 
     @property
     def gemms(self) -> tuple[KernelGemm, ...]:
-        """The GEMMs that it consists of. One kernel computes each in a launch of its own."""
+        """The GEMMs of the problem. The same kernel computes each of them, in a launch of its own."""
         return (self,)
 
 

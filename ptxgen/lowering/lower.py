@@ -1,4 +1,4 @@
-"""Lowering: from the problem that a user states to the GEMM that kernels compute."""
+"""Lowering: from the user's problem to the GEMM that kernels compute."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.operation import operation_of, resolve
 
-KEPT = 256  #: lowered problems that are kept
+CACHE_SIZE = 256  #: cached lowered problems
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def lower(problem: ProblemBase) -> KernelGemm:
-    """The GEMM that kernels compute for ``problem``; a lowered problem itself. Cached, with its offset tables.
+    """The GEMM that kernels compute for ``problem``, cached with its offset tables. A lowered problem is returned as
+    is.
 
-    ShapeError: 32 bits do not hold an offset or a coordinate of a convolution.
+    ShapeError: an offset or a coordinate of a convolution does not fit 32 bits.
     """
     if isinstance(problem, KernelGemm):
         return problem

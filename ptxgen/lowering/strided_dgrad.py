@@ -1,4 +1,8 @@
-"""Phases of strided input gradients: with a stride, different taps of the filter reach different pixels."""
+"""Phases of strided input gradients.
+
+With a stride, the taps that contribute to a pixel depend on the remainder of its coordinate by the stride. The pixels
+of one remainder form a phase, which is a convolution with stride 1 and part of the taps.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DgradPhase:
-    """One axis of one phase: the ``count`` pixels ``first``, first + stride, …, which the ``taps`` taps ``tap``,
-    tap + hop, … reach. Pixel number i and tap number j read the gradient of result at + i - j·back."""
+    """One axis of one phase. Pixels: ``first``, first + stride, …, ``count`` of them. Taps: ``tap``, tap + tap_step, …,
+    ``taps`` of them. Pixel i and tap j of the phase read the gradient of result ``at`` + i - j·``result_step``."""
 
     first: int
     count: int
     tap: int
-    hop: int
+    tap_step: int
     taps: int
     at: int
-    back: int
+    result_step: int
 
 
 def dgrad_phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[DgradPhase]:
-    """The phases of an axis: one for each remainder of the pixel by the stride."""
+    """The phases of an axis, one for each remainder by the stride."""
     common = math.gcd(stride, dilation)
-    hop, back = stride // common, dilation // common
+    tap_step, result_step = stride // common, dilation // common
     out = []
     for first in range(min(stride, extent)):
         count = -(-(extent - first) // stride)
-        found = [r for r in range(min(hop, taps)) if (first + pad - r * dilation) % stride == 0]
-        if found:
-            at = (first + pad - found[0] * dilation) // stride
-            out.append(DgradPhase(first, count, found[0], hop, -(-(taps - found[0]) // hop), at, back))
+        first_taps = [r for r in range(min(tap_step, taps)) if (first + pad - r * dilation) % stride == 0]
+        if first_taps:
+            at = (first + pad - first_taps[0] * dilation) // stride
+            out.append(
+                DgradPhase(
+                    first, count, first_taps[0], tap_step, -(-(taps - first_taps[0]) // tap_step), at, result_step
+                )
+            )
         else:
             out.append(DgradPhase(first, count, 0, 1, 0, 0, 1))
     return out

@@ -1,4 +1,4 @@
-"""What to compute: operations with their shapes, strides, dtypes and epilogues; devices; suites; float64 references.
+"""Problems: operations with shapes, strides, dtypes and epilogues; devices; suites; float64 references.
 
-Nothing here knows of tiles, instructions or kernels.
+This package does not depend on tiles, instructions or kernels.
 """

@@ -11,17 +11,17 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 
 EXTENT_LIMIT = 1 << 31
-MEMORY_LIMIT = 1 << 47  #: bytes of an operand: the address space of a process on a GPU
+MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
 
 #: dtype of A and B -> the values of ``compute``, the default first. ``tf32``: f32 inputs are rounded to 11 bits;
-#: ``f32_bf16x6``: each f32 input is the sum of three bf16; as exact as f32, but infinities give NaN
+#: ``f32_bf16x6``: each f32 input is the sum of three bf16 planes; as exact as f32, but infinities give NaN
 COMPUTE_MODES = {d.name: d.compute for d in DTYPES.values() if d.compute}
-#: the accumulator type, where ``compute`` is not its name
+#: value of ``compute`` -> accumulator type, if the names differ
 SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
-#: the operations that an epilogue may have, in the order of execution; at most one of each row
+#: the epilogue operations in the order of execution; an epilogue has at most one of each row
 EPILOGUE_OPS = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
 #: epilogue operation -> the arrays that it reads
 EPILOGUE_OPERANDS = {
@@ -43,12 +43,12 @@ class ProblemBase:
     """
 
     operation: ClassVar[str]
-    SHAPE: ClassVar[tuple[str, ...]]  #: the fields that the shape's word in the text form holds
-    SHAPE_FORM: ClassVar[str]  #: how that word is written, for errors
+    SHAPE: ClassVar[tuple[str, ...]]  #: the fields in the shape word of the text form
+    SHAPE_FORM: ClassVar[str]  #: the syntax of the shape word, for errors
     ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE_OPS
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
-    RUNTIME_PARAMETERS: ClassVar[str]  #: which facts of the shape are kernel parameters, in words
+    RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
     COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -64,12 +64,12 @@ class ProblemBase:
 
     @classmethod
     def read_shape(cls, text: str) -> dict[str, Any]:
-        """The fields that a shape's word gives. ShapeError: the word is not a shape."""
+        """Parses the shape word to fields. ShapeError: the word is not a shape."""
         raise NotImplementedError
 
     @classmethod
     def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields that a user wrote. ShapeError: a field is ambiguous without one that is missing."""
+        """Checks fields from user input. ShapeError: a field is ambiguous because another one is missing."""
         return values
 
     def key(self) -> str:
@@ -83,13 +83,13 @@ class ProblemBase:
         return " ".join(parts)
 
     def _given_and_defaults(self) -> tuple[dict[str, Any], ProblemBase]:
-        """(shape, layout and dtype, the problem that has only those)."""
+        """((shape, layout and dtype), the problem with these fields and defaults for all others)."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         return given, type(self)(**given)
 
     @property
     def command_options(self) -> str:
-        """The operation and the command-line options that name problems of the same kernel."""
+        """The operation and the command-line options of problems that use the same kernel."""
         _, defaults = self._given_and_defaults()
         words = [self.operation, f"--shape {self.shape()}", f"--layout {self.layout}", f"--dtype {self.dtype}"]
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
@@ -102,7 +102,7 @@ class ProblemBase:
 
     @property
     def reduction(self) -> int:
-        """The most products that are summed for one element of C."""
+        """The largest number of products in the sum of one element of C."""
         raise NotImplementedError
 
     @property
@@ -111,17 +111,17 @@ class ProblemBase:
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes that must move."""
+        """Lower bound of the bytes moved."""
         raise NotImplementedError
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """For each array that the epilogue reads: its shape as stored, and the shape that broadcasts against C."""
+        """For each epilogue operand: its shape as stored, and the shape that broadcasts to C."""
         raise NotImplementedError
 
     @property
     def description(self) -> list[str]:
-        """What a kernel computes, as lines of the header of its PTX."""
+        """Lines of the PTX header that describe the problem."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -152,24 +152,26 @@ class ProblemBase:
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
     def _check_alignment(self, name: str, kind: Dtype) -> None:
-        """ShapeError: the alignment of an operand's start is not possible."""
+        """ShapeError: the alignment of an operand is not a power of two from the element size to 16 bytes."""
         value = getattr(self, name)
         if value not in (1, 2, 4, 8, 16) or value < kind.bytes:
             raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
 
     def _normalize_epilogue(self) -> None:
-        """Sorts the epilogue operations. InputError, DtypeError: one is unknown, or not possible for this type."""
+        """Sorts the epilogue operations. InputError, DtypeError: one is unknown, or not supported for this type."""
         given = [name for name in self.epilogue.split(",") if name]
         ordered = tuple(name for row in self.ALLOWED_EPILOGUE_OPS for name in row if name in given)
         if sorted(ordered) != sorted(given):
             known = ", ".join(name for row in self.ALLOWED_EPILOGUE_OPS for name in row)
-            raise InputError(f"epilogue is {shown(self.epilogue)}; its operations must be of {known}, each once")
+            raise InputError(
+                f"epilogue is {shown(self.epilogue)}; its operations must be among {known}, each at most once"
+            )
         for row in self.ALLOWED_EPILOGUE_OPS:
             if sum(name in given for name in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
         kind = self.epilogue_dtype
         if given and (kind.integer or (kind.name == "f64" and {"gelu", "silu"} & set(given))):
-            raise DtypeError(f"epilogue is {self.epilogue!r}; it is not possible for sums of type {kind.name}")
+            raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")
         object.__setattr__(self, "epilogue", ",".join(ordered))
 
     @property
@@ -179,7 +181,7 @@ class ProblemBase:
 
     @property
     def epilogue_operands(self) -> tuple[str, ...]:
-        """The arrays that the epilogue reads, in the order of the kernel's parameters."""
+        """The names of the epilogue operands, in the order of the kernel parameters."""
         return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
 
     @property
@@ -203,7 +205,6 @@ class ProblemBase:
         return dtype("f32") if sums.bytes < 4 or (sums.integer and self.output is not sums) else sums
 
     def epilogue_operand_dtype(self, name: str) -> Dtype:
-        """The type of an array that the epilogue reads: that of C, but f32 for scales, and for the bias of a C of 8
-        bits."""
+        """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
         wide = name.startswith("scale") or (name == "bias" and self.output.bytes == 1)
         return dtype("f32") if wide else self.output

@@ -1,7 +1,7 @@
 """The problem type of convolutions and their gradients.
 
-Letters are the paper's: N images of C channels, D×H×W, K filters of T×R×S, results of Z×P×Q. A layout names the order
-in memory, the last letter fastest; D, T and Z stand before H, R and P wherever those stand.
+Names of extents are the paper's: N images of C channels and D×H×W pixels, K filters of T×R×S taps, results of Z×P×Q. A
+layout lists the axes in memory order, the contiguous axis last. D, T and Z precede H, R and P in every layout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
-FEW, FOLD = 4, 16  #: with at most FEW filters in a group, FOLD pixels of a row become columns of the GEMM
+#: with at most MAX_FOLDED_FILTERS filters per group, FOLD pixels of a row become columns of the GEMM
+MAX_FOLDED_FILTERS, FOLD = 4, 16
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
 
@@ -30,9 +31,9 @@ class Conv(ProblemBase):
     """A convolution (``forward``) or one of its gradients.
 
     ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
-    ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d, h, w); padding also as begin
-    and end of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the layout of
-    filters, by default the natural one of ``layout`` (FILTERS).
+    ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d, h, w); padding also as
+    (begin, end) pairs of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the
+    layout of filters, by default the natural one of ``layout`` (FILTERS).
 
     ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
     from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
@@ -104,7 +105,7 @@ class Conv(ProblemBase):
                 count = "x".join(map(str, extents))
                 raise ShapeError(
                     f"{tensor} have {count} elements of {kind}, {size} bytes; it must be at most"
-                    f" {MEMORY_LIMIT}, what a GPU can address"
+                    f" {MEMORY_LIMIT}, the address space of a GPU"
                 )
 
     def _normalize_spatial(self) -> None:
@@ -117,24 +118,26 @@ class Conv(ProblemBase):
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
             raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
-        # values without effect are normalized, so that equivalent problems compare equal
+        # normalize values without effect, so that equivalent problems compare equal
         dilation = tuple(1 if f == 1 else x for f, x in zip(taps, dilation, strict=True))
-        reached = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
-        room = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
-        for name, axis, filter_, tap, least, most in zip("dhw", extents, "trs", taps, reached, room, strict=True):
+        filter_extents = [dilation[i] * (taps[i] - 1) + 1 for i in range(3)]
+        padded_extents = [extents[i] + pads[2 * i] + pads[2 * i + 1] for i in range(3)]
+        for name, axis, filter_, tap, filter_extent, padded in zip(
+            "dhw", extents, "trs", taps, filter_extents, padded_extents, strict=True
+        ):
             if tap < 1:
                 raise ShapeError(f"{filter_} is {tap}; it must be at least 1")
-            if most >= EXTENT_LIMIT:
+            if padded >= EXTENT_LIMIT:
                 raise ShapeError(
-                    f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {most}; it"
+                    f"padding is {shown(self.padding)}; {name} is {axis}, and with its padding {padded}; it"
                     f" must be at most {EXTENT_LIMIT - 1}"
                 )
-            if least > most:
+            if filter_extent > padded:
                 raise ShapeError(
-                    f"{name} is {axis}, with pads {most}; it must be at least {least}, the extent"
+                    f"{name} is {axis}, with padding {padded}; it must be at least {filter_extent}, the extent"
                     f" of the dilated filter ({filter_})"
                 )
-        stride = tuple(1 if room[i] == reached[i] else stride[i] for i in range(3))
+        stride = tuple(1 if padded_extents[i] == filter_extents[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)
 
@@ -147,15 +150,15 @@ class Conv(ProblemBase):
         m, n, k = {
             "forward": (
                 f"results (N {pixels})",
-                f"filters (K){' and pixels of a row' * bool(self.fold)}",
-                f"what a filter covers (C {taps})",
+                f"filters (K){' and adjacent pixels' * bool(self.fold)}",
+                f"channels and taps (C {taps})",
             ),
             "input_grad": (
                 f"pixels of images (N {'D H W' if self.deep else 'H W'})",
                 "channels of images (C)",
-                f"filters and their taps (K {taps})",
+                f"filters and taps (K {taps})",
             ),
-            "weight_grad": (f"what a filter covers (C {taps})", "filters (K)", f"results (N {pixels})"),
+            "weight_grad": (f"channels and taps (C {taps})", "filters (K)", f"results (N {pixels})"),
         }[self.direction]
         if self.swapped:
             first, second, m, n = second, first, n, m
@@ -212,25 +215,25 @@ class Conv(ProblemBase):
 
     @property
     def reduction(self) -> int:
-        """The most products that are summed for one element of the result."""
+        """The largest number of products in the sum of one element of the result."""
         if self.direction == "weight_grad":
             return self.n * math.prod(self.results)
         taps = (self.t, self.r, self.s)
         if self.direction == "forward":
             return self.c // self.groups * math.prod(taps)
-        # of stride / gcd(stride, dilation) taps along an axis one reaches a pixel
+        # along an axis, one of stride / gcd(stride, dilation) taps contributes to a pixel
         every = (s // math.gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True))
         return self.k // self.groups * math.prod(-(-n // step) for n, step in zip(taps, every, strict=True))
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes that must move: images, filters and results once each."""
+        """Lower bound of the bytes moved: images, filters and results once each."""
         return sum(math.prod(self.extents(x).values()) * self.kind(x).bytes for x in "xwy")
 
     # ---- tensors: x images, w filters, y results
 
     def extents(self, tensor: str) -> dict[str, int]:
-        """Extents of a tensor by letter, in the order in memory."""
+        """The extents of a tensor by axis, in memory order."""
         z, p, q = self.results
         if tensor == "w":
             all_ = {"k": self.k, "c": self.c // self.groups, "t": self.t, "r": self.r, "s": self.s}
@@ -244,7 +247,7 @@ class Conv(ProblemBase):
         return {letter: all_[letter] for letter in order}
 
     def steps(self, tensor: str) -> dict[str, int]:
-        """Elements from one index to the next, by letter."""
+        """The strides of a tensor by axis, in elements."""
         out, step = {}, 1
         for letter, extent in reversed(self.extents(tensor).items()):
             out[letter] = step
@@ -265,7 +268,7 @@ class Conv(ProblemBase):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the two operands and the result as stored; without depth axes, if the convolution has none."""
+        """The shapes of the two operands and the result as stored. Depth axes of extent 1 are omitted."""
         a, b, c = (
             tuple(extent for letter, extent in self.extents(x).items() if self.deep or letter not in "dtz")
             for x in self.tensors
@@ -284,26 +287,29 @@ class Conv(ProblemBase):
     def kind(self, tensor: str) -> Dtype:
         return self.output if tensor == self.tensors[2] else self.element
 
-    # ---- as a product
+    # ---- as a GEMM
 
     @property
     def fold(self) -> int:
-        """How many pixels of a row are folded into the columns of the GEMM, 0 for none. With few filters, adjacent
-        results share most of the pixels that they read from an image with contiguous rows."""
-        few = 1 if "bias" in self.epilogue_ops else FEW  # with several filters, no bias would belong to a column
-        alone = self.direction == "forward" and self.k // self.groups <= few and self.s > 1 and self.dilations[2] == 1
-        if not alone or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
+        """The number of adjacent pixels that are folded into the columns of the GEMM; 0: none. With few filters,
+        folding reuses the pixels that the windows of adjacent results have in common."""
+        # the epilogue of a folded GEMM has one bias for all columns
+        limit = 1 if "bias" in self.epilogue_ops else MAX_FOLDED_FILTERS
+        applies = (
+            self.direction == "forward" and self.k // self.groups <= limit and self.s > 1 and self.dilations[2] == 1
+        )
+        if not applies or self.steps("x")["w"] != 1 or self.steps("y")["q"] != 1 or self.q < 2 * FOLD:
             return 0
         return FOLD if self.s < FOLD else 2 * FOLD
 
     @property
     def swapped(self) -> bool:
-        """Whether the GEMM's A is the second operand: the filters, if the pixels of results are contiguous."""
+        """Whether A of the GEMM is the second operand, so that rows of C are contiguous in the result."""
         if self.direction == "weight_grad":
             return self.filters != "CRSK"
         return self.layout != "NHWC" and not self.fold
 
-    # ---- the line that names it
+    # ---- text form
 
     def shape(self) -> str:
         words = [f"{name.upper()}={getattr(self, name)}" for name in ("n", "c", "h", "w", "k", "r", "s")]
@@ -326,9 +332,9 @@ class Conv(ProblemBase):
                 raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPE_FORM}, with several numbers as 1x2")
             numbers = [int(x) for x in value.split("x")]
             out[field] = numbers[0] if len(numbers) == 1 else numbers
-        lacking = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
-        if lacking:
-            raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(lacking)}")
+        missing = [name.upper() for name in ("n", "c", "h", "w", "k", "r", "s") if name not in out]
+        if missing:
+            raise ShapeError(f"shape is {shown(text)}; it lacks {', '.join(missing)}")
         return cls.checked_fields(out)
 
     @classmethod
@@ -341,5 +347,5 @@ class Conv(ProblemBase):
         return values
 
 
-#: names in the shape's word -> fields
+#: names in the shape word -> fields
 NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import Array, Box, convolve, places
+from ptxgen.problem.conv_reference import Array, Box, convolve, region_slices
 from ptxgen.problem.conv_suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import Baseline, Operation
 
 
 def product(v: Conv, a: Array, b: Array, region: Box | None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of the result, or of a box of it, in float64."""
+    """Σab and Σ|a||b| of each element of the result, or of a box of the result, in float64."""
     return convolve(v, a, b, region, False), convolve(v, a, b, region, True)
 
 
 def slices(v: Conv, region: Box | None = None) -> tuple[slice, ...]:
-    return places(v, region) if region else ()
+    return region_slices(v, region) if region else ()
 
 
 CONV = Operation(

@@ -1,4 +1,4 @@
-"""Convolutions: the paper's Table 5, whole networks layer by layer, filters of signals, small ones."""
+"""Suites of convolutions: the paper's Table 5, layers of networks, signal filters, odd and small shapes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.operation import Case, Suite, by_name
 
-#: Table 5 with DeepBench's own images: N, C, H, W, K, R, S, stride, padding. (In the paper's rows Conv11 and Conv12 K
-#: stands where P should, and the other way round.)
+#: Table 5 with DeepBench's images: N, C, H, W, K, R, S, stride, padding. (The paper exchanges K and P in the rows
+#: Conv11 and Conv12.)
 _TABLE_5 = (
     ("DeepSpeech", "Conv1", 16, 1, 161, 700, 32, 5, 20, 2, 0),
     ("DeepSpeech", "Conv2", 16, 32, 79, 341, 32, 5, 10, 2, 0),
@@ -35,11 +35,11 @@ def _isaac(**fields: Any) -> Iterator[Case]:
         yield Case(f"{name} {task}", Conv(n, c, h, w, k, r, s, stride=stride, padding=padding, **fields))
 
 
-BATCH = 32  #: images of a step of the two networks that classify
+BATCH = 32  #: images per batch of ResNet-50 and MobileNetV2
 
 
 def _layer(name: str, c: int, k: int, filter_: int, size: int, stride: int = 1, **fields: Any) -> Case:
-    """A layer on square images of ``size``, with the padding that keeps their size at a stride of 1."""
+    """A layer on square images of ``size`` with ``same`` padding."""
     problem = Conv(
         fields.pop("n", BATCH), c, size, size, k, filter_, filter_, stride=stride, padding=filter_ // 2, **fields
     )
@@ -47,7 +47,7 @@ def _layer(name: str, c: int, k: int, filter_: int, size: int, stride: int = 1, 
 
 
 def _distinct(build: Callable[..., Iterator[Case]]) -> Callable[..., Iterator[Case]]:
-    """A network's layers, of equal ones the first."""
+    """Removes layers with equal problems, except the first."""
 
     @wraps(build)
     def distinct(**fields: Any) -> Iterator[Case]:
@@ -61,46 +61,46 @@ def _distinct(build: Callable[..., Iterator[Case]]) -> Callable[..., Iterator[Ca
 
 @_distinct
 def _resnet50(**fields: Any) -> Iterator[Case]:
-    """The network on images of 224, its strides in the 3x3 layers (version 1.5)."""
+    """ResNet-50 v1.5 (strides in the 3x3 layers) on 224x224 images."""
     yield _layer("conv1", 3, 64, 7, 224, 2, **fields)
-    came, size = 64, 56
+    channels, size = 64, 56
     for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
         for block in range(blocks):
             stride = 2 if block == 0 and stage > 2 else 1
             name = f"conv{stage}_{block + 1}"
-            yield _layer(f"{name} 1x1", came, width, 1, size, **fields)
+            yield _layer(f"{name} 1x1", channels, width, 1, size, **fields)
             yield _layer(f"{name} 3x3", width, width, 3, size, stride, **fields)
             yield _layer(f"{name} 1x1 out", width, 4 * width, 1, size // stride, **fields)
             if block == 0:
-                yield _layer(f"{name} shortcut", came, 4 * width, 1, size, stride, **fields)
-            came, size = 4 * width, size // stride
+                yield _layer(f"{name} shortcut", channels, 4 * width, 1, size, stride, **fields)
+            channels, size = 4 * width, size // stride
 
 
-#: MobileNetV2: widening, channels, blocks, stride of the first
+#: MobileNetV2: expansion factor, output channels, blocks, stride of the first block
 _INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
 @_distinct
 def _mobilenet(**fields: Any) -> Iterator[Case]:
-    """MobileNetV2 on images of 224: 1x1 layers, and 3x3 layers of which each channel has its own."""
+    """MobileNetV2 on 224x224 images: 1x1 layers and depthwise 3x3 layers."""
     yield _layer("first 3x3", 3, 32, 3, 224, 2, **fields)
-    came, size = 32, 112
-    for widening, out, blocks, first in _INVERTED:
+    channels, size = 32, 112
+    for expansion, out, blocks, first in _INVERTED:
         for block in range(blocks):
-            stride, wide = first if block == 0 else 1, came * widening
-            if widening > 1:
-                yield _layer(f"widen {came} {size}", came, wide, 1, size, **fields)
+            stride, wide = first if block == 0 else 1, channels * expansion
+            if expansion > 1:
+                yield _layer(f"widen {channels} {size}", channels, wide, 1, size, **fields)
             yield _layer(f"depthwise {wide} {size}/{stride}", wide, wide, 3, size, stride, groups=wide, **fields)
             size //= stride
             yield _layer(f"narrow {wide}-{out} {size}", wide, out, 1, size, **fields)
-            came = out
-    yield _layer("last 1x1", came, 1280, 1, size, **fields)
+            channels = out
+    yield _layer("last 1x1", channels, 1280, 1, size, **fields)
 
 
 @_distinct
 def _unet(**fields: Any) -> Iterator[Case]:
-    """U-Net on one image of 572, as its paper has it: no padding; what widens images again is the gradient of a 2x2
-    layer of stride 2."""
+    """U-Net on one 572x572 image without padding, as in its paper. Upsampling layers are input gradients of 2x2
+    convolutions with stride 2."""
 
     def layer(name: str, c: int, k: int, size: int, filter_: int = 3) -> Case:
         return Case(name, Conv(1, c, size, size, k, filter_, filter_, **fields))
@@ -113,8 +113,8 @@ def _unet(**fields: Any) -> Iterator[Case]:
     size = 28
     for depth, k in ((4, 512), (3, 256), (2, 128), (1, 64)):
         if fields.get("direction", "forward") == "forward":
-            ways = {**fields, "direction": "input_grad"}
-            yield Case(f"up {depth}", Conv(1, k, 2 * size, 2 * size, 2 * k, 2, 2, stride=2, **ways))
+            options = {**fields, "direction": "input_grad"}
+            yield Case(f"up {depth}", Conv(1, k, 2 * size, 2 * size, 2 * k, 2, 2, stride=2, **options))
         yield layer(f"up {depth}a", 2 * k, k, 2 * size)
         yield layer(f"up {depth}b", k, k, 2 * size - 2)
         size = 2 * size - 4
@@ -122,14 +122,14 @@ def _unet(**fields: Any) -> Iterator[Case]:
 
 
 def _signal(**fields: Any) -> Iterator[Case]:
-    """One channel, one filter: a signal of numbers, or an image of one colour."""
+    """One channel and one filter: signals and grey-scale images."""
     for length, taps in ((1 << 16, 16), (1 << 20, 64), (1 << 20, 257), (1 << 24, 33), (1 << 18, 1024)):
         yield Case(f"1-D {taps} taps", Conv(1, 1, 1, length, 1, 1, taps, padding=(0, taps // 2), **fields))
     for h, w, side in ((512, 512, 3), (1080, 1920, 5), (2048, 2048, 7), (2160, 3840, 11), (1024, 1024, 31)):
         yield Case(f"2-D {side}x{side}", Conv(1, 1, h, w, 1, side, side, padding=side // 2, **fields))
 
 
-#: shapes that a kernel could get wrong: N, C, H, W, K, R, S, and what else
+#: edge cases: N, C, H, W, K, R, S, other fields
 _ODD: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 1, 1, 1, 1, 1, 1), {}),
     ((2, 3, 7, 5, 4, 3, 3), {"padding": 1}),
@@ -155,7 +155,7 @@ def _odd(**fields: Any) -> Iterator[Case]:
         yield Case(f"odd {problem.shape()}", problem)
 
 
-#: of each kind one, cut down until an interpreter runs it in a blink
+#: one shape of each kind, small enough for the emulated device
 _SMALL: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
     ("first layer", (1, 3, 12, 12, 8, 5, 5), {"stride": 2, "padding": 2}),
     ("3x3", (2, 8, 8, 8, 16, 3, 3), {"padding": 1}),
@@ -182,7 +182,7 @@ SUITES = by_name(
 
 
 def _numbers(values: Any) -> str:
-    """Numbers along (depth, height, width) as few as tell them."""
+    """Numbers along (depth, height, width) as text; one number if all are equal."""
     return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 

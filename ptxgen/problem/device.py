@@ -1,7 +1,7 @@
-"""What the generator and the tuner know of a GPU: plain data, no GPU needed.
+"""Hardware facts of GPUs as plain data. No GPU is needed.
 
-Limits of one multiprocessor are from the CUDA C++ Programming Guide (compute capabilities); clocks and
-bandwidths are the vendor's data sheets', in MHz and GB/s.
+Limits of one multiprocessor are from the CUDA C++ Programming Guide (compute capabilities). Clocks in MHz and
+bandwidths in GB/s are from the vendor's data sheets.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ptxgen.errors import DeviceError
 class Device:
     """Hardware facts of one GPU.
 
-    ``sm``: compute capability as an integer (90); ``sms``: multiprocessors; ``fma``, ``fma16``, ``fma64``:
-    scalar multiply-adds of f32, f16 (packed) and f64 a clock and multiprocessor; sizes in bytes, ``clock`` in
-    MHz, ``bandwidth`` in GB/s.
+    ``sm``: compute capability as an integer (90); ``sms``: multiprocessors; ``fma``, ``fma16``, ``fma64``: scalar
+    multiply-adds of f32, f16 (packed) and f64 per clock and multiprocessor; sizes in bytes, ``clock`` in MHz,
+    ``bandwidth`` in GB/s.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Device:
 
     @property
     def ptx_version(self) -> str:
-        """The lowest PTX version that knows the target and what the templates use on it."""
+        """The lowest PTX version that supports the target and the instructions that templates use on it."""
         late = {88: "9.0", 103: "8.8", 110: "9.0", 121: "8.8"}
         return late.get(self.sm, "8.7" if self.sm >= 120 else "8.6" if self.sm >= 100 else "8.1")
 
@@ -60,12 +60,12 @@ class Device:
         return self.sm >= 90
 
     def flops(self, kind: str) -> float:
-        """Peak scalar rate in FLOP a second for an accumulator of type ``kind``."""
+        """Peak scalar rate in FLOP/s for accumulators of type ``kind``."""
         lanes = {"f64": self.fma64, "f32": self.fma, "f16": self.fma16}[kind]
         return 2e6 * self.clock * self.sms * lanes
 
     def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
-        """Resident blocks of one multiprocessor; integers or NumPy columns. 0: it does not fit."""
+        """Resident blocks per multiprocessor; integers or NumPy columns. 0: a block does not fit."""
         warps = (threads + 31) // 32
         rounded = (registers + 7) // 8 * 8 * 32
         by_registers = self.registers_sm // rounded // np.maximum(warps, 1)
@@ -110,7 +110,7 @@ _BY_ARCHITECTURE = {75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090", 90: "h20
 
 
 def device(name: str) -> Device:
-    """The device called ``name`` (as ``h200``), or a plain target (as ``sm_86``). DeviceError if unknown."""
+    """The device ``name`` (for example ``h200``), or a device of a target (``sm_86``). DeviceError: it is unknown."""
     key = str(name).lower().strip()
     if key in DEVICES:
         return DEVICES[key]
@@ -121,14 +121,17 @@ def device(name: str) -> Device:
 
 
 def describe(name: str, sm: int, **facts: Any) -> Device:
-    """The device that a driver found: the known row whose name is in ``name``, else its architecture's.
+    """The device with the name that a driver reports: the matching row of DEVICES, else the row of its architecture.
 
-    ``facts`` are what the driver reports (sms, clock, l2, ...) and win over the table. DeviceError below sm_75.
+    ``facts``: values that the driver reports (sms, clock, l2, ...); they replace those of the row. DeviceError: the
+    device is below sm_75.
     """
     if sm < 75:
         raise DeviceError(f"{name} is sm_{sm}; ptxgen generates for sm_75 and up")
     for row in DEVICES.values():
-        words = re.sub(r"(?<=[a-z])(?=\d)", "[ -]?", row.name)  # rtx4090: "RTX 4090"; an RTX A1000 is no A100
+        words = re.sub(
+            r"(?<=[a-z])(?=\d)", "[ -]?", row.name
+        )  # rtx4090 matches "RTX 4090"; a100 does not match "RTX A1000"
         if row.sm == sm and row.name != "emulated" and re.search(rf"{words}(?!\d)", name.lower()):
             return replace(row, sm=sm, **facts)
     nearest = max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)

@@ -10,21 +10,21 @@ import numpy as np
 
 from ptxgen.errors import DtypeError
 
-_finfo: Any = ml_dtypes.finfo  #: as NumPy's, of small types too
+_finfo: Any = ml_dtypes.finfo  #: NumPy's finfo, for 8-bit types too
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """An element type and all that the package knows of it. A new type is a new row of DTYPES.
+    """An element type. A new type is a new row of DTYPES.
 
     ``name``: the PTX name; ``bits``: size; ``numpy``: the NumPy type; ``roundoff``: unit roundoff u = eps / 2, 0 for
     integers; ``compute``: the values of ``compute`` that problems with A and B of this type may have, the default first
     (none: A and B cannot have this type); ``outputs``: the types of C for A and B of this type, the default first;
     ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
     of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
-    precision to which tensor cores cut the products and the accumulator (Hopper keeps 25 bits; of fp8 13);
-    ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type that scalar instructions multiply,
-    if not this one; ``sm``: the first target that converts it to that type, 0: every target does.
+    precision to which tensor cores cut the products and the accumulator (Hopper keeps 25 bits, 13 for fp8);
+    ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
+    scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Dtype:
 
     @property
     def native_numpy(self) -> bool:
-        """Whether NumPy has the type itself, so that PyTorch converts its tensors to arrays of it."""
+        """Whether the type is built into NumPy, so that PyTorch can convert tensors to NumPy arrays."""
         return self.numpy.isbuiltin == 1
 
     @property
@@ -62,27 +62,27 @@ class Dtype:
 
     @property
     def fp8(self) -> bool:
-        """Whether it is a floating-point type of 8 bits."""
+        """Whether this is an 8-bit floating-point type."""
         return self.bits == 8 and not self.integer
 
     @property
     def int8(self) -> bool:
-        """Whether it is an integer type of 8 bits."""
+        """Whether this is an 8-bit integer type."""
         return self.bits == 8 and self.integer
 
     @property
     def saturates(self) -> bool:
-        """Whether results beyond the largest value, infinities too, become the largest value."""
+        """Whether conversions to this type saturate to the finite range, infinities included."""
         return self.bits == 8
 
     @property
     def least(self) -> float:
-        """The least finite value."""
+        """The lowest finite value."""
         return self.poison if self.integer else -self.largest
 
     @property
     def poison(self) -> float:
-        """The value that fills memory that no kernel may read or write: NaN, or the least integer."""
+        """The value of memory that kernels must not access: NaN, or the lowest integer."""
         return float(np.iinfo(self.numpy.name).min) if self.integer else float("nan")
 
     @property
@@ -103,7 +103,7 @@ _FP8 = ("e4m3", "e5m2")
 
 
 def _fp8(name: str, numpy: Any, roundoff: float, cuda: int) -> Dtype:
-    """A row of a floating-point type of 8 bits."""
+    """The row of an 8-bit floating-point type."""
     return Dtype(
         name,
         8,
@@ -200,11 +200,11 @@ DTYPES = {
 
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 #: the types that arrays may have, for messages
-ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 is for results alone"
+ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 only for results"
 
 
 def dtype(name: str) -> Dtype:
-    """The row of that name. DtypeError: there is none."""
+    """The type with this PTX name. DtypeError: there is none."""
     try:
         return DTYPES[name]
     except (KeyError, TypeError):
@@ -212,7 +212,7 @@ def dtype(name: str) -> Dtype:
 
 
 def from_numpy(kind: np.dtype[np.generic], argument: str) -> Dtype:
-    """The row of a NumPy dtype. DtypeError, which names ``argument``: there is none."""
+    """The type of a NumPy dtype. DtypeError: there is none; the message names ``argument``."""
     try:
         return _BY_NUMPY[np.dtype(kind)]
     except (KeyError, TypeError):

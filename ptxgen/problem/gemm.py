@@ -1,7 +1,7 @@
 """The problem type of matrix products: shapes, strides, types, epilogue.
 
-Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B,
-N = stored K×N, T = stored N×K. C is stored M×N.
+Layouts are in row-major (NumPy) terms. First letter: A, N = stored M×K, T = stored K×M. Second letter: B, N = stored
+K×N, T = stored N×K. C is stored M×N.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
-PACKED = -1  #: a batch stride: the products of the batch are packed
+PACKED = -1  #: value of a batch stride: the items of the batch are packed
 #: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
 
@@ -27,20 +27,20 @@ STRIDES = ("stride_a", "stride_b", "stride_c")
 class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
-    ``lda``, ``ldb``, ``ldc``: elements from one stored row to the next, 0 = packed. ``aligned_a`` (b, c): the alignment
-    in bytes of the operand's start, a power of two up to 16. ``deterministic``: the order of summation must not depend
-    on timing. ``dtype``: the type of A and B; ``out``: the type of C.
+    ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = packed. ``aligned_a`` (b, c): the alignment of the
+    operand's address in bytes, a power of two up to 16. ``deterministic``: the order of summation must not depend on
+    timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
     ``epilogue``: operations of EPILOGUE_OPS after the product, separated by commas (``bias_column,relu``). The product
     is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
     each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
-    with the strides and alignment of C), both of C's type (the bias of a C of 8 bits: f32); then the activation.
-    Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. Results of 8 bits are rounded to
-    nearest and saturated to finite values; fp8 keeps NaN.
+    with the strides and alignment of C), both of C's type (f32 for the bias of an 8-bit C); then the activation.
+    Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. 8-bit results are rounded to nearest
+    and saturated to finite values; fp8 keeps NaN.
 
-    ``batch``: the number of such products; ``stride_a`` (b, c): elements from the operand of one product to that of the
-    next, PACKED = contiguous, 0 = all products share the operand (not C). The products share bias and scales; a
-    residual has C's strides.
+    ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
+    PACKED = contiguous, 0 = all items use the same operand (not C). All items use the same bias and scales; a residual
+    has the strides of C.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -87,7 +87,7 @@ class Gemm(ProblemBase):
         self._normalize_epilogue()
 
     def _normalize_batch_strides(self) -> None:
-        """Sets strides that do not matter, or equal the packed ones, to PACKED. ShapeError: products share elements of
+        """Sets strides without effect, and strides equal to the packed ones, to PACKED. ShapeError: items overlap in
         C."""
         for name, packed in zip(STRIDES, self._packed, strict=True):
             value = getattr(self, name)
@@ -96,12 +96,12 @@ class Gemm(ProblemBase):
             same = self.batch == 1 or value in (PACKED, packed)
             object.__setattr__(self, name, PACKED if same else value)
         if self.batch > 1 and self.m and self.n:
-            # the rows of one product may lie between those of others, or whole products follow each other
+            # rows of different items may be interleaved, or items may follow each other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
             if near < self.n or (self.m > 1 and far < (count - 1) * near + self.n):
                 raise ShapeError(
-                    f"stride_c is {self.strides[2]}; {self.batch} products of {self.m} rows of {self.n}, with ldc"
-                    f" {self.ldc}, would share elements of C"
+                    f"stride_c is {self.strides[2]}; {self.batch} items of {self.m} rows of {self.n} with ldc"
+                    f" {self.ldc} would overlap in C"
                 )
         self._require_memory()
 
@@ -113,8 +113,8 @@ class Gemm(ProblemBase):
             span = (count * ld + max(self.batch - 1, 0) * stride) * size
             if span > MEMORY_LIMIT:
                 raise ShapeError(
-                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} products; it"
-                    f" must span at most {MEMORY_LIMIT}, what a GPU can address"
+                    f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
+                    f" must span at most {MEMORY_LIMIT}, the address space of a GPU"
                 )
 
     @property
@@ -146,14 +146,14 @@ class Gemm(ProblemBase):
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Elements from the A, B and C of one product of the batch to those of the next."""
+        """The batch strides of A, B and C in elements."""
         given = (self.stride_a, self.stride_b, self.stride_c)
         a, b, c = (p if s == PACKED else s for s, p in zip(given, self._packed, strict=True))
         return a, b, c
 
     @property
     def offsets(self) -> tuple[int, int, int]:
-        """Bytes from the A, B and C of one product of the batch to those of the next."""
+        """The batch strides of A, B and C in bytes."""
         (a, b, c), size = self.strides, self.element.bytes
         return a * size, b * size, c * self.output.bytes
 
@@ -164,7 +164,7 @@ class Gemm(ProblemBase):
 
     @property
     def reduction(self) -> int:
-        """The products that are summed for one element of C."""
+        """The number of products in the sum of one element of C."""
         return self.k
 
     @property
@@ -173,7 +173,7 @@ class Gemm(ProblemBase):
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes that must move: A and B read once, C written once."""
+        """Lower bound of the bytes moved: A and B are read once, C is written once."""
         a, b = (self.batch if stride else min(self.batch, 1) for stride in self.strides[:2])
         return self.element.bytes * (a * self.m + b * self.n) * self.k + self.output.bytes * self.results
 
@@ -202,7 +202,7 @@ class Gemm(ProblemBase):
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The shapes of A, B and C as stored, without padding between rows. The first extent of a batched operand is
-        the batch, or 1 if all products share the operand."""
+        the batch, or 1 if its batch stride is 0."""
         a, b = (self.rows_a, self.columns_a), (self.rows_b, self.columns_b)
         if self.batch == 1:
             return a, b, (self.m, self.n)
@@ -229,7 +229,8 @@ def parse_shape(text: str) -> tuple[int, int, int]:
     plain = text.replace(" ", "")
     if not _SHAPE.fullmatch(plain):
         raise ShapeError(
-            f"shape is {shown(text)}; it must be M,N,K: three integers from 0 to {EXTENT_LIMIT - 1}, as 2560,16,2560"
+            f"shape is {shown(text)}; it must be M,N,K (for example 2560,16,2560), three integers from 0 to"
+            f" {EXTENT_LIMIT - 1}"
         )
     m, n, k = (int(x) for x in plain.split(","))
     return m, n, k

@@ -13,17 +13,17 @@ from ptxgen.problem.reference import Array, as_matrices
 
 
 def product(p: Gemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| in float64, of a batch with the products first."""
+    """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
     wide_a, wide_b = as_matrices(p, a, b)
     exact = wide_a @ wide_b
     scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
-    if exact.ndim == 3 and len(exact) < p.batch:  # all products share A and B
+    if exact.ndim == 3 and len(exact) < p.batch:  # A and B have batch stride 0
         return np.repeat(exact, p.batch, axis=0), np.repeat(scale, p.batch, axis=0)
     return exact, scale
 
 
 def slices(p: Gemm, region: Any = None) -> tuple[slice, ...]:
-    """The whole result: the reference of a part of a GEMM is that of a smaller GEMM."""
+    """The whole result. Regions are not used: a part of a GEMM is a smaller GEMM."""
     return ()
 
 

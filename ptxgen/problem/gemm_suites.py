@@ -1,4 +1,4 @@
-"""Matrix products: the paper's Table 4, squares, language models, awkward shapes, small ones."""
+"""Suites of GEMMs: the paper's Table 4, squares, language models, odd, batched and small shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptxgen.problem.operation import Case, Suite, by_name
 
 @dataclass(frozen=True)
 class ColumnMajor:
-    """A row of the paper's Table 4: M, N, K and the transpositions as column-major BLAS has them."""
+    """A row of the paper's Table 4: M, N, K and transpositions in column-major terms, as in BLAS."""
 
     m: int
     n: int
@@ -21,8 +21,8 @@ class ColumnMajor:
     b_t: bool
 
     def row_major(self, **fields: Any) -> Gemm:
-        """The same product on the same memory. Column-major C is row-major Cᵀ = op(B)ᵀ·op(A)ᵀ: A and B are swapped, M
-        and N too, and what is stored transposed stays so."""
+        """The same product on the same memory. Column-major C is row-major Cᵀ = op(B)ᵀ·op(A)ᵀ: A and B are exchanged,
+        M and N too; transpositions stay the same."""
         layout = "NT"[self.b_t] + "NT"[self.a_t]
         return Gemm(self.n, self.m, self.k, layout, **fields)
 
@@ -44,8 +44,8 @@ def _square(**fields: Any) -> Iterator[Case]:
     return (Case(f"square {n}", Gemm(n, n, n, **fields)) for n in (256 << i for i in range(7)))
 
 
-#: M, N, K, layout: squares, thin ones, deep ones, outer products; no extent is a multiple of 8, so no row of a packed
-#: matrix starts where a wide access may
+#: M, N, K, layout: squares, skinny and deep shapes, outer products. No extent is a multiple of 8, so rows of packed
+#: matrices are not aligned for vector accesses
 _ODD = (
     (255, 257, 511, "NN"),
     (511, 513, 509, "TN"),
@@ -68,25 +68,25 @@ def _odd(**fields: Any) -> Iterator[Case]:
     return (Case(f"odd {m}x{n}x{k}", Gemm(m, n, k, layout, **fields)) for m, n, k, layout in _ODD)
 
 
-#: weights of public language models, out x in features: attention's query, key and value at once, its output, the two
-#: inner halves of the feed-forward part at once, its output
+#: weights of public language models, out x in features: fused QKV projection, attention output, fused gate and up
+#: projections, down projection
 _MODELS = {
     "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
     "Llama 3 70B": ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
     "Qwen2.5 7B": ((4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944)),
 }
-_TOKENS = (1, 16, 128, 4096)  #: decoding one sequence, a few, many; a prompt
+_TOKENS = (1, 16, 128, 4096)  #: decoding with three batch sizes, and a prompt
 
 
 def _llm(**fields: Any) -> Iterator[Case]:
-    """Tokens times transposed weights, as a linear layer stores them."""
+    """Linear layers: activations of the tokens times transposed weights."""
     for model, weights in _MODELS.items():
         for (n, k), part in zip(weights, ("qkv", "out", "gate+up", "down"), strict=True):
             for m in _TOKENS:
                 yield Case(f"{model} {part} {m}", Gemm(m, n, k, "NT", **fields))
 
 
-#: one of each kind that the paper tells apart, cut down until an interpreter runs it in a blink
+#: one shape of each kind in the paper, small enough for the emulated device
 _SMALL = (
     ("square", 64, 64, 64, "TN"),
     ("skinny", 16, 64, 64, "NN"),
@@ -117,7 +117,7 @@ _BATCHES = (
 
 
 def _batch(**fields: Any) -> Iterator[Case]:
-    """Items one behind the other; of attention a head each."""
+    """Packed batches. In attention, an item is a head."""
     for name, items, m, n, k, layout in _BATCHES:
         p = Gemm(m, n, k, layout, **{"batch": items, **fields})
         yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
@@ -127,8 +127,8 @@ SUITES = by_name(
     Suite("isaac", "Table 4 of the paper: LINPACK, DeepBench, ICA, LAPACK", _isaac, layouts=True),
     Suite("square", "squares from 256 to 16384", _square),
     Suite("llm", "linear layers of public language models, decoding and prompts", _llm, layouts=True),
-    Suite("odd", "Table 4's kinds of shapes with no extent a multiple of 8", _odd, layouts=True),
-    Suite("batch", "many small products, attention's two with heads as items, deep ones", _batch, layouts=True),
+    Suite("odd", "shapes like those of Table 4, no extent a multiple of 8", _odd, layouts=True),
+    Suite("batch", "small GEMMs, attention scores and values with heads as items, deep GEMMs", _batch, layouts=True),
     Suite("small", "one shape of each kind, small enough for the emulated device", _small, layouts=True),
 )
 

@@ -1,6 +1,6 @@
-"""The registry of operations: one ``Operation`` object says all that the package needs to know of one.
+"""The registry of operations. An ``Operation`` object describes one operation to the whole package.
 
-Modules above this package are named as ``"module:attribute"`` and imported when they are used.
+Objects in packages above this one are given as ``"module:attribute"`` and imported on first use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ptxgen import plugins
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
 
-#: a function, or where it is: "module:attribute"
+#: a function, or its location "module:attribute"
 Function = Callable[..., Any] | str
 
-#: the operations of the package -> where their ``Operation`` is
+#: name of an operation of the package -> location of its ``Operation``
 ROWS = {
     "gemm": "ptxgen.problem.gemm_operation:GEMM",
     "conv": "ptxgen.problem.conv_operation:CONV",
@@ -27,8 +27,8 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with a name. ``column_major``: the problem as the paper's Table 4 writes it, if it is one of its;
-    ``count``: how often a program computes it, the weight of the problem in a tuning run."""
+    """A problem with a name. ``column_major``: the row of the paper's Table 4, for problems of
+    that table; ``count``: the number of times that a program computes the problem, which is its weight in tuning."""
 
     name: str
     problem: ProblemBase
@@ -61,26 +61,25 @@ class Baseline:
     ) -> tuple[float, float]:
         """Microseconds of the library's fastest algorithm, and of the one that its heuristic ranks first.
 
-        ``sets``: addresses of the sets of operands that our kernel was timed on. UnavailableError: the library or a GPU
-        is missing; LaunchError: the library cannot compute the problem.
+        ``sets``: addresses of the operand sets that the kernel of ptxgen was timed on. UnavailableError: the library or
+        a GPU is missing; LaunchError: the library cannot compute the problem.
         """
-        found: tuple[float, float] = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
-        return found
+        times: tuple[float, float] = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
+        return times
 
 
 @dataclass(frozen=True)
 class Operation:
     """An operation, registered once.
 
-    ``problem``: its problem type, which also reads and writes the text form;
-    ``lowering(problem)``: the ``KernelGemm`` that kernels compute;
-    ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
-    ``slices(problem, region)``: where in the stored result a region of it is; a region is what ``product`` takes to
-    compute a part of the result, None for all of it;
-    ``checks(driver, problem, config, seed, slack)``: yields a ``CheckResult`` for each kind of input;
-    ``operand_sets(driver, problem, timing)``: the operands that a kernel is timed on (``tuning.bench.OperandSets``);
-    ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns of tables that identify a problem, and
-    their cells for a row of a command's JSON document; ``baselines``: vendor libraries, by name.
+    ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: the ``KernelGemm``
+    that kernels compute; ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
+    ``slices(problem, region)``: the slices of a region in the stored result; ``region``: an argument of ``product``
+    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, slack)``: yields a
+    ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a kernel is
+    timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns
+    of tables that identify a problem, and their cells for a row of a command's JSON document; ``baselines``: vendor
+    libraries, by name.
     """
 
     problem: type[ProblemBase]
@@ -109,7 +108,7 @@ _registered: dict[str, Operation] = {}
 
 
 def register(operation: Operation) -> None:
-    """Adds an operation. InputError: its name is taken."""
+    """Adds an operation. InputError: there is one with this name."""
     if operation.name in operation_names():
         raise InputError(f"operation {operation.name!r} is registered already")
     _registered[operation.name] = operation
@@ -126,7 +125,7 @@ def operation_names() -> tuple[str, ...]:
 
 
 def operation_named(name: str) -> Operation:
-    """The operation called ``name``. InputError: there is none."""
+    """The operation ``name``. InputError: there is none."""
     names = operation_names()
     if name in ROWS:
         found: Operation = resolve(ROWS[name])
@@ -155,8 +154,8 @@ def resolve(function: Any) -> Any:
 
 
 @cache
-def _imported(place: str) -> Any:
-    module, _, attribute = place.partition(":")
+def _imported(location: str) -> Any:
+    module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 

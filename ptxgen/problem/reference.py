@@ -1,4 +1,4 @@
-"""Float64 references of results, their error bounds, and inputs that expose mistakes.
+"""Float64 references of results, error bounds, and test inputs.
 
 The error of a sum of K products in arithmetic of unit roundoff u is about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
 SIAM J. Sci. Comput. 41, 2019) and at most K·u·Σ|a||b|. Tensor cores truncate the products of one instruction and the
@@ -21,44 +21,44 @@ from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
 
-FACTOR = 4.0  #: c of the tolerance; the largest value that a correct kernel needed is 1.4
+FACTOR = 4.0  #: c of the tolerance; the largest error of a correct kernel corresponds to 1.4
 KINDS = ("integers", "normal", "scaled")
-#: random normal values; larger operands repeat them. A prime, so that no stride repeats them in step
-DRAWN = 1_048_573
+#: distinct random values; larger operands repeat them. A prime, so that rows do not repeat at any leading dimension
+DISTINCT_VALUES = 1_048_573
 
-#: of compute="tf32": products that one instruction sums, the precision that they are cut to, the roundoff of inputs
+#: for compute="tf32": products summed by one instruction, precision of their truncation, roundoff of inputs
 TF32 = (8, 2.0**-24, 2.0**-11)
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
     """Operands and result as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is
     exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
-    a, b, c = drawn(p, seed, kind)
+    a, b, c = random_operands(p, seed, kind)
     return a, b, c
 
 
-def drawn(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
-    """``operands``, one after the other, for callers that do not need all."""
+def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
+    """Generates A, B and C one after the other, for callers that do not need all of ``operands``."""
     rng = np.random.default_rng(seed)
     k = p.reduction
     for n, shape in enumerate(p.stored):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
-            whole = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
-            exact = min(1 / max(t.roundoff, 2.0**-31) for t in whole)
-            if exact < 2**24:  # keep Σ|a||b| well under the integers that sums and C hold
+            types = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
+            exact = min(1 / max(t.roundoff, 2.0**-31) for t in types)
+            if exact < 2**24:  # keep Σ|a||b| well below the largest exact integer of sums and C
                 values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
         else:
-            values = rng.standard_normal(min(math.prod(shape), DRAWN))
+            values = rng.standard_normal(min(math.prod(shape), DISTINCT_VALUES))
             if kind == "scaled":
                 values = np.resize(values, shape)
-                reach = 2 if p.element.bytes == 1 else 6
-                # rows of A, columns of B, images: of every item
-                kept = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
-                down = tuple(extent if i in kept else 1 for i, extent in enumerate(shape))
-                values *= np.exp2(rng.integers(-reach, reach + 1, down))
-                if p.element.bytes <= 2:  # f16 holds nothing past 65504, nor do sums of it
-                    values /= (8 if reach == 6 else 1) * max(1.0, k**0.5) ** 0.5
+                exponent = 2 if p.element.bytes == 1 else 6
+                # the axes to scale: rows of A, columns of B, images
+                scaled_axes = {2: (n == 1,), 3: (0, 1 + (n == 1))}.get(len(shape), (0,))
+                scale_shape = tuple(extent if i in scaled_axes else 1 for i, extent in enumerate(shape))
+                values *= np.exp2(rng.integers(-exponent, exponent + 1, scale_shape))
+                if p.element.bytes <= 2:  # f16 and its sums overflow above 65504
+                    values /= (8 if exponent == 6 else 1) * max(1.0, k**0.5) ** 0.5
         yield np.resize(_as(values, p.element if n < 2 else p.output), shape)
 
 
@@ -71,7 +71,7 @@ def _as(values: Array, kind: Dtype) -> Array:
 
 
 def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
-    """A as M×K and B as K×N, in float64; of a batch, its products are the first axis."""
+    """A as M×K and B as K×N in float64. The first axis of a batch is the item."""
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     transposed_a, transposed_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
     return (wide_a if p.layout[0] == "N" else transposed_a), (wide_b if p.layout[1] == "N" else transposed_b)
@@ -79,7 +79,7 @@ def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Reference:
-    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| an element."""
+    """``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of each element."""
 
     problem: Problem
     exact: Array
@@ -87,7 +87,7 @@ class Reference:
 
     @property
     def rounded(self) -> Array:
-        """``exact`` rounded to C's type, if that is an integer or fp8."""
+        """``exact`` rounded to the type of C, if that is an integer or fp8."""
         kind = self.problem.output
         if kind.fp8:
             return self.exact.astype(kind.numpy).astype(np.float64)
@@ -102,22 +102,24 @@ class Reference:
         u_sum, u_out = (p.epilogue_dtype if p.accumulator.integer else p.accumulator).roundoff, p.output.roundoff
         k = p.reduction
         steps = min(FACTOR * max(k, 1) ** 0.5, k + 4.0)
-        allowed = steps * u_sum + self._cut()
-        tiny = (
+        allowed = steps * u_sum + self._truncation_error()
+        smallest = (
             0.125 if p.output.integer else max(p.output.smallest, p.epilogue_dtype.smallest)
-        )  # half of it: what rounds to one
+        )  # half of the smallest value: the rounding error of underflow
         if {"gelu", "silu"} & set(p.epilogue_ops):
-            allowed = 1.2 * allowed + 2.0**-20  # their slope, and ex2 and rcp
-        result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * tiny
-        if not p.accumulator.integer:  # each sum is rounded to a multiple of the smallest number
+            allowed = 1.2 * allowed + 2.0**-20  # the slope of the activation, and the errors of ex2 and rcp
+        result: Array = allowed * self.scale + FACTOR * u_out * np.abs(self.exact) + 4 * smallest
+        if not p.accumulator.integer:  # every sum is a multiple of the smallest positive number
             result += steps * p.accumulator.smallest / 2
         return result
 
-    def _cut(self) -> float:
-        """The error, relative to ``scale``, that tensor cores may add to that of a chain of multiply-adds."""
+    def _truncation_error(self) -> float:
+        """The error of truncation in tensor cores, relative to ``scale``."""
         p = self.problem
-        products, kept, rounded = TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
-        return 2 * kept * -(-p.reduction // products) + 2 * rounded
+        products, precision, roundoff = (
+            TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
+        )
+        return 2 * precision * -(-p.reduction // products) + 2 * roundoff
 
 
 def reference(
@@ -130,12 +132,12 @@ def reference(
     more: tuple[Array, ...] = (),
     box: Any = None,
 ) -> Reference:
-    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``more``: the arrays that the epilogue
-    reads. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
+    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``more``: the epilogue
+    operands. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
     operation = operation_of(p)
     at = operation.slices(p, box)
     epilogue = {
-        name: _cut(x.reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
+        name: _broadcast_region(x.reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
         for name, x in zip(p.epilogue_operands, more, strict=True)
     }
     with np.errstate(all="ignore"):
@@ -158,12 +160,12 @@ def reference(
     return Reference(p, exact, scale)
 
 
-def _cut(x: Array, at: tuple[slice, ...]) -> Array:
+def _broadcast_region(x: Array, at: tuple[slice, ...]) -> Array:
     """The part of an epilogue operand that broadcasts against a region of the result."""
     return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
 
 
-#: in float64; gelu is the tanh approximation
+#: the activations in float64; gelu is the tanh approximation
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.where(x <= 0, 0.0, x),
     "gelu": lambda x: x / (1 + np.exp(-np.sqrt(8 / np.pi) * (x + 0.044715 * x**3))),
@@ -172,15 +174,15 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
-    """The arrays that the epilogue reads, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual
+    """The epilogue operands, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual
     has C's rows."""
     rng = np.random.default_rng([seed, 1])
     out = []
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
-            least = -7 if p.element.int8 and kind != "integers" else -2  # sums of full bytes are large
-            out.append(np.exp2(rng.integers(least, least + 4, shape)).astype(np.float32))
+            low = -7 if p.element.int8 and kind != "integers" else -2  # sums of full-range s8 products are large
+            out.append(np.exp2(rng.integers(low, low + 4, shape)).astype(np.float32))
         else:
             values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
             out.append(_as(values, p.epilogue_operand_dtype(name)))
@@ -204,7 +206,7 @@ class Deviation:
     def __str__(self) -> str:
         if self.ratio == 0:
             return "exact"
-        return f"worst error {self.ratio:.3g} of what is allowed, at {list(self.where)}"
+        return f"worst error {self.ratio:.3g} of the tolerance, at {list(self.where)}"
 
 
 def compare(result: Array, ref: Reference) -> Deviation:
@@ -215,9 +217,9 @@ def compare(result: Array, ref: Reference) -> Deviation:
     with np.errstate(all="ignore"):
         got, allowed = result.astype(np.float64), ref.tolerance()
         same = (got == ref.exact) | (np.isnan(got) & np.isnan(ref.exact))
-        # within its error of the largest number, or past it, a result may be rounded to infinity
-        past = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
-        same |= np.isinf(got) & past & (np.sign(got) == np.sign(ref.exact))
+        # a result whose error interval exceeds the largest number may be rounded to infinity
+        overflows = (np.abs(ref.exact) + allowed > p.output.largest) & (not p.output.saturates)
+        same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(ref.exact))
         error = np.where(same, 0.0, np.abs(got - ref.exact))
         ratio = np.where(same, 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
@@ -231,9 +233,9 @@ def compare(result: Array, ref: Reference) -> Deviation:
 def verdict(kind: str, result: Array, ref: Reference) -> Deviation:
     """The deviation of a result from the reference. For inputs of kind "integers" every element must be equal, after
     rounding to C's type."""
-    found, got = compare(result, ref), result.astype(np.float64)
-    if kind != "integers" or {"gelu", "silu"} & set(ref.problem.epilogue_ops) or not found.ok:
-        return found
+    deviation, got = compare(result, ref), result.astype(np.float64)
+    if kind != "integers" or {"gelu", "silu"} & set(ref.problem.epilogue_ops) or not deviation.ok:
+        return deviation
     if len(wrong := np.argwhere(got != ref.rounded)):
-        return Deviation(np.inf, tuple(int(i) for i in wrong[0]), found.worst)
-    return Deviation(0.0, found.where, 0.0)
+        return Deviation(np.inf, tuple(int(i) for i in wrong[0]), deviation.worst)
+    return Deviation(0.0, deviation.where, 0.0)

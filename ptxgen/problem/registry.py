@@ -20,7 +20,7 @@ def parse(text: str) -> Problem:
     words = text.split()
     if len(words) < 4 or words[0] not in operation_names():
         forms = " or ".join(f"{o.name} {o.problem.SHAPE_FORM} LAYOUT DTYPE [name=value ...]" for o in operations())
-        raise InputError(f"problem is {shown(text)}; it must read: {forms}")
+        raise InputError(f"problem is {shown(text)}; it must have the form: {forms}")
     kind = operation_named(words[0]).problem
     shape = kind.read_shape(words[1])
     extra: dict[str, Any] = {}
@@ -29,7 +29,9 @@ def parse(text: str) -> Problem:
         name, _, value = item.partition("=")
         if name not in types or name in extra:
             known = ", ".join(types)
-            raise InputError(f"problem has {shown(item)}; it must be name=value, once, with a name of {known}")
+            raise InputError(
+                f"problem has {shown(item)}; it must be name=value, at most once, with one of the names {known}"
+            )
         of, flag = types[name], types[name] == "bool"
         if of != "str" and not re.fullmatch("[01]" if flag else "[0-9]{1,13}", value):
             raise InputError(f"problem has {shown(item)}; {name} must be {'0 or 1' if flag else 'an integer'}")
@@ -46,8 +48,8 @@ def from_dict(values: dict[str, Any]) -> Problem:
     unknown = sorted(set(values) - known)
     if unknown:
         raise InputError(f"problem has {', '.join(unknown)}; known names: {', '.join(sorted(known))}")
-    needed = [f.name for f in fields(kind) if f.default is MISSING]
-    for name in needed:
+    required = [f.name for f in fields(kind) if f.default is MISSING]
+    for name in required:
         if name not in values:
-            raise InputError(f"problem lacks {name}; it needs {', '.join(needed[:-1])} and {needed[-1]}")
+            raise InputError(f"problem lacks {name}; it must have {', '.join(required[:-1])} and {required[-1]}")
     return kind(**kind.checked_fields({k: v for k, v in values.items() if k != "operation"}))

@@ -1,4 +1,4 @@
-"""Arguments with a number for each axis of an image (stride, padding, dilation): reading and printing them."""
+"""Parses and prints arguments with one number per spatial axis: stride, padding, dilation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptxgen.arguments import is_integer, plain, shown
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
-#: an extent of each axis, or one for all; pads: begin and end of each
+#: one number for all axes, or one per axis; padding also as (begin, end) pairs per axis
 PerAxis = int | Sequence[int]
 
 
@@ -23,14 +23,13 @@ def per_axis(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) 
         values = tuple(x for x in values for _ in (0, 1))
     if len(values) not in (count, 2 * count, 3 * count) or not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in values):
         raise ShapeError(
-            f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one for"
-            " each axis of the image"
+            f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one per spatial axis"
         )
     return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
 
 
 def per_axis_text(values: Sequence[Any], deep: bool) -> str:
-    """Numbers of (depth, height, width), or pairs of them, as a shape's word writes them; "" for the default."""
+    """Numbers (or pairs) along depth, height and width, in the syntax of the shape word; "" for the default."""
     pairs = [x if isinstance(x, tuple) else (x,) for x in values]
     if all(x == (1,) or not any(x) for x in pairs):
         return ""

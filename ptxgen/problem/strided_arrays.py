@@ -1,4 +1,4 @@
-"""Views of a GEMM's operands in memory with leading dimensions and batch strides."""
+"""Operands of GEMMs in memory with leading dimensions and batch strides."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ A, B, C = range(3)
 
 
 def _strides(p: Gemm, operand: int) -> tuple[int, ...]:
-    """The batch stride, if there is a batch, and the leading dimension."""
+    """The batch stride (only for batches) and the leading dimension."""
     ld, stride = (p.lda, p.ldb, p.ldc)[operand], p.strides[operand]
     return (ld,) if p.batch == 1 else (stride, ld)
 
 
 def span(p: Gemm, operand: int) -> int:
-    """Elements of memory that an operand takes; its last row counts as a whole leading dimension."""
+    """The size of an operand in memory in elements. The last row counts as a full leading dimension."""
     *items, rows, _ = p.stored[operand]
     *strides, ld = _strides(p, operand)
     return rows * ld + sum((n - 1) * s for n, s in zip(items, strides, strict=True)) if rows else 0
 
 
 def elements(p: Gemm, operand: int, memory: Array) -> Array:
-    """A view of the operand's shape on contiguous ``memory``, which begins at the operand's start."""
+    """The operand as a strided view of contiguous ``memory``, which begins with its first element."""
     return strided(memory, p.stored[operand], (*_strides(p, operand), 1))
 
 
@@ -40,30 +40,31 @@ def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Arra
     return np.ndarray(shape, memory.dtype, flat, 0, [s * size for s in strides])
 
 
-def last(p: Gemm, operand: int) -> int:
-    """Elements of memory from an operand's first element to its last one."""
+def extent(p: Gemm, operand: int) -> int:
+    """The number of elements of memory from the first to the last element of an operand."""
     shape, strides = p.stored[operand], (*_strides(p, operand), 1)
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
-def laid(p: Gemm, operand: int, array: Array, between: Any = 0) -> Array:
-    """Memory that holds ``array`` as the operand, and ``between`` in the gaps. Without a batch its shape is (rows,
-    leading dimension); else it is flat. Products that share memory hold the values of the last of them."""
-    out = np.full(span(p, operand), between, array.dtype)
+def store_operand(p: Gemm, operand: int, array: Array, fill: Any = 0) -> Array:
+    """``array`` stored with the strides of the operand, with ``fill`` in the gaps. The shape is (rows, leading
+    dimension) without a batch, else flat. Items that share memory have the values of the last item."""
+    out = np.full(span(p, operand), fill, array.dtype)
     elements(p, operand, out)[...] = array
     return out if p.batch != 1 else out.reshape(array.shape[0], -1) if out.size else array
 
 
-def read_after(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The arrays that the epilogue reads, in memory: the residual of a batch has the strides of C."""
+def stored_epilogue_operands(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The epilogue operands as stored. The residual of a batch has the strides of C."""
     moved = p.batch != 1
     return tuple(
-        laid(p, C, x) if moved and n == "residual" else x for n, x in zip(p.epilogue_operands, more, strict=True)
+        store_operand(p, C, x) if moved and n == "residual" else x
+        for n, x in zip(p.epilogue_operands, more, strict=True)
     )
 
 
 def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The operands in memory with the problem's strides; gaps are poisoned."""
+    """The operands stored with the problem's strides; gaps are poisoned."""
     kinds = (p.element, p.element, p.output)
-    a, b, c = (laid(p, i, x, kind.poison) for i, (x, kind) in enumerate(zip(arrays, kinds, strict=True)))
+    a, b, c = (store_operand(p, i, x, kind.poison) for i, (x, kind) in enumerate(zip(arrays, kinds, strict=True)))
     return a, b, c

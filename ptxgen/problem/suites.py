@@ -1,4 +1,4 @@
-"""Sets of problems: an operation's suites, and files of shapes in JSON lines."""
+"""Sets of problems: suites of operations, and shapes files in JSON lines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ptxgen.problem.registry import from_dict
 
 
 def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
-    """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all its problems.
+    """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all problems.
 
-    InputError: there is no such suite, or a layout is given for a suite that sets layouts itself;
-    ShapeError, DtypeError: as the problem's type.
+    InputError: there is no such suite, or a layout is given for a suite that sets layouts itself; ShapeError,
+    DtypeError: as the problem's type.
     """
     suites = operation_named(of).suites
     if name not in suites:
@@ -30,10 +30,10 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
-    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation, or
-    empty: a line may be of any, and is of ``gemm`` unless it says so; ``name``: the name of the file, for errors.
+    and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation; if
+    empty, each line may name its own, by default ``gemm``; ``name``: the name of the file, for errors.
 
-    InputError: names the line and the rule that the line breaks.
+    InputError: a line breaks a rule; the message names both.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -41,7 +41,7 @@ def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: An
         try:
             values = _object(_text(line.strip()))
             if values.setdefault("operation", of or "gemm") != of and of:
-                raise InputError(f"operation is {values['operation']!r}; the commands of {of} take {of} alone")
+                raise InputError(f"operation is {values['operation']!r}; a command on {of} takes only {of}")
             title, count = _title(values.pop("name", "")), _count(values.pop("count", 1))
             problem = from_dict({**fields, **values})
         except (ValueError, TypeError) as error:  # InputError is a ValueError
@@ -70,7 +70,7 @@ def _title(value: Any) -> str:
 def _count(value: Any) -> float:
     """InputError: it is not a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
-        raise InputError(f"count is {shown(value)}; it must be a positive number, how often the problem is computed")
+        raise InputError(f"count is {shown(value)}; it must be a positive number of calls")
     return float(value)
 
 
@@ -83,7 +83,7 @@ def _object(text: str) -> dict[str, Any]:
         raise InputError(
             f"{text[:60]!r}... is nested too deeply; a line is an object of numbers, text and lists"
         ) from None
-    except ValueError:  # Python refuses to read integers of thousands of digits
+    except ValueError:  # Python limits the digits of integers
         raise InputError(f"{text[:60]!r}... has an integer of too many digits; the largest is 2147483647") from None
     if not isinstance(values, dict):
         raise InputError(f"{text[:60]!r} is not a JSON object")

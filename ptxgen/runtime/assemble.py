@@ -1,9 +1,8 @@
-"""Assembles PTX with ptxas, and caches the machine code on disk.
+"""Assembles PTX with ptxas and caches the machine code on disk.
 
 A cache entry is two files named after the source's digest, the target and the version of ptxas: the cubin, and a JSON
-file with registers, spills, the log and the cubin's checksum. An entry that is incomplete or damaged is assembled
-again. The checksum does not protect against another user, so the cache is used only in folders that no other user can
-write.
+file with registers, spills, the log and the cubin's checksum. An incomplete or damaged entry is assembled
+again. The checksum does not protect against other users, so a folder that other users can write is not used.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class CachedSource(Source):
-    """A source whose machine code is in the disk cache: its digest is in place of its text."""
+    """A source without its text. The digest identifies its machine code in the disk cache."""
 
     digest: str = ""
 
@@ -63,14 +62,13 @@ class CachedSource(Source):
 
 
 def find_ptxas() -> Path | None:
-    """The ptxas to use: PTXGEN_PTXAS, else that of the nvidia-cuda-nvcc wheel, else the first on the PATH; None: there
-    is none.
+    """The path of ptxas: PTXGEN_PTXAS, else the nvidia-cuda-nvcc wheel, else the PATH. None: there is none.
 
     InputError: PTXGEN_PTXAS is not an executable file.
     """
     chosen = settings().ptxas
     if chosen is not None:
-        if not _runs(chosen):
+        if not _is_executable(chosen):
             raise InputError(f"PTXGEN_PTXAS is {chosen}; it must be an executable file")
         return chosen
     wheel = _wheel_ptxas()
@@ -82,23 +80,23 @@ def find_ptxas() -> Path | None:
 
 @functools.cache
 def version(ptxas: Path) -> str:
-    """The release of a ptxas, as ``13.0.88``. UnavailableError: it does not run, or prints no release."""
+    """The release of a ptxas, for example ``13.0.88``. UnavailableError: it does not run, or prints no release."""
     try:
-        told = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        output = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as e:
         raise UnavailableError(f"{ptxas} does not run: {e}") from e
-    found = _VERSION.search(told)
+    found = _VERSION.search(output)
     if not found:
-        raise UnavailableError(f"{ptxas} --version does not name a release; it said: {told.strip()[:200]!r}")
+        raise UnavailableError(f"{ptxas} --version does not print a release; its output is {output.strip()[:200]!r}")
     return found[1]
 
 
 def assemble(source: Source, target: str | None = None) -> Assembled:
-    """The machine code of ``source`` for ``target`` (as ``sm_90``; default: the source's own), cached on disk.
+    """The machine code of ``source`` for ``target`` (for example ``sm_90``; default: the target of the source), cached
+    on disk.
 
-    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; its ``log`` has every message.
-    UnavailableError: there is no ptxas. RuntimeWarning: other users can write the cache folder, which is therefore not
-    used.
+    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; ``log`` has its messages.
+    UnavailableError: there is no ptxas. RuntimeWarning: other users can write the cache folder, so it is not used.
     """
     ptxas = find_ptxas()
     if ptxas is None:
@@ -113,7 +111,7 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
 
 
 def cached(digest: str, target: str) -> Assembled | None:
-    """The machine code of the text with this digest, if the disk cache has it for the current ptxas; else None."""
+    """The machine code of the text with this digest. None: the disk cache has none of the current ptxas."""
     ptxas = find_ptxas()
     return None if ptxas is None else _read(_stem(ptxas, digest, target))
 
@@ -123,7 +121,7 @@ def _stem(ptxas: Path, digest: str, target: str) -> Path:
 
 
 def _unsafe(folder: Path) -> str:
-    """Why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
+    """The reason why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
 
     The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
     with the sticky bit may be.
@@ -131,7 +129,7 @@ def _unsafe(folder: Path) -> str:
     for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
         try:
             status = path.stat()
-        except OSError:  # an absent folder is created, an unreadable one is not used
+        except OSError:  # absent: it will be created; unreadable: it will not be used
             continue
         if status.st_uid not in (0, os.geteuid()):
             return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
@@ -146,12 +144,12 @@ def _wheel_ptxas() -> Path | None:
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for layout in ("cu[0-9]*/bin/ptxas", "cuda_nvcc/bin/ptxas"):
             for found in sorted(Path(folder).glob(layout), reverse=True):
-                if _runs(found):
+                if _is_executable(found):
                     return found
     return None
 
 
-def _runs(path: Path) -> bool:
+def _is_executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
@@ -170,10 +168,10 @@ def _run(ptxas: Path, source: Source, target: str) -> Assembled:
             first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
             reason = first or f"it ended with status {done.returncode} and no message"
             raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
-        return Assembled(cubin.read_bytes(), *_reported(log), log)
+        return Assembled(cubin.read_bytes(), *_parse_log(log), log)
 
 
-def _reported(log: str) -> tuple[dict[str, int], dict[str, int]]:
+def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
     """Registers and spilled bytes by entry, from the output of ``ptxas -v``."""
     registers: dict[str, int] = {}
     spills: dict[str, int] = {}
@@ -191,42 +189,42 @@ def _reported(log: str) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _files(stem: Path) -> tuple[Path, Path]:
-    # with_suffix would cut off the last part of the release
+    # with_suffix would remove the last number of the release
     return stem.with_name(stem.name + ".cubin"), stem.with_name(stem.name + ".json")
 
 
 def _read(stem: Path) -> Assembled | None:
-    """The cache entry; None if it is absent, damaged or, with a warning, in a folder that others can write."""
-    if broken := _unsafe(stem.parent):
-        warnings.warn(f"compiled kernels are not cached: {broken}", RuntimeWarning, stacklevel=3)
+    """The cache entry. None: it is absent or damaged, or (with a warning) other users can write the folder."""
+    if reason := _unsafe(stem.parent):
+        warnings.warn(f"compiled kernels are not cached: {reason}", RuntimeWarning, stacklevel=3)
         return None
-    code, facts = _files(stem)
+    code, facts_file = _files(stem)
     try:
-        said = json.loads(facts.read_text())
+        facts = json.loads(facts_file.read_text())
         cubin = code.read_bytes()
-        if hashlib.sha256(cubin).hexdigest() != said["sha256"]:
+        if hashlib.sha256(cubin).hexdigest() != facts["sha256"]:
             return None
-        counts = [{str(k): int(v) for k, v in said[name].items()} for name in ("registers", "spills")]
-        return Assembled(cubin, counts[0], counts[1], str(said["log"]))
+        counts = [{str(k): int(v) for k, v in facts[name].items()} for name in ("registers", "spills")]
+        return Assembled(cubin, counts[0], counts[1], str(facts["log"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _write(stem: Path, made: Assembled) -> None:
-    """Stores ``made`` in the cache. Errors of the file system are ignored: the cache only saves time."""
+def _write(stem: Path, assembled: Assembled) -> None:
+    """Stores ``assembled`` in the cache. Errors of the file system are ignored, because the cache is optional."""
     if _unsafe(stem.parent):
         return
     facts = {
-        "sha256": hashlib.sha256(made.cubin).hexdigest(),
-        "registers": made.registers,
-        "spills": made.spills,
-        "log": made.log,
+        "sha256": hashlib.sha256(assembled.cubin).hexdigest(),
+        "registers": assembled.registers,
+        "spills": assembled.spills,
+        "log": assembled.log,
     }
     code_file, facts_file = _files(stem)
     try:
         for folder in (stem.parent.parent, stem.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(code_file, made.cubin)
+        _replace(code_file, assembled.cubin)
         _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
     except OSError:
         pass

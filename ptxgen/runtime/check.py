@@ -1,4 +1,4 @@
-"""Runs a configuration on inputs that expose mistakes and compares every element with a float64 reference."""
+"""Runs a configuration on several kinds of input and compares every element with a float64 reference."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ptxgen.problem.gemm import STRIDES, Gemm
 from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.problem.registry import Problem
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """``kind``: the kind of input; ``deviation``: of the result from its reference."""
+    """``kind``: the kind of input; ``deviation``: the deviation of the result from the reference."""
 
     kind: str
     deviation: Deviation
@@ -29,7 +29,7 @@ class CheckResult:
         return self.deviation.ok
 
 
-#: (kind of input, alpha, beta, what C is filled with before)
+#: (kind of input, alpha, beta, initial values of C)
 CASES = (
     ("integers", 1.0, 0.0, "nan"),
     ("normal", 1.0, 0.0, "nan"),
@@ -39,17 +39,17 @@ CASES = (
 
 
 def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
-    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and with badly scaled
-    values, and with alpha and beta. With beta = 0, C is filled with NaN before. ``slack``: poisoned elements after each
-    row of a GEMM's operands. If a kernel changes one, or leaves a flag of the workspace set, the deviation is at
-    (-1, -1). ConfigError, AssembleError, LaunchError, Fault.
+    """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled values,
+    and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``slack``: poisoned elements after each row of the
+    operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at (-1, -1).
+    ConfigError, AssembleError, LaunchError, Fault.
     """
     return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, slack))
 
 
 def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
     """The checks of a GEMM."""
-    p = slackened(problem, slack)
+    p = with_row_padding(problem, slack)
     runner = Runner.of(driver, p, config)
     try:
         yield from _check(runner, p, seed)
@@ -57,8 +57,8 @@ def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, sla
         runner.workspace.release()
 
 
-def slackened(p: Gemm, slack: int) -> Gemm:
-    """The problem with ``slack`` elements more between rows."""
+def with_row_padding(p: Gemm, slack: int) -> Gemm:
+    """The problem with leading dimensions larger by ``slack`` elements."""
     changes = {f"ld{x}": getattr(p, f"ld{x}") + slack for x in "abc"}
     for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
         stride = getattr(p, name)
@@ -69,17 +69,17 @@ def slackened(p: Gemm, slack: int) -> Gemm:
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The checks of a loaded kernel."""
     results = []
-    for kind, alpha, beta, before in CASES:
+    for kind, alpha, beta, initial in CASES:
         a, b, c = operands(p, seed, kind)
-        if before == "nan":
+        if initial == "nan":
             c = np.full_like(c, p.output.poison)
         if p.epilogue_dtype.integer:
             alpha, beta = round(alpha), round(beta)
         more = epilogue_arrays(p, seed, kind)
         at = padded(p, (a, b, c))
-        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # products may share memory
+        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
         ref = reference(p, a, b, c, alpha, beta, more)
-        out = runner.compute(*at, alpha, beta, read_after(p, more))
+        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
         got = elements(p, C, out)
         deviation = verdict(kind, got, ref)
         got[...] = p.output.poison

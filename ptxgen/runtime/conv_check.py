@@ -1,4 +1,4 @@
-"""Checks of convolutions, and their operands and references while they are timed."""
+"""Checks of convolutions; operand sets and references for timed runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from ptxgen.codegen.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import Box, convolve, fitting, places, whole
+from ptxgen.problem.conv_reference import Box, box_extents, convolve, region_slices, whole_tensor
 from ptxgen.problem.reference import (
     Array,
     Deviation,
     Reference,
     compare,
-    drawn,
     epilogue_arrays,
     operands,
+    random_operands,
     reference,
     verdict,
 )
@@ -29,10 +29,10 @@ from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Buffers, Runner
 
-RUNS = 8  #: boxes of a large result that are compared
-CHANNELS = 32  #: channels of a box, if channels are not contiguous
-DEPTH = 1 << 14  #: products in a sum, above which fewer sums are compared
-GUARD = 256  #: poisoned bytes before and after a result, which must not change
+RUNS = 8  #: number of boxes in which a large result is compared
+CHANNELS = 32  #: channels per box if channels are not contiguous
+DEPTH = 1 << 14  #: length of a sum above which fewer sums are compared
+GUARD = 256  #: bytes of each guard zone, before and after the result
 
 
 class ConvOperandSets:
@@ -41,13 +41,13 @@ class ConvOperandSets:
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
         self._memory: list[Allocation] = []
-        self.a, self.b = islice(drawn(problem, seed), 2)
+        self.a, self.b = islice(random_operands(problem, seed), 2)
         size = math.prod(problem.stored[2]) * problem.output.bytes
         self.bytes_c = max(size, 1)
-        all_ = self.a.nbytes + self.b.nbytes + size
+        set_bytes = self.a.nbytes + self.b.nbytes + size
         count = 1
         if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(all_, 1)))))
+            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(set_bytes, 1)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
@@ -68,23 +68,23 @@ class ConvOperandSets:
         return self._memory[-1].address
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares the first set's result on the device with float64: all of it, or boxes of about ``limit`` elements
-        in all."""
+        """Compares the result of the first set with float64: all of it, or boxes with about ``limit`` elements in
+        total."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
             found = compare(self._result(box), self._reference(box))
             if not found.ratio <= worst.ratio:
-                where = (at.start + n for at, n in zip(places(p, box), found.where, strict=True))
+                where = (at.start + n for at, n in zip(region_slices(p, box), found.where, strict=True))
                 worst = Deviation(found.ratio, tuple(where), found.worst)
         return worst
 
     def _result(self, box: Box) -> Array:
-        """A box of the first set's result, from the device."""
-        at, stored, size = places(self.problem, box), self.problem.stored[2], self.problem.output.bytes
+        """Downloads a box of the result of the first set."""
+        at, stored, size = region_slices(self.problem, box), self.problem.stored[2], self.problem.output.bytes
         out = np.empty([s.stop - s.start for s in at], self.problem.output.numpy)
-        lies = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)  # contiguous from here
-        pieces = out.reshape(math.prod(out.shape[:lies]), -1)
-        for piece, outer in zip(pieces, np.ndindex(*out.shape[:lies]), strict=True):
+        contiguous_from = next((n for n in reversed(range(len(stored))) if out.shape[n] < stored[n]), 0)
+        pieces = out.reshape(math.prod(out.shape[:contiguous_from]), -1)
+        for piece, outer in zip(pieces, np.ndindex(*out.shape[:contiguous_from]), strict=True):
             first = [s.start + n for s, n in zip(at, (*outer, *(0,) * len(stored)), strict=False)]
             offset = int(np.ravel_multi_index(first, stored))
             self.driver.download(self.sets[0][2] + offset * size, piece)
@@ -92,12 +92,12 @@ class ConvOperandSets:
 
     def _reference(self, box: Box) -> Reference:
         """The reference of a box of the result; cached."""
-        p, every = self.problem, places(self.problem, {})
-        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (places(p, box), every))
+        p, every = self.problem, region_slices(self.problem, {})
+        key, all_ = (tuple((s.start, s.stop) for s in at) for at in (region_slices(p, box), every))
         if key not in self._references:
             if all_ in self._references:
                 known = self._references[all_]
-                made = Reference(p, *(x[places(p, box)] for x in (known.exact, known.scale)))
+                made = Reference(p, *(x[region_slices(p, box)] for x in (known.exact, known.scale)))
             else:
                 made = reference(p, self.a, self.b, more=self.more, box=box)
             self._references[key] = made
@@ -110,27 +110,27 @@ class ConvOperandSets:
 
 
 def boxes(p: Conv, limit: int) -> list[Box]:
-    """Boxes of the result, evenly spread from its first element to its last, of about ``limit`` elements in all: some
-    channels of adjacent pixels. Long sums count as several elements. One box, if that is the whole result."""
+    """Boxes of the result, evenly spread from its first element to its last, with about ``limit`` elements in
+    total: some channels of adjacent pixels. Long sums count as several elements. A small result is one box."""
     extents, depth = p.extents(p.tensors[2]), lower(p).k
     limit = limit * DEPTH // max(depth, DEPTH)
     if math.prod(extents.values()) <= limit:
-        return [whole(p, p.tensors[2])]
-    letter = "c" if p.direction == "input_grad" else "k"
+        return [whole_tensor(p, p.tensors[2])]
+    channel_axis = "c" if p.direction == "input_grad" else "k"
     *_, fastest = extents
-    group = extents[letter] // p.groups
-    few = limit // RUNS
-    channels = min(extents[letter], few if letter == fastest else CHANNELS)
+    group = extents[channel_axis] // p.groups
+    per_box = limit // RUNS
+    channels = min(extents[channel_axis], per_box if channel_axis == fastest else CHANNELS)
     channels = max(group, channels // group * group) if p.groups > 1 else max(1, channels)
-    others = [name for name in extents if name != letter]
-    sizes = dict(zip(others, fitting([extents[name] for name in others], max(1, few // channels)), strict=True))
-    sizes[letter] = channels
-    grain = {name: group if name == letter and p.groups > 1 else 1 for name in extents}
+    others = [name for name in extents if name != channel_axis]
+    sizes = dict(zip(others, box_extents([extents[name] for name in others], max(1, per_box // channels)), strict=True))
+    sizes[channel_axis] = channels
+    granularity = {name: group if name == channel_axis and p.groups > 1 else 1 for name in extents}
     return [
         {
             name: slice(first, first + sizes[name])
             for name, extent in extents.items()
-            for first in [round(n * (extent - sizes[name]) / grain[name] / (RUNS - 1)) * grain[name]]
+            for first in [round(n * (extent - sizes[name]) / granularity[name] / (RUNS - 1)) * granularity[name]]
         }
         for n in range(RUNS)
     ]
@@ -149,18 +149,18 @@ def guarded(
         runner.bind(first, second, result + GUARD, alpha, beta, tuple(rest))()
         driver.synchronize()
         driver.download(result, after)
-        kept = after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + c.size :].tobytes()
+        unchanged = after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + c.size :].tobytes()
         for address, x in ((first, a), (second, b)):
             read = np.empty(x.shape, x.dtype)
             if x.size:
                 driver.download(address, read)
-            kept &= read.tobytes() == x.tobytes()
-    return after[zone.size : zone.size + c.size].reshape(c.shape), kept
+            unchanged &= read.tobytes() == x.tobytes()
+    return after[zone.size : zone.size + c.size].reshape(c.shape), unchanged
 
 
 def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[float, float]:
     """Both sides of the identity ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩ between a convolution and its gradients,
-    for a ``result`` of the device and a random third tensor. For integers they are equal."""
+    for the computed ``result`` and a random third tensor. For integers they are equal."""
     third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
     known = dict(zip(p.tensors, (a.astype(np.float64), b.astype(np.float64), third), strict=True))
     other = replace(
@@ -171,29 +171,29 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
         aligned_filter=16,
         aligned_output=16,
     )
-    one, two, made = other.tensors
+    first, second, output = other.tensors
     return float(np.sum(result.astype(np.float64) * third)), float(
-        np.sum(convolve(other, known[one], known[two]) * known[made])
+        np.sum(convolve(other, known[first], known[second]) * known[output])
     )
 
 
 def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
     """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
-    (not for results of 8 bits, which are clamped). If memory other than the result changed, the deviation is at (-1,).
-    ``slack`` is not used: the result has guard zones instead."""
+    (not for 8-bit results, which saturate). If a kernel wrote memory outside the result, the deviation is at (-1,).
+    ``slack`` is unused: results have guard zones."""
     runner = Runner.of(driver, p, config)
     try:
-        for kind, alpha, beta, before in CASES:
+        for kind, alpha, beta, initial in CASES:
             if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
             a, b, c = operands(p, seed, kind)
-            if before == "nan":
+            if initial == "nan":
                 c = np.full_like(c, p.output.poison)
             more = epilogue_arrays(p, seed, kind)
             ref = reference(p, a, b, c, alpha, beta, more)
-            out, kept = guarded(runner, a, b, c, alpha, beta, more)
+            out, unchanged = guarded(runner, a, b, c, alpha, beta, more)
             deviation = verdict(kind, out, ref)
-            if not kept or runner.workspace_dirty():
+            if not unchanged or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
             if kind == "integers" and not p.epilogue_ops and not p.output.saturates:

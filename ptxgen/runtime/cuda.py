@@ -1,7 +1,7 @@
 """The driver for NVIDIA GPUs: PyCUDA loads and launches, in the primary context.
 
-PyTorch, CuPy and the CUDA runtime use the primary context too, so their memory and streams are valid here. The context
-is on PyCUDA's stack only inside ``context()``: PyCUDA aborts the process when a thread ends with a context on its
+PyTorch, CuPy and the CUDA runtime use the primary context too, so the driver can use their memory and streams. The
+context is on PyCUDA's stack only inside ``context()``: PyCUDA aborts the process if a thread ends with a context on its
 stack.
 """
 
@@ -25,18 +25,18 @@ from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
 from ptxgen.runtime.driver import Kernel, Timing
 
-#: bytes of shared memory beyond which a kernel must raise its dynamic limit
+#: bytes of shared memory above which a kernel must set MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED_LIMIT = 48 << 10
-MAX_GRAPH_NODES = 400  #: of a timing graph; more take time to record and add no precision
-MAX_REPLAYS = 100  #: of a graph in one sample
-LAUNCH_GAPS_US = 200  #: a time without a graph above this is hardly of the gaps between launches
+MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to capture without adding precision
+MAX_REPLAYS = 100  #: graph replays in one sample
+LAUNCH_GAPS_US = 200  #: microseconds above which gaps between launches are a small part of a time without a graph
 NON_BLOCKING = 1
 
 
 class CudaKernel:
-    """A loaded module. ``registers`` per thread and ``spills`` (bytes): of its first entry; ``functions``: PyCUDA's
-    functions by entry; ``stream_handles``: handles for launches on foreign streams, by entry, created on demand. The
-    last reference unloads it."""
+    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry; ``functions``: PyCUDA's
+    functions by entry; ``stream_handles``: handles for launches on foreign streams by entry, created on demand. The
+    module is unloaded with the last reference."""
 
     __slots__ = ("__weakref__", "_driver", "functions", "registers", "source", "spills", "stream_handles")
 
@@ -51,7 +51,7 @@ class CudaKernel:
         self.stream_handles: dict[str, launches.KernelHandle] = {}
 
     def __del__(self) -> None:
-        # PyCUDA unloads only in the thread that made the driver, unless the context is on the stack of this one.
+        # PyCUDA itself unloads only in the thread that created the driver, or with the context on the stack.
         self._driver._unload(self.functions)
 
 
@@ -107,15 +107,15 @@ class CudaDriver:
         return address
 
     def release(self, address: int) -> None:
-        """Frees what ``allocate`` returned, after the work that uses it."""
+        """Frees memory from ``allocate``, after the work that uses it."""
         block = self._memory.pop(address, None)
         if block is None:
-            raise InputError(f"address is {address:#x}; it must be one that allocate returned and release has not seen")
+            raise InputError(f"address is {address:#x}; it must be an address from allocate that is not released")
         with self.context("freeing memory"):
             block.free()
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
-        """Copies ``array`` to the device; when the call returns, the array may be changed."""
+        """Copies ``array`` to the device. The copy is complete when the call returns."""
         data = _as_bytes(array, "upload")
         if data.size:
             with self.context("uploading"):
@@ -147,7 +147,7 @@ class CudaDriver:
     # ---- kernels ----
 
     def load(self, source: Source) -> CudaKernel:
-        """Assembles with ptxas if there is one, else in the driver, and loads.
+        """Assembles and loads a source: with ptxas, or in the CUDA driver if there is no ptxas.
 
         AssembleError: ptxas or the driver rejected the text, or it exceeds a limit of the device. LaunchError: the
         context is lost.
@@ -193,12 +193,12 @@ class CudaDriver:
         return found
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream``, a raw handle; 0: the driver's own.
+        """Queues one step on ``stream``, a raw handle; 0: the driver's own stream.
 
         The default stream of PyTorch and CuPy, whose handle is 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the driver
         rejected the launch, or an earlier launch destroyed the context.
         """
-        # The path of every launch: PyCUDA's own call has the least overhead, so it is tried first.
+        # PyCUDA's own call has the least overhead, so it is tried first.
         entry = step.entry
         try:
             if stream or not entry:
@@ -232,9 +232,9 @@ class CudaDriver:
         function = kernel.functions[step.entry]
         dependent = step.entry in kernel.source.pdl_entries
         plain = function.plain if dependent else function
-        made = self._kernel_handle(plain, step.grid, step.block, parameters, step.shared, dependent)
-        kernel.stream_handles[step.entry] = made
-        return made
+        handle = self._kernel_handle(plain, step.grid, step.block, parameters, step.shared, dependent)
+        kernel.stream_handles[step.entry] = handle
+        return handle
 
     def _kernel_handle(
         self,
@@ -254,7 +254,7 @@ class CudaDriver:
         return launches.KernelHandle(handle, len(parameters), dependent)
 
     def _retry_in_context(self, error: Exception, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
-        """Queues a step again if it failed because the thread had no context or another one."""
+        """Queues a step again if it failed because the thread had no context or a different one."""
         try:
             current = cuda_graph.current_context()
         except cuda_graph.DriverError:
@@ -275,7 +275,7 @@ class CudaDriver:
         """Whether ``stream``, a raw handle, is being captured into a graph."""
         try:
             return cuda_graph.capturing(stream)
-        except cuda_graph.DriverError:  # the thread has no context, or another one
+        except cuda_graph.DriverError:  # the thread has no context, or a different one
             with self.context("querying the capture status"):
                 return cuda_graph.capturing(stream)
 
@@ -286,7 +286,7 @@ class CudaDriver:
     # ---- time ----
 
     def elapsed(self, launch: Callable[[], object]) -> float:
-        """Microseconds on the driver's stream from before to after one call, idle gaps included."""
+        """Microseconds of one call on the driver's stream, measured with events, idle gaps included."""
         with self.context("timing"):
             return self._elapsed(launch)
 
@@ -299,12 +299,13 @@ class CudaDriver:
         return float(end.time_since(begin)) * 1e3
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream, in turn.
+        """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream and are called in
+        turn.
 
-        The launches are recorded into a CUDA graph once, so host overhead is excluded.
+        The launches are captured into a CUDA graph once, so host overhead is excluded.
         """
         if not launches:
-            raise InputError("launches is empty; there is nothing to time")
+            raise InputError("launches is empty; it must have at least one launch")
         ring = len(launches)
         with self.context("timing"):
             for launch in launches[:2]:
@@ -354,13 +355,13 @@ class CudaDriver:
             raise LaunchError(f"{doing}: {e}") from e
 
     def close(self) -> None:
-        """Frees everything and releases the primary context; called at exit. The driver cannot be used afterwards."""
+        """Frees everything and releases the primary context; called at exit. The driver is unusable afterwards."""
         if self._closed:
             return
         self._closed = True
         atexit.unregister(self.close)
-        # In a context that a kernel destroyed nothing can be freed, and PyCUDA would print a warning for each object;
-        # after the context is detached it does not.
+        # In a context destroyed by a kernel, memory cannot be freed, and PyCUDA warns for each object until the context
+        # is detached.
         try:
             self.synchronize()
             for address in list(self._memory):
@@ -395,19 +396,20 @@ def _gpu_count(cuda: Any) -> int:
     except cuda.Error as e:
         raise UnavailableError(f"no GPU was found: {e}") from e
     if not count:
-        raise UnavailableError("no GPU was found: NVIDIA's driver counts none")
+        raise UnavailableError("no GPU was found: the NVIDIA driver reports none")
     return count
 
 
 def _target(source: Source, device: Device) -> str:
-    """The target to assemble for: machine code runs only on its own major architecture, PTX on every later one."""
+    """The target to assemble for: that of the source if the device has the same major architecture, else that of the
+    device."""
     digits = source.target.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz")
     same = digits.isdigit() and int(digits) // 10 == device.sm // 10
     return source.target if same else device.target
 
 
-def _as_bytes(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The array's memory as bytes; a view, because dtypes such as bfloat16 have no buffer that PyCUDA reads."""
+def _as_bytes(array: np.ndarray[Any, Any], operation: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The array as a view of bytes. PyCUDA does not accept buffers of dtypes such as bfloat16."""
     if not array.flags.c_contiguous:
-        raise ShapeError(f"{what}: the array's strides are {array.strides}; it must be C-contiguous")
+        raise ShapeError(f"{operation}: the array's strides are {array.strides}; it must be C-contiguous")
     return array.reshape(-1).view(np.uint8)

@@ -12,12 +12,12 @@ from ptxgen.errors import LaunchError
 
 
 def watch(driver: Any) -> None:
-    """Registers ``driver``: in every process forked from this one it becomes a ``ForkedDriver``."""
+    """Registers ``driver``. In forked processes it becomes a ``ForkedDriver``."""
     os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(driver)))
 
 
 class ForkedDriver:
-    """A driver in a forked process. CUDA does not work there, so every use raises LaunchError, and nothing is freed."""
+    """A driver in a forked process, where CUDA does not work. Every use raises LaunchError; nothing is freed."""
 
     def __getattr__(self, name: str) -> Any:
         raise LaunchError(
@@ -29,7 +29,7 @@ class ForkedDriver:
         _parent_objects.append(functions)
 
     def close(self) -> None:
-        """Does nothing: the parent closes its driver."""
+        """Does nothing. The parent closes its driver."""
 
 
 #: in a forked process: objects whose destructors would call CUDA

@@ -1,7 +1,7 @@
-"""Calls of cuda-bindings: CUDA graphs, tensor maps, contexts, and captures of streams.
+"""Calls of cuda-bindings: CUDA graphs, tensor maps, contexts and stream capture.
 
-PyCUDA has no graphs, cannot wrap a foreign stream handle, and does not expose function handles. A captured launch
-exposes one: a kernel node of a graph has the function.
+PyCUDA has no graphs, cannot wrap foreign stream handles, and does not expose function handles. The function handle of a
+kernel is read from the kernel node of a captured launch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES
 from ptxgen.errors import LaunchError, UnavailableError
 
-# CUtensorMapDataType by dtype, and CUtensorMapSwizzle by the span of its pattern in bytes
+# CUtensorMapDataType by dtype; CUtensorMapSwizzle by span of the pattern in bytes
 _MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
@@ -43,7 +43,8 @@ def load() -> Any:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The results of ``function`` without its status: None, a value, or a list. DriverError: it failed."""
+    """Calls ``function`` and returns its results without the status: None, a value, or a list. DriverError: it
+    failed."""
     code, *values = function(*arguments)
     if code:
         raise driver_error(function.__name__, code)
@@ -73,7 +74,7 @@ def drop_context() -> None:
 
 
 class Graph:
-    """A CUDA graph of the work that ``record`` queues on ``stream`` (a raw handle). A context manager."""
+    """A CUDA graph captured from ``stream`` (a raw handle) while ``record`` runs. A context manager."""
 
     def __init__(self, stream: int, record: Callable[[], object]) -> None:
         self._driver = load()
@@ -83,7 +84,7 @@ class Graph:
             self._exec = call(self._driver.cuGraphInstantiate, graph, 0)
         finally:
             self._driver.cuGraphDestroy(graph)
-        self._driver.cuGraphUpload(self._exec, self._stream)  # so that the first replay takes as long as the others
+        self._driver.cuGraphUpload(self._exec, self._stream)  # otherwise the first replay would take longer
 
     def launch(self) -> None:
         """Queues one replay."""
@@ -104,14 +105,15 @@ class Graph:
 
 
 def captured_function(stream: int, launch: Callable[[], object]) -> int:
-    """The handle of the one kernel that ``launch`` queues on ``stream``. It is captured, not run."""
+    """The function handle of the single kernel that ``launch`` queues on ``stream``. The launch is captured, not
+    run."""
     driver = load()
     graph = _capture(stream, launch)
     try:
         listed, _ = call(driver.cuGraphGetNodes, graph, 2)
         nodes = [n for n in listed if int(n)]
         if len(nodes) != 1:
-            raise LaunchError(f"{len(nodes)} operations were queued where one kernel was expected")
+            raise LaunchError(f"{len(nodes)} graph nodes were captured; expected one kernel")
         found = call(driver.cuGraphKernelNodeGetParams, nodes[0])
         return int(found.func) or int(found.kern)
     finally:
@@ -127,7 +129,7 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
 
 
-#: output of cuStreamIsCapturing; PYFUNCTYPE keeps the interpreter lock from the write to the read
+#: output of cuStreamIsCapturing; PYFUNCTYPE holds the interpreter lock during the call
 _CAPTURE_STATUS = ctypes.c_int()
 _CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)
 
@@ -154,14 +156,14 @@ class Capture:
         driver = load()
         status, number, self._graph, *_ = call(driver.cuStreamGetCaptureInfo, driver.CUstream(stream))
         if status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
-            raise LaunchError("the capture of the stream is no longer valid: an earlier error ended it")
+            raise LaunchError("the capture of the stream was invalidated by an earlier error")
         self.id = int(number)
 
     def watch(self) -> Callable[[], bool]:
-        """A function that tells whether the graph, or anything instantiated or cloned from it, still exists.
+        """A function that returns whether the graph, or an instance or clone of it, still exists.
 
-        The driver releases a user object of the graph with the last of them. Its destructor runs in a thread of the
-        driver, where it must not call CUDA or block (on Python's lock, for example): it posts a semaphore, which is
+        A user object of the graph is released with the last of them. Its destructor runs in a thread of the driver,
+        where it must not call CUDA or block (for example on Python's interpreter lock). It posts a semaphore, which is
         never freed.
         """
         if sys.platform != "linux":
@@ -187,7 +189,7 @@ _SEMAPHORE_BYTES = 64  #: at least sizeof(sem_t)
 
 @contextmanager
 def relaxed_capture() -> Iterator[None]:
-    """Within the block the thread may allocate, copy and load while streams are being captured; none of it is
+    """Within the block, the thread may allocate, copy and load while streams are being captured. These calls are not
     captured."""
     driver = load()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -200,47 +202,45 @@ def relaxed_capture() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4096)
 def tensor_map(description: TensorMap, address: int) -> bytes:
-    """A tensor map as the driver encodes it. DriverError: it breaks a limit of TMA."""
+    """A tensor map encoded by the driver. DriverError: it exceeds a limit of TMA."""
     memory = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
     at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     d, rank = description, len(description.extents)
     extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
     words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
-    how = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
-    if d.walk is None:
+    options = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
+    if d.pixel_box is None:
         name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
-        code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *how)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *options)
     else:
-        name, corner = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2)
-        steps = words(1, *d.walk.steps, 1)
-        code = _encoder(name)(
-            at, kind, rank, address, extents, pitches, corner(*d.walk.lower), corner(*d.walk.upper), *d.box, steps, *how
-        )
+        name, corner, pixels = "cuTensorMapEncodeIm2col", ctypes.c_int * (rank - 2), d.pixel_box
+        lower, upper, steps = corner(*pixels.lower), corner(*pixels.upper), words(1, *pixels.strides, 1)
+        code = _encoder(name)(at, kind, rank, address, extents, pitches, lower, upper, *d.box, steps, *options)
     if code:
         raise driver_error(f"{name} of {description} at {address:#x}", load().CUresult(code))
     return ctypes.string_at(at, MAP_BYTES)
 
 
-#: argument types of the encoders after the map and the element type: p a pointer, u a 32-bit integer
+#: argument types of the encoders after the map and the element type; p: pointer, u: 32-bit integer
 _ENCODERS = {"cuTensorMapEncodeTiled": "uppppp", "cuTensorMapEncodeIm2col": "upppppuup"}
 
 
 @functools.cache
 def _encoder(name: str) -> Any:
-    """An encoder through ctypes: the map must be aligned in memory, which the object of cuda-bindings is not."""
+    """An encoder, called through ctypes: the map must be aligned in memory, and objects of cuda-bindings are not."""
     pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
-    number, where = ctypes.c_int, ctypes.c_void_p
-    takes = [where if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
-    kind = ctypes.CFUNCTYPE(number, where, number, *takes, *[number] * 4)
+    integer, pointer_type = ctypes.c_int, ctypes.c_void_p
+    arguments = [pointer_type if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]
+    kind = ctypes.CFUNCTYPE(integer, pointer_type, integer, *arguments, *[integer] * 4)
     return kind(int(pointer))
 
 
 def _capture(stream: int, record: Callable[[], object]) -> Any:
-    """The graph of the work that ``record`` queues on ``stream``."""
+    """Captures ``stream`` into a graph while ``record`` runs."""
     driver = load()
     handle = driver.CUstream(stream)
-    # Relaxed mode: a recorded library may query the driver. Freeing memory would synchronise with the GPU, so
-    # the garbage collector is off during the capture.
+    # Relaxed mode: a captured library may query the driver. Freeing memory would synchronise with the GPU, so the
+    # garbage collector is disabled during the capture.
     call(driver.cuStreamBeginCapture, handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     collecting = gc.isenabled()
     gc.disable()

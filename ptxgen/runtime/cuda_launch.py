@@ -1,7 +1,7 @@
-"""Launches by kernel handle: on streams that PyCUDA did not create, and with attributes that it does not support.
+"""Launches through cuLaunchKernelEx: on streams that PyCUDA did not create, and with launch attributes.
 
-The driver function is called through ctypes with arguments laid out once; cuda-bindings would convert them at each
-launch.
+The call goes through ctypes with argument structures that are built once. cuda-bindings would convert the arguments at
+each launch.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class _Configuration(ctypes.Structure):
 
 
 class KernelHandle:
-    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: it waits
-    for the preceding kernel of its stream itself (griddepcontrol), so the driver may start it earlier (programmatic
-    stream serialization)."""
+    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: launch with
+    programmatic stream serialization. The kernel may start before its predecessor in the stream ends, and waits for it
+    with griddepcontrol.wait."""
 
     def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
         self.size = size
         self._handle = ctypes.c_void_p(handle)
-        # The driver copies all this before it returns; the lock serialises its use.
+        # The driver copies these structures during the call; the lock serialises their use.
         self._lock = threading.Lock()
         self._buffer = (ctypes.c_char * max(size, 1))()
         self._bytes = memoryview(self._buffer).cast("B")[:size]
@@ -56,18 +56,18 @@ class KernelHandle:
         allowed.value[1] = 1  # a union of 64 bytes at offset 8
         self._configuration = _Configuration(attributes=ctypes.pointer(allowed), count=int(dependent))
         self._at = ctypes.byref(self._configuration)
-        self._known: object = None
+        self._current: object = None
         self._launch = _launcher()
 
     def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
         """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected the launch."""
         with self._lock:
             self._bytes[:] = parameters
-            wanted = (grid, block, shared, stream)
-            if wanted != self._known:
+            requested = (grid, block, shared, stream)
+            if requested != self._current:
                 self._configuration.sizes[:] = (*grid, *block, shared)
                 self._configuration.stream = stream
-                self._known = wanted
+                self._current = requested
             code = self._launch(self._at, self._handle, None, self._extra_at)
         if code:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
@@ -81,7 +81,7 @@ def _launcher() -> Any:
 
 
 class DependentFunction:
-    """A substitute for PyCUDA's function, for kernels that use programmatic dependent launch.
+    """Replaces PyCUDA's function for kernels with programmatic dependent launch.
 
     ``plain``: PyCUDA's function; ``make_handle``: creates its KernelHandle.
     """

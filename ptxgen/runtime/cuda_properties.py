@@ -1,4 +1,4 @@
-"""Device facts from the CUDA driver."""
+"""Device attributes from the CUDA driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ptxgen.problem.device import Device, describe
 
 
 def device(cuda: Any, found: Any) -> Device:
-    """The facts of the GPU ``found``. ``cuda``: the module ``pycuda.driver``."""
+    """The attributes of a GPU. ``cuda``: the module ``pycuda.driver``; ``found``: its device object."""
     facts = cuda.device_attribute
     major, minor = found.compute_capability()
     return describe(

@@ -1,4 +1,4 @@
-"""Reference-counted device memory, and the lookup tables that kernels read from it."""
+"""Reference-counted device memory, and offset tables in device memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.runtime.driver import Driver
 
 
 class Allocation:
-    """Device memory, freed with the last reference to it. ``size``: in bytes. LaunchError: out of memory."""
+    """Device memory that is freed with the last reference. ``size``: in bytes. LaunchError: out of memory."""
 
     __slots__ = ("__weakref__", "address", "size")
 
@@ -25,13 +25,13 @@ class Allocation:
 
 
 def _free(driver: Driver, address: int) -> None:
-    with suppress(PtxgenError):  # a closed driver has freed it, a lost context and a forked process cannot
+    with suppress(PtxgenError):  # a closed driver has freed it; a lost context or a forked process cannot
         driver.release(address)
 
 
 class DeviceTable(Allocation):
-    """A table of uint32 in device memory. Among the arguments of a step it stands for its address, so a step that can
-    be launched owns its tables."""
+    """A table of uint32 in device memory. As an argument of a step it converts to its address, so a step holds
+    references to its tables."""
 
     __slots__ = ()
 
@@ -44,20 +44,20 @@ class DeviceTable(Allocation):
 
 
 class DeviceTables:
-    """The tables in device memory, each stored once."""
+    """All offset tables in device memory, each stored once."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._found: weakref.WeakValueDictionary[OffsetTable, DeviceTable] = weakref.WeakValueDictionary()
+        self._tables: weakref.WeakValueDictionary[OffsetTable, DeviceTable] = weakref.WeakValueDictionary()
 
     def of(self, table: OffsetTable) -> DeviceTable:
-        """``table`` in device memory, for as long as the caller refers to the result."""
-        found = self._found.get(table)
+        """``table`` in device memory. It is freed with the last reference to the result."""
+        found = self._tables.get(table)
         if found is None:
-            found = self._found[table] = DeviceTable(self.driver, table.words())
+            found = self._tables[table] = DeviceTable(self.driver, table.words())
         return found
 
     @property
     def bytes(self) -> int:
         """The size of all tables."""
-        return sum(x.size for x in self._found.values())
+        return sum(x.size for x in self._tables.values())

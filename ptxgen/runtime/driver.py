@@ -1,4 +1,4 @@
-"""The driver interface: a driver loads and launches a Source. There are two: ``cuda`` (PyCUDA) and ``emulated``."""
+"""The driver interface. A driver loads and launches sources; there are two, ``cuda`` (PyCUDA) and ``emulated``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing policy: ``samples`` times are taken, each from graph replays that last about ``target_ms``, over a
-    ring of input sets that together exceed ``ring`` times the L2 cache (at most ``most`` sets). A kernel that takes
-    more than ``limit_us`` has one sample, of fewer replays."""
+    """The timing policy. ``samples``: the number of times; ``target_ms``: duration of the graph replays of one sample.
+    Launches use operand sets in rotation, whose total size is at least ``ring`` times the L2 cache, but at most
+    ``most`` sets. A kernel slower than ``limit_us`` has one sample of fewer replays."""
 
     samples: int = 5
     target_ms: float = 4.0
@@ -30,7 +30,7 @@ class Timing:
 
 
 class Kernel(Protocol):
-    """A loaded module. ``registers`` per thread and ``spills`` (bytes): of its first entry, -1 if unknown."""
+    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry, -1 if unknown."""
 
     source: Source
     registers: int
@@ -38,17 +38,17 @@ class Kernel(Protocol):
 
 
 class Capture(Protocol):
-    """A capture of a stream's work into a graph. ``id``: unique in the process."""
+    """The capture of a stream into a graph. ``id``: unique in the process."""
 
     id: int
 
     def watch(self) -> Callable[[], bool]:
-        """A function that tells whether the graph, or anything instantiated from it, still exists."""
+        """A function that returns whether the graph, or an instance of it, still exists."""
         ...
 
 
 class Driver(Protocol):
-    """A device that runs Sources. Addresses are integers, sizes are bytes. Copies and fills are ordered with launches
+    """A device that runs kernels. Addresses are integers, sizes are bytes. Copies and fills are ordered with launches
     on the driver's own stream, and complete when the call returns.
 
     ``name``: ``cuda`` or ``emulated``; ``clock``: ``hardware`` or ``model``; ``version``: of the driver; ``assembler``:
@@ -68,16 +68,16 @@ class Driver(Protocol):
     def download(self, address: int, array: np.ndarray[Any, Any]) -> None: ...
     def fill(self, address: int, size: int, byte: int = 0) -> None: ...
     def load(self, source: Source) -> Kernel:
-        """Assembles and loads. AssembleError: the assembler or the driver rejected it."""
+        """Assembles and loads a source. AssembleError: the assembler or the driver rejected it."""
         ...
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
-        """The encoded tensor map of ``description`` at ``address``. LaunchError: it breaks a limit of TMA."""
+        """The encoded tensor map of ``description`` at ``address``. LaunchError: it exceeds a limit of TMA."""
         ...
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). ``kernel`` is not read for a step that
-        clears memory. LaunchError: the driver rejected the launch."""
+        """Queues one step on ``stream`` (a raw handle; 0: the driver's own). A step without an entry
+        clears memory and does not use ``kernel``. LaunchError: the driver rejected the launch."""
         ...
 
     def synchronize(self) -> None:

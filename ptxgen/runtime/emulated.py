@@ -1,4 +1,4 @@
-"""The emulated device as a driver: it computes exact results, and its times come from the performance model."""
+"""The driver of the emulated device. Results are exact; times come from the performance model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptxgen.runtime.driver import Capture, Kernel, Timing
 
 
 def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
-    """The performance model's input, from the statistics of a launch."""
+    """The input of the performance model, from the statistics of a launch."""
     kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
     lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
     x, y, z = step.block
@@ -48,9 +48,9 @@ class EmulatedKernel:
 
 
 class EmulatedDriver:
-    """Runs PTX on the emulator. A fault of a kernel is raised by its launch.
+    """Runs PTX on the emulator. ``launch`` raises the faults of a kernel.
 
-    ``options``: of the machine (seed, completion, checks).
+    ``options``: options of the emulated machine (seed, completion, checks).
     """
 
     name = "emulated"
@@ -61,7 +61,7 @@ class EmulatedDriver:
     def __init__(self, device: Device = DEVICES["emulated"], **options: Any) -> None:
         self.device = device
         self.machine = Machine(**options)
-        self.modelled_us: list[float] = []  #: modelled microseconds of the launches since the last ``time``
+        self.modelled_us: list[float] = []  #: modelled microseconds of each launch since the last call of ``time``
 
     def allocate(self, size: int) -> int:
         return self.machine.alloc(size)
@@ -89,11 +89,11 @@ class EmulatedDriver:
         d = description
         swizzle = 0 if d.swizzle == 16 else d.swizzle
         shape: dict[str, Any] = {"box": d.box}
-        if d.walk is not None:
+        if d.pixel_box is not None:
             shape = {
-                "lower": d.walk.lower,
-                "upper": d.walk.upper,
-                "element_strides": (1, *d.walk.steps, 1),
+                "lower": d.pixel_box.lower,
+                "upper": d.pixel_box.upper,
+                "element_strides": (1, *d.pixel_box.strides, 1),
                 "channels": d.box[0],
                 "pixels": d.box[1],
             }
@@ -119,10 +119,10 @@ class EmulatedDriver:
         self.modelled_us.append(clock.from_stats(model_counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:
-        """Does nothing: a launch is complete when the call returns."""
+        """Does nothing. Launches are synchronous."""
 
     def capturing(self, stream: int) -> bool:
-        """False: the emulated device has no graphs."""
+        """False. The emulated device has no graphs."""
         return False
 
     def capture(self, stream: int) -> Capture:

@@ -1,4 +1,4 @@
-"""Opens a driver by its name."""
+"""Opens a driver by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ptxgen.runtime.driver import Driver
 def open_driver(name: str = "auto") -> Driver:
     """The driver ``name``: ``cuda``, ``emulated``, or ``auto`` (CUDA if PyCUDA finds a GPU, else emulated).
 
-    UnavailableError: ``cuda`` was asked for, and PyCUDA or a GPU is missing.
+    UnavailableError: ``name`` is ``cuda``, and PyCUDA or a GPU is missing.
     """
     if name not in ("auto", "cuda", "emulated"):
         raise DeviceError(f"driver is {name!r}; it must be auto, cuda or emulated")

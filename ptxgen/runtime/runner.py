@@ -1,4 +1,4 @@
-"""One configuration of one problem, loaded and ready to launch."""
+"""A loaded kernel for one problem and configuration, ready to launch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ptxgen.runtime.device_tables import Allocation, DeviceTable
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspace
 
-MAX_TENSOR_MAPS = 256  #: sets of addresses whose tensor maps a step caches
+MAX_TENSOR_MAPS = 256  #: cached tensor maps of a step, by set of addresses
 
 
 def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
@@ -34,7 +34,7 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
 
 
 class PackedStep:
-    """A step whose parameter buffer is packed, except for the leading addresses (``names``) and the tensor maps."""
+    """A step with a packed parameter buffer, except for the leading addresses (``names``) and the tensor maps."""
 
     __slots__ = ("_driver", "_mapped", "_maps", "_swapped", "head", "names", "step", "tail")
 
@@ -47,21 +47,21 @@ class PackedStep:
         self._maps: dict[tuple[int, ...], bytes] = {}
 
     def parameters(self, a: int, b: int, c: int, w: int, epilogue_args: tuple[int, ...] = ()) -> bytes:
-        """The parameter buffer for these addresses of A, B, C, the workspace and the epilogue operands. Tensor maps are
+        """The parameter buffer for addresses of A, B, C, the workspace and the epilogue operands. Tensor maps are
         encoded once per set of addresses."""
         if self._swapped:
             a, b = b, a
         at = (a, b, c, w, *epilogue_args) if self.names[0] == "A" else (c, w, *epilogue_args)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
-        known = (a, b, c, w, *epilogue_args)
-        maps = self._maps.get(known)
+        addresses = (a, b, c, w, *epilogue_args)
+        maps = self._maps.get(addresses)
         if maps is None:
             if len(self._maps) >= MAX_TENSOR_MAPS:
                 self._maps.clear()
-            more_names = self.names[4 if self.names[0] == "A" else 2 :]
-            values = dict(zip((*"ABCW", *more_names), known, strict=True))
-            maps = self._maps[known] = self.step.pack_maps(self._driver.tensor_map, values)
+            epilogue_names = self.names[4 if self.names[0] == "A" else 2 :]
+            values = dict(zip((*"ABCW", *epilogue_names), addresses, strict=True))
+            maps = self._maps[addresses] = self.step.pack_maps(self._driver.tensor_map, values)
         return self.head.pack(*at) + self.tail + maps
 
 
@@ -73,14 +73,14 @@ class Runner:
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
-        made = plan.launch(lower(problem))
+        launch = plan.launch(lower(problem))
         self.launch = replace(
-            made, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in made.steps)
+            launch, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in launch.steps)
         )
 
     @property
     def tables(self) -> tuple[DeviceTable, ...]:
-        """The device tables that its kernels read; they are freed with the last object that may launch them."""
+        """The device tables of the kernels. They are freed with the last object that can launch the kernels."""
         return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, DeviceTable))
 
     @classmethod
@@ -94,7 +94,7 @@ class Runner:
     ) -> Runner:
         """The runner of ``config``: generated, assembled and loaded. ConfigError: it breaks a rule.
 
-        ``source``: the kernel, if it was generated before; if the driver cannot load it, it is generated again.
+        ``source``: the rendered kernel, if there is one. If the driver cannot load it, the kernel is rendered again.
         """
         plan = plan_for(problem, config, driver.device)
         if source is not None:
@@ -103,17 +103,17 @@ class Runner:
         return cls(driver, plan, driver.load(render(plan)), problem, workspace)
 
     def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[PackedStep]:
-        """The steps of the launch, packed but for the addresses.
+        """The steps of the launch, packed except for addresses.
 
         InputError: alpha or beta does not fit the accumulator type; integer sums take integers.
         """
-        whole = self.problem.epilogue_dtype.integer
+        integer = self.problem.epilogue_dtype.integer
         for name, value in (("alpha", alpha), ("beta", beta)):
-            if whole and not float(value).is_integer():
+            if integer and not float(value).is_integer():
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
             if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
                 raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
-        if whole:
+        if integer:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
@@ -133,24 +133,24 @@ class Runner:
         the order of ``problem.epilogue_operands``."""
         prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
         workspace, launch = self.workspace, self.launch
-        held: Allocation | None = None
+        current: Allocation | None = None
         steps: list[tuple[Step, bytes]] = []
 
         def launch_all() -> None:
-            nonlocal held, steps
-            taken = workspace.acquire(launch) if launch.workspace else None
-            if taken is not held or not steps:
-                at = (a, b, c, taken.address if taken is not None else 0, epilogue_args)
-                held, steps = taken, [(ready.step, ready.parameters(*at)) for ready in prepared]
+            nonlocal current, steps
+            allocation = workspace.acquire(launch) if launch.workspace else None
+            if allocation is not current or not steps:
+                at = (a, b, c, allocation.address if allocation is not None else 0, epilogue_args)
+                current, steps = allocation, [(ready.step, ready.parameters(*at)) for ready in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
-            if taken is not None:
-                workspace.put_back(launch, taken)
+            if allocation is not None:
+                workspace.put_back(launch, allocation)
 
         return launch_all
 
     def workspace_dirty(self) -> bool:
-        """Whether a launch has left a nonzero byte in a workspace that it must leave zero."""
+        """Whether a workspace that launches must leave zeroed has a nonzero byte."""
         if not self.launch.zeroed:
             return False
         flags = np.empty(self.launch.workspace, np.uint8)
@@ -160,8 +160,8 @@ class Runner:
     def compute(
         self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[Array, ...] = ()
     ) -> Array:
-        """The result, a new array like ``c``, for host arrays as stored (packed, or with the leading dimension of the
-        problem). ``epilogue_args``: in the order of ``problem.epilogue_operands``."""
+        """Computes on host arrays as stored (packed, or with the leading dimensions of the problem) and returns the
+        result, a new array like ``c``. ``epilogue_args``: in the order of ``problem.epilogue_operands``."""
         with Buffers(self.driver, a, b, c, *epilogue_args) as at:
             first, second, result, *rest = at.addresses
             self.bind(first, second, result, alpha, beta, tuple(rest))()
@@ -172,7 +172,7 @@ class Runner:
 
 
 class Buffers:
-    """Device copies of host arrays, freed at the end of a ``with`` block, or if one of them cannot be allocated."""
+    """Device copies of host arrays, freed at the end of a ``with`` block, or if an allocation fails."""
 
     def __init__(self, driver: Driver, *arrays: Array) -> None:
         self._copies: list[Allocation] = []

@@ -1,8 +1,8 @@
-"""Digests of machine code (SASS): whether two PTX texts assemble to the same kernels.
+"""Digests of machine code (SASS), to compare kernels of different PTX texts.
 
-A cubin is an ELF file. The digest covers the sections that decide how kernels run: instructions, relocations,
-constants, shared memory, and each kernel's attributes (registers, barriers, parameters, cluster). It does not cover
-symbol and string tables, notes (ptxas options), debug information and section offsets.
+A cubin is an ELF file. The digest covers instructions, relocations, constants, shared memory and the attributes of each
+kernel (registers, barriers, parameters, cluster). It excludes symbol and string tables, notes (ptxas options), debug
+information and section offsets.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def digest(cubin: bytes) -> str:
         offset, count, names_at = head[5], head[11], head[12]
         sections = [_SECTION.unpack_from(cubin, offset + i * _SECTION.size) for i in range(count)]
         names = _content(cubin, sections[names_at])
-        found = []
+        contents = []
         for section in sections:
             name = names[section[0] : names.index(b"\0", section[0])].decode()
             if name.startswith(_SECTIONS):
-                # the link and the low 24 bits of the info are indices of tables; the high 8 bits count registers
+                # sh_link and the low 24 bits of sh_info are table indices; the high 8 bits are the register count
                 facts = name, section[1], section[2], section[5], section[7] >> 24, section[8]
-                found.append((facts, _content(cubin, section)))
+                contents.append((facts, _content(cubin, section)))
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptError(f"cubin of {len(cubin)} bytes is damaged: {error}") from error
     sha = hashlib.sha256()
-    for facts, content in sorted(found):
+    for facts, content in sorted(contents):
         sha.update(repr((facts, len(content))).encode())
         sha.update(content)
     return sha.hexdigest()[:16]
@@ -57,6 +57,6 @@ def machine_code(source: Source) -> str:
 
 
 def cached_machine_code(source_digest: str, target: str) -> str:
-    """The same for a text of which only the digest is known, if the disk cache has its cubin; else empty."""
+    """``machine_code`` of a source given by its digest. Empty: the disk cache does not have its cubin."""
     ptxas, made = find_ptxas(), cached(source_digest, target)
     return "" if ptxas is None or made is None else f"{version(ptxas)} {target} {digest(made.cubin)}"

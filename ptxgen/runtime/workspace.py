@@ -1,4 +1,4 @@
-"""Workspaces: device memory that launches use, one per stream and per stream of each captured graph."""
+"""Workspaces: device memory for launches, one per stream and one per stream of each captured graph."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ptxgen.runtime.device_tables import Allocation, DeviceTables
 from ptxgen.runtime.driver import Driver
 
 MIN_BYTES = 1 << 16  #: bytes of the smallest allocation
-MAX_STREAMS = 64  #: streams whose workspaces are allocations; the memory of the oldest is freed
-PER_THREAD_STREAM = 2  #: the handle CU_STREAM_PER_THREAD, which means another stream in each thread
+MAX_STREAMS = 64  #: streams with a workspace; the oldest workspace is freed first
+PER_THREAD_STREAM = 2  #: the handle CU_STREAM_PER_THREAD, a different stream in each thread
 
 
 class Workspace:
-    """Device memory for launches that run one after the other, as on one stream.
+    """Device memory for launches on one stream, which run one after the other.
 
-    A launch acquires an allocation and puts it back when all its kernels are queued. Until then the allocation has no
-    other user and is not freed; the next launch that acquires it is queued behind. A launch that fails does not put it
-    back: its flags may be set, so the memory is freed and not reused. Kernels that need a zeroed workspace leave it
-    zeroed, so it is cleared once; other launches use other memory.
+    A launch acquires an allocation and returns it when all its kernels are queued. Until then no other launch can use
+    or free it; a later launch that acquires it is queued behind. A failed launch does not return its allocation: flags
+    may be set, so the memory is freed. Kernels that need a zeroed workspace leave it zeroed, so it is cleared once;
+    other launches use separate allocations.
 
-    ``allocations``: a list that receives every allocation, and so keeps it when a larger one replaces it. ``tables``:
-    the device tables of kernels that may be launched, which own them.
+    ``allocations``: a list to which every allocation is added, so that it is not freed when a larger one replaces it.
+    ``tables``: the device tables of loaded kernels. The kernels hold the references.
     """
 
     def __init__(self, driver: Driver, allocations: list[Allocation] | None = None) -> None:
         self.driver = driver
         self.tables = DeviceTables(driver)
         self._free: tuple[list[Allocation], list[Allocation]] = ([], [])
-        self._kept = allocations
+        self._allocations = allocations
 
     def acquire(self, launch: Launch) -> Allocation:
         """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of memory."""
@@ -40,41 +40,41 @@ class Workspace:
         found: Allocation | None
         try:
             found = free.pop()
-        except IndexError:  # the first launch, or another thread holds it
+        except IndexError:  # the first launch, or another thread uses the allocation
             found = None
         if found is None or found.size < launch.workspace:
             try:
                 found = Allocation(self.driver, max(launch.workspace, 2 * found.size if found else 0, MIN_BYTES))
-            except LaunchError:  # freeing the smaller allocation may make room
+            except LaunchError:  # free the smaller allocation first
                 found = None
                 found = Allocation(self.driver, launch.workspace)
             if launch.zeroed:
                 self.driver.fill(found.address, found.size)
-            if self._kept is not None:
-                self._kept.append(found)
+            if self._allocations is not None:
+                self._allocations.append(found)
         return found
 
-    def put_back(self, launch: Launch, taken: Allocation) -> None:
-        """Returns what ``acquire`` gave for ``launch``, all of whose kernels are queued."""
-        self._free[launch.zeroed].append(taken)
+    def put_back(self, launch: Launch, allocation: Allocation) -> None:
+        """Returns an allocation from ``acquire`` when all kernels of ``launch`` are queued."""
+        self._free[launch.zeroed].append(allocation)
 
     def address(self, launch: Launch) -> int:
-        """The workspace address that the next launch like ``launch`` gets; 0 if it needs none."""
+        """The workspace address of the next launch like ``launch``; 0 if it needs none."""
         if not launch.workspace:
             return 0
-        taken = self.acquire(launch)
-        self.put_back(launch, taken)
-        return taken.address
+        allocation = self.acquire(launch)
+        self.put_back(launch, allocation)
+        return allocation.address
 
     def release(self) -> None:
-        """Drops every allocation that no launch holds: it is freed unless something else refers to it."""
+        """Drops the references to all allocations that no launch uses."""
         for free in self._free:
             free.clear()
 
 
 @dataclass
 class _Graph:
-    """The memory of a captured graph. ``exists``: whether the graph, or anything instantiated from it, still exists."""
+    """The memory of a captured graph. ``exists``: returns whether the graph, or an instance of it, still exists."""
 
     exists: Callable[[], bool]
     users: set[Hashable] = field(default_factory=set)
@@ -106,8 +106,8 @@ class Workspaces:
             return found
 
     def for_capture(self, stream: int, user: Hashable) -> Workspace:
-        """The workspace of ``stream`` in the graph that it is being captured into. The graph keeps it, and ``user``,
-        while the graph or anything instantiated from it exists. Memory of graphs that no longer exist is freed."""
+        """The workspace of ``stream`` in the graph of its capture. The workspace and ``user`` are not freed while the
+        graph or an instance of it exists. Memory of graphs that no longer exist is freed."""
         capture = self.driver.capture(stream)
         with self._lock:
             graph = self._graphs.get(capture.id)
@@ -122,5 +122,5 @@ class Workspaces:
 
 
 def _key(stream: int) -> Hashable:
-    """The key of a stream: the per-thread default stream is another stream in each thread."""
+    """The key of a stream. The per-thread default stream has one key per thread."""
     return stream if stream != PER_THREAD_STREAM else (stream, threading.get_ident())

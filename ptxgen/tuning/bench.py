@@ -19,9 +19,9 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import baselines, operation_of, resolve
-from ptxgen.problem.reference import Array, Deviation, Reference, compare, drawn, epilogue_arrays, reference
+from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
 from ptxgen.problem.registry import Problem
-from ptxgen.problem.strided_arrays import A, B, C, elements, laid, read_after, span, strided
+from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Runner
@@ -86,7 +86,7 @@ class GemmOperandSets:
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem
         self._memory: list[Allocation] = []
-        wide = [laid(problem, i, x) for i, x in enumerate(islice(drawn(problem, seed), 2))]
+        wide = [store_operand(problem, i, x) for i, x in enumerate(islice(random_operands(problem, seed), 2))]
         self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
         bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
         sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
@@ -102,7 +102,7 @@ class GemmOperandSets:
             self.sets.append((a, b, c))
         self.bytes_c = sizes[2]
         self.more = epilogue_arrays(problem, seed)
-        after = read_after(problem, self.more)
+        after = stored_epilogue_operands(problem, self.more)
         self.more_at = tuple(self._allocate(x.nbytes) for x in after)
         for address, x in zip(self.more_at, after, strict=True):
             driver.upload(address, x)

@@ -15,12 +15,12 @@
 % if s.grouped:
     // thread l of sum %sum adds the sums of lane l over all rows
     shr.u32 %sum, %thread, ${plan.mainloop.log2_lanes};
-    mov.u32 %sums, ${s.tapped * n};
+    mov.u32 %sums, ${s.tap_count * n};
 % else:
     // ${plan.tap_sums.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
     shr.u32 %sum, %thread, 5;
     and.b32 %lane_thread, %thread, ${plan.tap_sums.TAP_THREADS - 1};
-    mov.u32 %sums, ${s.tapped};
+    mov.u32 %sums, ${s.tap_count};
 % endif
 REDUCE:
     setp.ge.u32 %p, %sum, %sums;
@@ -54,7 +54,7 @@ REDUCED:
     bar.sync 0;
     mov.u32 %tap, %thread;
 TAP_SUM:
-    setp.ge.u32 %p, %tap, ${s.tapped};
+    setp.ge.u32 %p, %tap, ${s.tap_count};
     @%p bra DONE;
     mad.lo.u32 %t0, %tap, ${threads * size}, %smem;
     mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
@@ -76,7 +76,7 @@ DONE:
     ld.param.${plan.arithmetic.type} %v, [alpha];
     mul.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
     mad.lo.u32 %t1, %t1, %slice, %filter;
-    mul.wide.u32 %t64, %t1, ${plan.mainloop.strip.tapped};
+    mul.wide.u32 %t64, %t1, ${plan.mainloop.strip.tap_count};
     cvt.u64.u32 %table, %tap;
     add.u64 %t64, %t64, %table;
     mad.lo.u64 %t64, %t64, ${plan.arithmetic.bytes}, %W;

@@ -56,7 +56,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
 % if plan.mainloop.strip.ratio > 1:
     div.u32 %t0, %strip_start, ${plan.mainloop.strip.ratio};
 % else:
-    mul.lo.u32 %t0, %strip_start, ${plan.mainloop.strip.step};
+    mul.lo.u32 %t0, %strip_start, ${plan.mainloop.strip.stride};
 % endif
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;

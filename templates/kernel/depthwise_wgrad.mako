@@ -46,7 +46,7 @@ ${pdl.early_trigger()}\
     mul.lo.u32 %group_x, %tile, %n_group_x;
     mul.lo.u32 %group_y, %tile, %n_group_y;
 % endif
-% for k in range(s.steps):
+% for k in range(s.outer_taps):
     ld.global.nc.v4.b32 {${plan.mainloop.tap_offsets[k, 0]}, ${plan.mainloop.tap_offsets[k, 1]}, %unused, %w}, [%taps+${16 * k}];
 % endfor
 % for r in plan.mainloop.acc.all:
@@ -80,7 +80,7 @@ STRIP_LOOP:
 % for name in ("x", "word", "y"):
     mad.lo.u32 %${name}, %lane, %n_lane_${name}, %${name};
 % endfor
-    mul.lo.u32 %t0, %strip_start, ${s.step};
+    mul.lo.u32 %t0, %strip_start, ${s.stride};
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
@@ -94,7 +94,7 @@ ${pixels.load("%t64", "@%p ")}\
 % endfor
     add.u32 %y, %y, %n_row_y;
 % endfor
-% for k, numbers in enumerate(s.numbers):
+% for k, numbers in enumerate(s.tap_numbers):
     add.u32 %at_x, %x, ${plan.mainloop.tap_offsets[k, 0]};
     add.u32 %at_word, %word, ${plan.mainloop.tap_offsets[k, 1]};
 % for row, previous, products in plan.mainloop.window_pixels:

@@ -85,7 +85,7 @@ def config(
         if not some:
             return None
         ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
-        wide, kg = int(rng.choice([1, lower(v).strip.wide])), int(rng.choice([1, 2, 5])) * lower(v).strip.summed
+        wide, kg = int(rng.choice([1, lower(v).strip.vec])), int(rng.choice([1, 2, 5])) * lower(v).strip.wgrad
         kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         c = Config(

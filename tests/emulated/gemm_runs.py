@@ -15,7 +15,7 @@ from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, compare, operands, reference
-from ptxgen.problem.strided_arrays import elements, last, padded
+from ptxgen.problem.strided_arrays import elements, extent, padded
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -32,7 +32,7 @@ class Placed:
     def __init__(self, driver: EmulatedDriver, p: Gemm, operand: int, array: Array, aligned: int, shift: bool) -> None:
         self.driver, self.p, self.operand, self.dtype = driver, p, operand, array.dtype
         size = array.dtype.itemsize
-        span = last(p, operand)
+        span = extent(p, operand)
         self.first = 64 + aligned % 16 if shift else 0
         self.own = np.zeros(span, bool)
         self.image = np.full(self.first + span * size + (64 if shift else 0), GUARD, np.uint8)

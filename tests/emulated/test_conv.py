@@ -133,7 +133,7 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
             out="",
             epilogue=epilogue if v.direction == "forward" else "",
         )
-        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
+        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={lower(v).strip.vec}"):
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
@@ -180,7 +180,7 @@ def test_depthwise_weight_grad(layout, dtype, filters) -> None:
         )
     ):
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
-        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=workspace", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.wide}"):
+        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=workspace", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.vec}"):
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 

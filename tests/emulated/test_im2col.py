@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.codegen.source import TensorMap, Walk
+from ptxgen.codegen.source import PixelBox, TensorMap
 from ptxgen.errors import LaunchError
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.im2col import cases, rounded, source
@@ -23,7 +23,7 @@ def test_im2col_boxes(completion):
 
 
 def test_maps_beyond_the_limits_are_refused():
-    walk = Walk((-129, 0), (0, 0), (1, 1))
-    described = TensorMap("A", "f16", (64, 8, 8, 1), (128, 1024, 8192), (64, 8), 128, walk)
+    pixel_box = PixelBox((-129, 0), (0, 0), (1, 1))
+    described = TensorMap("A", "f16", (64, 8, 8, 1), (128, 1024, 8192), (64, 8), 128, pixel_box)
     with pytest.raises(LaunchError, match=r"lower\[0\] is -129"):
         EmulatedDriver().tensor_map(described, 1 << 20)

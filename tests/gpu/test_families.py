@@ -10,7 +10,7 @@ import pytest
 from ptxgen.errors import AssembleError, PtxgenError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded, read_after
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.open_driver import open_driver
@@ -69,7 +69,7 @@ def matrices(runner, p, arrays, more, alpha, beta):
     expected = reference(p, elements(p, A, at[A]), elements(p, B, at[B]), arrays[2], alpha, beta, more)
 
     def launch():
-        out = runner.compute(*at, alpha, beta, read_after(p, more))
+        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
         got = elements(p, C, out).copy()
         elements(p, C, out)[...] = poison
         return got, np.array_equal(out, np.full_like(out, poison), equal_nan=not p.output.integer)

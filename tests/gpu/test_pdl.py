@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import C, elements, padded, read_after
+from ptxgen.problem.strided_arrays import C, elements, padded, stored_epilogue_operands
 from ptxgen.runtime import cuda_graph
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
@@ -49,7 +49,7 @@ def test_kernels_in_streams_and_graphs(driver):
         runner = Runner(driver, plan, driver.load(source), p, workspace)
         a, b, before = operands(p, n)
         more = epilogue_arrays(p, n)
-        wide = (*padded(p, (a, b, before)), *read_after(p, more))
+        wide = (*padded(p, (a, b, before)), *stored_epilogue_operands(p, more))
         kept, used = ([driver.allocate(max(x.nbytes, 1)) for x in wide] for _ in range(2))
         result = driver.allocate(wide[2].nbytes)
         for address, x in zip(kept, wide, strict=True):

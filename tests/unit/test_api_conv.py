@@ -292,7 +292,7 @@ def test_out_must_not_overlap_inputs_of_a_call() -> None:
         given: dict[str, Any] = {"images": integers(2, 4, 5, 5), "filters": f, "bias": integers(4), "residual": out + 0}
         shape = given[name].shape
         given[name] = memory[171 : 171 + given[name].size].reshape(shape)
-        with pytest.raises(OverlapError, match=f"out shares memory with {name}; it must have memory of its own"):
+        with pytest.raises(OverlapError, match=f"out shares memory with {name}; they must not overlap"):
             ptxgen.conv2d(**given, out=out)
         given[name] = memory[172 : 172 + given[name].size].reshape(shape)
         ptxgen.conv2d(**given, out=out)
@@ -343,7 +343,7 @@ def test_cached_calls_refuse_gradients_and_negative_views(
     ptxgen.conv2d(**given)
     given[named].requires_grad = True
     with pytest.raises(
-        InputError, match=rf"{named} requires a gradient, .* torch.no_grad\(\), or give {named}.detach\(\)"
+        InputError, match=rf"{named} requires a gradient, .* torch.no_grad\(\), or pass {named}.detach\(\)"
     ):
         ptxgen.conv2d(**given)
     recording[0] = False

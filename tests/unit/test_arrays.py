@@ -266,8 +266,8 @@ def no_storage() -> int:
             "a is a Tensor without memory of its own; it must be a dense tensor",
         ),  # a fake tensor
         ({"data_ptr": no_storage}, "a is a Tensor without memory of its own"),  # a sparse tensor, or inside vmap
-        ({"is_neg": lambda: True}, r"a is a view with the negative bit; give a.resolve_neg\(\)"),
-        ({"requires_grad": True}, r"a requires a gradient, .*torch.no_grad\(\), or give a.detach\(\)"),
+        ({"is_neg": lambda: True}, r"a is a view with the negative bit; pass a.resolve_neg\(\)"),
+        ({"requires_grad": True}, r"a requires a gradient, .*torch.no_grad\(\), or pass a.detach\(\)"),
     ],
 )
 def test_conjugate_and_negative_views_are_refused(changes, words, monkeypatch):

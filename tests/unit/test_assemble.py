@@ -93,7 +93,7 @@ def test_spills_of_functions_are_not_reported_as_those_of_an_entry() -> None:
         "    0 bytes stack frame, 99 bytes spill stores, 99 bytes spill loads\n"
         "ptxas info    : Used 40 registers, used 1 barriers\n"
     )
-    assert module._reported(log) == ({"a": 40}, {"a": 8})
+    assert module._parse_log(log) == ({"a": 40}, {"a": 8})
 
 
 def test_second_call_reads_the_cache(runs: list[str], cache: Path) -> None:
@@ -244,7 +244,7 @@ def test_ptxas_with_unexpected_output(tmp_path: Path) -> None:
     mute = tmp_path / "ptxas"
     mute.write_text("#!/bin/sh\necho hello\n")
     mute.chmod(0o755)
-    with pytest.raises(UnavailableError, match="does not name a release"):
+    with pytest.raises(UnavailableError, match="does not print a release"):
         version(mute)
     mute.chmod(0o644)
     if not os.access(mute, os.X_OK):

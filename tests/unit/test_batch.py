@@ -19,7 +19,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import PACKED, Gemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import from_dict, parse
-from ptxgen.problem.strided_arrays import C, elements, laid, padded, span
+from ptxgen.problem.strided_arrays import C, elements, padded, span, store_operand
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.bench import RUNS, GemmOperandSets
@@ -65,9 +65,9 @@ def test_keys_contain_unpacked_strides(changes, words):
         ({"stride_a": -2}, "stride_a is -2; it must be an integer from 0"),
         ({"stride_b": 1 << 40}, "stride_b is 1099511627776"),
         ({"stride_a": True}, "stride_a is True"),
-        ({"stride_c": 0}, "stride_c is 0; 3 products of 64 rows of 32, with ldc 32, would share elements of C"),
+        ({"stride_c": 0}, "stride_c is 0; 3 items of 64 rows of 32 with ldc 32 would overlap in C"),
         ({"stride_c": 64 * 32 - 1}, "stride_c is 2047"),
-        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 products of 64 rows of 32, with ldc 95"),
+        ({"ldc": 95, "stride_c": 32}, "stride_c is 32; 3 items of 64 rows of 32 with ldc 95"),
     ],
 )
 def test_invalid_strides_are_refused(changes, words):
@@ -167,7 +167,7 @@ def test_shared_operands_have_a_map_of_one_item():
 def test_items_with_interleaved_rows():
     p = Gemm(2, 3, 4, batch=2, ldc=6, stride_c=3)
     assert span(p, C) == 2 * 6 + 3
-    memory = laid(p, C, np.arange(12.0).reshape(2, 2, 3), -1)
+    memory = store_operand(p, C, np.arange(12.0).reshape(2, 2, 3), -1)
     assert memory[:12].tolist() == [0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11]
     assert np.array_equal(elements(p, C, memory), np.arange(12.0).reshape(2, 2, 3))
 

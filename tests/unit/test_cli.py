@@ -91,8 +91,8 @@ def options_of(name: str) -> dict[str, Any]:
     [
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
-        (("conv", "--shape", "1,2,3"), "No such command 'conv' (an operation follows a command: select conv)"),
-        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (give extents with --shape"),
+        (("conv", "--shape", "1,2,3"), "No such command 'conv' (the command precedes the operation: select conv)"),
+        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (use --shape for extents"),
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
@@ -127,7 +127,7 @@ def test_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").write_text("\n")
     done = run("select", "--shapes-file", tmp_path / "none.jsonl", *H200)
     assert done.code == 2
-    assert "none.jsonl names no problem" in done.err
+    assert "none.jsonl has no problem" in done.err
 
 
 def test_missing_and_empty_databases(run: Run, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from tests.cases.conv import problems
 
 def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
     """The matrix of an operand, by the address arithmetic of kernels."""
-    at = x.along.offsets[:, None] + x.down.offsets[None, :] + item
+    at = x.rows.offsets[:, None] + x.columns.offsets[None, :] + item
     packing, word = x.packing, 1 << 32
-    low = (packing.pack(x.along, True)[:, None] + packing.pack(x.down, False)[None, :]) % word
+    low = (packing.pack(x.rows, True)[:, None] + packing.pack(x.columns, False)[None, :]) % word
     inside = (~low | ~((packing.high - low) % word)) & packing.guard == 0
     assert (at[inside] >= 0).all()
     assert (at[inside] < memory.size).all()
@@ -44,7 +44,7 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     count, items = p.batch, p.strides
     for part in p.parts:
         for i in range(count):
-            at = part.c.along.offsets[:, None] + part.c.down.offsets[None, :] + i * items[2]
+            at = part.c.rows.offsets[:, None] + part.c.columns.offsets[None, :] + i * items[2]
             assert np.isnan(out[at]).all()
             out[at] = fetched(part.a, a, i * items[0]) @ fetched(part.b, b, i * items[1]).T
     assert not np.isnan(out).any()
@@ -143,7 +143,7 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,stride=0 NCHW f32", ShapeError, "stride is 0; it must be positive"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=3,S=3,dilation=1x0 NCHW f32", ShapeError, "dilation is .*; it must be positive"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=0,S=3 NCHW f32", ShapeError, "r is 0; it must be at least 1"),
-        ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with pads 3; it must be at least 5"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=5,S=3 NCHW f32", ShapeError, "h is 3, with padding 3; it must be at least 5"),
         (
             "conv N=1,C=3,H=3,W=3,K=2,R=1,S=1,groups=2 NCHW f32",
             ShapeError,

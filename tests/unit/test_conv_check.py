@@ -13,7 +13,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.problem import conv_reference
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import places
+from ptxgen.problem.conv_reference import region_slices
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime import conv_check
@@ -53,7 +53,7 @@ def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
     letter = "c" if p.direction == "input_grad" else "k"
     few.append({letter: slice(extents[letter] // 2, extents[letter])})  # the last group, where there are two
     for box in [*few, *boxes(p, 40)]:
-        at = places(p, box)
+        at = region_slices(p, box)
         found = reference(p, a, b, more=more, box=box)
         np.testing.assert_allclose(found.exact, all_.exact[at], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(found.scale, all_.scale[at])
@@ -65,7 +65,7 @@ def test_sums_do_not_depend_on_the_chunk_size(p: Conv, monkeypatch: pytest.Monke
     a, b, _ = operands(p, 3, "integers")
     at_once = conv_reference.convolve(p, a, b)
     for held in (1, 200, 1000):
-        monkeypatch.setattr(conv_reference, "HELD", held)
+        monkeypatch.setattr(conv_reference, "UNFOLDED_ELEMENTS", held)
         assert np.array_equal(conv_reference.convolve(p, a, b), at_once)
 
 
@@ -83,10 +83,10 @@ def test_gradients_are_adjoint_in_float64(p: Conv) -> None:
 
 
 def test_boxes_contain_the_first_and_the_last_result() -> None:
-    assert [places(PLAIN, box) for box in boxes(PLAIN, 2 * 16 * 25)] == [places(PLAIN, {})]
+    assert [region_slices(PLAIN, box) for box in boxes(PLAIN, 2 * 16 * 25)] == [region_slices(PLAIN, {})]
     for p in SEVERAL:
         size = math.prod(p.stored[2])
-        few = [places(p, box) for box in boxes(p, size // 2)]
+        few = [region_slices(p, box) for box in boxes(p, size // 2)]
         assert len(few) == conv_check.RUNS
         assert all(s.start == 0 for s in few[0])
         assert [s.stop for s in few[-1]] == list(p.stored[2])
@@ -100,7 +100,7 @@ def test_boxes_contain_the_first_and_the_last_result() -> None:
 def test_comparison_of_a_large_result_is_bounded(layout: str, direction: str) -> None:
     """Neither sums that take longer than the search, nor many small copies from the device."""
     p = Conv(16, 64, 350, 80, 128, 5, 5, stride=2, padding=1, layout=layout, direction=direction)
-    few = [places(p, box) for box in boxes(p, CHECKED_ELEMENTS)]
+    few = [region_slices(p, box) for box in boxes(p, CHECKED_ELEMENTS)]
     compared = [math.prod(s.stop - s.start for s in at) for at in few]
     assert sum(compared) * max(lower(p).k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
     assert sum(compared) * lower(p).k <= CHECKED_ELEMENTS * conv_check.DEPTH
@@ -127,7 +127,7 @@ def test_operand_sets_compare_boxes_of_any_problem(p: Conv, monkeypatch: pytest.
     ring = ConvOperandSets(driver, p, Timing())
     exact = reference(p, ring.a, ring.b, more=ring.more).exact
     driver.upload(ring.sets[0][2], exact.astype(p.output.numpy))
-    few = len({str(places(p, box)) for box in boxes(p, 64)})
+    few = len({str(region_slices(p, box)) for box in boxes(p, 64)})
     for limit, count in ((64, few), (64, 0), (1 << 40, 1), (1 << 40, 0), (48, 0)):
         made.clear()
         assert ring.deviation(limit).ok

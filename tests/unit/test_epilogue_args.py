@@ -67,7 +67,7 @@ def test_gelu_is_the_tanh_form():
         ({"bias": np.zeros(2 * N, np.float32)[::2]}, ShapeError, "stride"),
         ({"residual": RESIDUAL.T}, ShapeError, "residual is f32 of 20x17"),
         ({"activation": "tanh"}, InputError, "activation is 'tanh'"),
-        ({"scale_a": COLUMN[:1]}, InputError, "give both or neither"),
+        ({"scale_a": COLUMN[:1]}, InputError, "pass both or neither"),
         ({"scale_a": COLUMN[:3], "scale_b": COLUMN[:3]}, ShapeError, "scale_a and scale_b have 3 and 3"),
     ],
 )

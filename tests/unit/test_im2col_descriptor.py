@@ -30,24 +30,24 @@ def test_corners_bound_the_pixel_box(direction):
     x = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1,stride=2x3,dilation=2x1", direction=direction)
     p = Conv(2, 64, 9, 11, 8, 3, 4, stride=(2, 3), padding=(1, 0, 2, 1), dilation=(2, 1), layout="NHWC", dtype="f16")
     assert x.extents == (11, 9)
-    assert x.places == (p.q, p.p)
+    assert x.positions == (p.q, p.p)
     assert x.lower == (-2, -1)
     last = [e - 1 + u for e, u in zip(x.extents, x.upper, strict=True)]
-    assert last == [low + (n - 1) * step for low, n, step in zip(x.lower, x.places, x.steps, strict=True)]
+    assert last == [low + (n - 1) * step for low, n, step in zip(x.lower, x.positions, x.steps, strict=True)]
     assert x.reach == (3, 4)
     assert x.pixels == 2 * p.p * p.q
 
 
 def test_input_grad_reads_result_gradients_in_reverse():
     x = window("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", direction="input_grad")
-    assert (x.channels, x.extents, x.places, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
+    assert (x.channels, x.extents, x.positions, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
 
 
 def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
     x = window("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
     assert (x.channels, x.taps, x.extents, x.steps) == (64, (1, 3), (4, 9), (1, 1))
     assert x.pitches == (32, 176, 1584)
-    assert x.places == (4, 9)
+    assert x.positions == (4, 9)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_packed_images_of_one_tap_have_only_its_pixels(layout):
     want = images.transpose([layout.lower().index(i) for i in order])
     want = want[::2, ::3] if layout == "CHWN" else want[:, ::2, ::3]
     assert np.array_equal(copied(x.copies[0], images), want.reshape(-1, 5))
-    assert (x.extents[-2:], set(x.steps)) == (x.places[-2:], {1})
-    assert x.places[-2:] == (p.q, p.p)
+    assert (x.extents[-2:], set(x.steps)) == (x.positions[-2:], {1})
+    assert x.positions[-2:] == (p.q, p.p)
 
 
 def copied(copy, array):
-    flat, out = array.reshape(-1), np.full((copy.places, copy.depth), -1)
+    flat, out = array.reshape(-1), np.full((copy.row_count, copy.depth), -1)
     for place in np.ndindex(*copy.extents):
         at = np.dot(copy.steps, place) + copy.step * np.arange(copy.depth)
         out[np.dot(copy.rows, place)] = flat[at]
@@ -143,8 +143,8 @@ def copied(copy, array):
 
 
 def test_representative_keeps_channels_and_taps_only():
-    like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").like(32, 1 << 15)
-    assert (like.channels, like.tapped, like.pixels) == (32, 1 << 15, 1)
+    like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").representative(32, 1 << 15)
+    assert (like.channels, like.tap_count, like.pixels) == (32, 1 << 15, 1)
     assert max(like.reach) == 0
     assert math.prod(like.steps) == 1
 

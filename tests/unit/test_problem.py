@@ -59,10 +59,10 @@ def test_key_omits_defaults():
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", InputError, "must read"),
-        ("gemm 1,2,3 NN", InputError, "must read"),
+        ("", InputError, "must have the form"),
+        ("gemm 1,2,3 NN", InputError, "must have the form"),
         ("conv 1,2,3 NN f32", ShapeError, "must read"),
-        ("spmm 1,2,3 NN f32", InputError, "must read"),
+        ("spmm 1,2,3 NN f32", InputError, "must have the form"),
         ("gemm 1,2 NN f32", ShapeError, "shape is '1,2'"),
         ("gemm 1,2,x NN f32", ShapeError, "shape"),
         ("gemm 1,-2,3 NN f32", ShapeError, "shape"),

@@ -56,7 +56,7 @@ def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch)
 def test_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "~nosuchuser/file")
     with pytest.raises(
-        InputError, match=rf"{name} is '~nosuchuser/file'; it must be a path, and ~name the home of a known user"
+        InputError, match=rf"{name} is '~nosuchuser/file'; it must be a path; ~name must be a known user"
     ):
         settings()
 

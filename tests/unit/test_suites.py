@@ -183,5 +183,5 @@ def test_file_has_one_operation() -> None:
     line = json.dumps({"n": 1, "c": 2, "h": 3, "w": 4, "k": 5, "r": 1, "s": 2, "stride": [1, 2]})
     [case] = suites.read([line], "f.jsonl", "conv", layout="NHWC")
     assert case.problem.key() == "conv N=1,C=2,H=3,W=4,K=5,R=1,S=2,stride=1x2 NHWC f32"
-    with pytest.raises(InputError, match="operation is 'conv'; the commands of gemm"):
+    with pytest.raises(InputError, match="operation is 'conv'; a command on gemm takes only gemm"):
         list(suites.read(['{"operation": "conv", "n": 1}'], "f.jsonl"))

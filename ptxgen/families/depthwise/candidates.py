@@ -44,7 +44,7 @@ class Slide(CandidateSpace):
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Of gradients of filters, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
-        if p.strip is None or not p.strip.summed:
+        if p.strip is None or not p.strip.wgrad:
             return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
         units = -(-p.strip.rows * -(-p.strip.results // c.ns) // c.ml)
@@ -63,7 +63,7 @@ class Slide(CandidateSpace):
         for name, values in self.axes.items():
             yield from ({name: value} for value in values)
         yield from ({"ml": config.ml * a // 2, "nl": config.nl * 2 // a} for a in (1, 4))
-        if p.strip is not None and p.strip.summed:
+        if p.strip is not None and p.strip.wgrad:
             yield from ({"kg": config.kg * a // 2} for a in (1, 3, 4))
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:

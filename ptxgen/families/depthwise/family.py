@@ -18,7 +18,7 @@ from ptxgen.problem.registry import parse
 
 
 def _plan(p: KernelGemm, c: Config) -> type[Plan]:
-    return DepthwiseWgradPlan if p.strip is not None and p.strip.summed else DepthwisePlan
+    return DepthwiseWgradPlan if p.strip is not None and p.strip.wgrad else DepthwisePlan
 
 
 def _probes() -> tuple[Probe, ...]:

@@ -28,7 +28,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     s = p.strip
     lanes, rows, results, taps, step, hop, steps, ratio = (
-        (s.lanes, s.rows, s.results, s.taps, s.step, s.hop, s.steps, s.ratio) if s is not None else (1,) * 8
+        (s.lanes, s.rows, s.results, s.taps, s.stride, s.dilation, s.outer_taps, s.ratio) if s is not None else (1,) * 8
     )
     threads = c.ml * c.nl
     tiles_m = ceil_div(lanes, np.maximum(c.nl * c.vec_a, 1)) * ceil_div(rows, np.maximum(c.ml, 1))
@@ -37,8 +37,8 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
     loads = np.minimum(((c.ns - 1) * step + (taps - 1) * hop) // ratio + 1, products)
     words = max(1, p.accumulator.bytes // 4)
     registers, shared, tiles_n, tiles = (c.ns + taps + 1) * c.vec_a * words, c.ml * 0, strips, tiles_m * strips
-    if s is not None and s.summed:
-        sums = s.tapped * c.vec_a
+    if s is not None and s.wgrad:
+        sums = s.tap_count * c.vec_a
         registers = (sums + (c.ns + 1) * c.vec_a) * words + 2 * steps
         shared = sums * threads * max(4, p.accumulator.bytes)
         tiles = ceil_div(lanes, np.maximum(c.nl * c.vec_a, 1)) if s.grouped else c.ml * 0 + s.groups

@@ -105,7 +105,7 @@ class StripLoop(Part):
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(self.config.ns):
             for r in range(self.strip.taps):
-                row = self.strip.met(i, r)
+                row = self.strip.pixel_of(i, r)
                 if row is not None:
                     pixels.setdefault(row, []).append((i, r))
         rows = sorted(pixels)
@@ -141,7 +141,7 @@ class WgradLoop(StripLoop):
 
     @cached_property
     def acc(self) -> Tile:
-        return Tile("acc", self.arithmetic.type, (self.strip.tapped, self.vec))
+        return Tile("acc", self.arithmetic.type, (self.strip.tap_count, self.vec))
 
     @cached_property
     def result_grads(self) -> Tile:
@@ -150,7 +150,7 @@ class WgradLoop(StripLoop):
     @cached_property
     def tap_offsets(self) -> Tile:
         """Offset and word of coordinates of the taps of other axes."""
-        return Tile("tap_offset", "b32", (self.strip.steps, 2))
+        return Tile("tap_offset", "b32", (self.strip.outer_taps, 2))
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -30,14 +30,14 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
         (LOAD * (g.loads + taps * c.vec_a) / 1.3 + g.products * c.vec_a + 8) * g.steps + FIXED + RESULT * c.ns * c.vec_a
     )
     half = 2 if p.element.bytes == 2 else 1
-    if p.strip is not None and p.strip.summed:  # a unit of work is a strip
-        steps = p.strip.steps
+    if p.strip is not None and p.strip.wgrad:  # a unit of work is a strip
+        steps = p.strip.outer_taps
         loads = c.ns + g.loads * steps
         per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_a + UNIT
     issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
     wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_a * p.element.bytes / 4, 1)
     epilogue = epilogue_costs(p, c, g, d, 1)
-    summed = p.strip is not None and p.strip.summed
+    summed = p.strip is not None and p.strip.wgrad
     return Work.of(
         len(c),
         resident=epilogue["resident"],
@@ -54,8 +54,8 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch: waves of blocks, or memory, whichever takes longer."""
     s = p.strip
-    each = [n.steps * n.rows * n.lanes for n in (s, *s.others)] if s is not None else [1]  # of each launch
-    if s is not None and s.summed:
+    each = [n.outer_taps * n.rows * n.lanes for n in (s, *s.other_phases)] if s is not None else [1]  # of each launch
+    if s is not None and s.wgrad:
         return _summed(p, d, w, rows, x, cell)
     blocks, resident = x.blocks[cell] * np.float32(sum(each) / max(each[0], 1)), w.resident[rows]
     waves = np.ceil(blocks / (resident * d.sms))

@@ -67,12 +67,12 @@ class StripParameters(Part):
 
     def arguments(self, s: DepthwiseStrip) -> tuple[Argument, ...]:
         """The values of ``declarations`` for the strips ``s``."""
-        unit = tuple(n // s.step for n in s.along.axes)
-        tap = s.filter
+        unit = tuple(n // s.stride for n in s.axis.coordinates)
+        tap = s.filter_strides
         numbers = (
-            *(s.lanes, s.rows, s.results, s.steps),
-            *(s.lane.image, s.word(s.lane.axes), s.lane.result, s.lane.filter),
-            *(s.along.image // s.step, s.word(unit), s.along.result, tap[0], max(tap[1], 1)),
+            *(s.lanes, s.rows, s.results, s.outer_taps),
+            *(s.lane.image, s.word(s.lane.coordinates), s.lane.result, s.lane.filter),
+            *(s.axis.image // s.stride, s.word(unit), s.axis.result, tap[0], max(tap[1], 1)),
             *(s.packing.guard, s.packing.high),
         )
         return (
@@ -118,7 +118,7 @@ class DepthwisePlan(Plan):
     def launch(self, problem: KernelGemm) -> Launch:
         s = problem.strip
         assert s is not None
-        return Launch(tuple(self._step(x) for x in (s, *s.others)) if problem.results else ())
+        return Launch(tuple(self._step(x) for x in (s, *s.other_phases)) if problem.results else ())
 
     def _step(self, s: DepthwiseStrip) -> Step:
         grid, arguments = self.scheduler.grid(s), self.parameters.arguments(s)

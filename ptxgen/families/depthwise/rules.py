@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.lowering.depthwise_strips import LONGEST
+from ptxgen.lowering.depthwise_strips import MAX_RESULTS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 TAPS = 32  #: the most taps along a strip, which are unrolled
@@ -14,9 +14,9 @@ SUMS = 64  #: the most accumulators per thread of a filter gradient
 
 def supports(p: KernelGemm) -> bool:
     """Whether the family computes a problem."""
-    if p.strip is None or not p.strip.summed:
+    if p.strip is None or not p.strip.wgrad:
         return p.strip is not None and p.strip.taps <= TAPS
-    return bool(p.strip.tapped <= SUMS)
+    return bool(p.strip.tap_count <= SUMS)
 
 
 RULES = (
@@ -28,18 +28,18 @@ RULES = (
     ),
     Rule(
         "depthwise_taps",
-        lambda p, c, g, d: (p.strip is None) or (not p.strip.summed) | (p.strip.tapped * c.vec_a <= SUMS),
-        f"vec_a={{c.vec_a}}: a thread has an accumulator for each of {{p.strip.tapped}} taps and vec_a; at most {SUMS}",
+        lambda p, c, g, d: (p.strip is None) or (not p.strip.wgrad) | (p.strip.tap_count * c.vec_a <= SUMS),
+        f"vec_a={{c.vec_a}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_a; at most {SUMS}",
     ),
     Rule(
         "depthwise_kg",
-        lambda p, c, g, d: (p.strip is not None and p.strip.summed) | (c.kg == 1),
+        lambda p, c, g, d: (p.strip is not None and p.strip.wgrad) | (c.kg == 1),
         "kg={c.kg}: only filter gradients are split; the others take kg=1",
     ),
     Rule(
         "depthwise_strip",
-        lambda p, c, g, d: (c.ns >= 1) & (c.ns <= LONGEST) & (c.nl >= WARP) & (g.threads >= WARP),
-        f"ns={{c.ns}} results per strip, nl={{c.nl}} lanes: a strip has 1 to {LONGEST}, a block whole warps",
+        lambda p, c, g, d: (c.ns >= 1) & (c.ns <= MAX_RESULTS) & (c.nl >= WARP) & (g.threads >= WARP),
+        f"ns={{c.ns}} results per strip, nl={{c.nl}} lanes: a strip has 1 to {MAX_RESULTS}, a block whole warps",
     ),
     Rule(
         "depthwise_ns",

@@ -63,12 +63,12 @@ class WgradParameters(Part):
     def arguments(self, s: DepthwiseStrip) -> tuple[Argument, ...]:
         """The values of ``declarations`` for the strips ``s``."""
         c = self.config
-        unit = tuple(n // s.step for n in s.along.axes)
+        unit = tuple(n // s.stride for n in s.axis.coordinates)
         chunks = 1 if s.grouped else -(-s.lanes // (c.nl * c.vec_a))
         numbers = (
             *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.ns) * chunks, chunks),
-            *(s.lane.image, s.word(s.lane.axes), s.lane.result),
-            *(s.along.image // s.step, s.word(unit), s.along.result),
+            *(s.lane.image, s.word(s.lane.coordinates), s.lane.result),
+            *(s.axis.image // s.stride, s.word(unit), s.axis.result),
             *(s.group.image, s.group.result, s.packing.guard, s.packing.high),
         )
         return (
@@ -94,7 +94,7 @@ class TapSums(Part):
 
     def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
         assert p.strip is not None
-        size = self.config.kg * p.strip.groups * p.strip.tapped * self.arithmetic.bytes
+        size = self.config.kg * p.strip.groups * p.strip.tap_count * self.arithmetic.bytes
         workspace.claim(size, "sums [slice][filter][tap]")
 
     def step(self, p: KernelGemm) -> Step:
@@ -102,10 +102,10 @@ class TapSums(Part):
         s = p.strip
         assert s is not None
         assert isinstance(p, ImplicitGemm)
-        size, sums = p.output.bytes, s.groups * s.tapped
+        size, sums = p.output.bytes, s.groups * s.tap_count
         tap = p.parts[0].c  # of the rows or the columns, which are taps
-        near = next((step for walk in (tap.along, tap.down) for _, step in walk.digits), 0)
-        numbers = (sums, s.tapped, self.config.kg, p.offsets[2] // size, near)
+        near = next((step for index_map in (tap.rows, tap.columns) for _, step in index_map.digits), 0)
+        numbers = (sums, s.tap_count, self.config.kg, p.offsets[2] // size, near)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),

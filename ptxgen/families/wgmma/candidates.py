@@ -108,8 +108,8 @@ class Wgmma(CandidateSpace):
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
         if p.im2col is not None:
-            channels = widest_unit(p) if not p.im2col.summed else math.gcd(p.im2col.channels, ROWS)
-            given["im2col"] = p.im2col.like(channels, NEUTRAL)
+            channels = widest_unit(p) if not p.im2col.wgrad else math.gcd(p.im2col.channels, ROWS)
+            given["im2col"] = p.im2col.representative(channels, NEUTRAL)
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
@@ -157,7 +157,7 @@ class Wgmma(CandidateSpace):
             return [(DIRECT, DIRECT)]
         if p.im2col is not None:
             a, b = operand_packing.packs_conv(p)
-            transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+            transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
             return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
         off_a, off_b = unmapped(p)
         packed = PACK * off_a, PACK * off_b
@@ -352,7 +352,7 @@ class Wgmma(CandidateSpace):
 def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
     apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
-        p.im2col is not None and not p.im2col.beside
+        p.im2col is not None and not p.im2col.contiguous_columns
     )
     side = np.where(apart, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))

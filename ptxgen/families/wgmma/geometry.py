@@ -118,7 +118,7 @@ def widest_unit(p: KernelGemm) -> int:
     """Elements of K that one box loads, at most the width of a swizzle; in a convolution, channels of a filter tap.
     A wider box may have up to a quarter more zeros after the last channel."""
     size = factor_bytes(p)
-    if p.im2col is None or p.im2col.summed:
+    if p.im2col is None or p.im2col.wgrad:
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
     padded = [ceil_div(p.im2col.channels, w) * w for w in widths]
@@ -132,14 +132,14 @@ def unit(p: KernelGemm, c: Any) -> Any:
 
 def length(p: KernelGemm, c: Any) -> Any:
     """K as stages count it: in a convolution the channels of each filter tap are padded to whole units."""
-    if p.im2col is None or p.im2col.summed:
+    if p.im2col is None or p.im2col.wgrad:
         return p.k
-    return p.im2col.tapped * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    return p.im2col.tap_count * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
     """What the width of a box must divide where K is not contiguous: the tile; in a convolution the channels too."""
-    if p.im2col is None or not p.im2col.summed:
+    if p.im2col is None or not p.im2col.wgrad:
         return extent
     return np.gcd(extent, p.im2col.channels)
 

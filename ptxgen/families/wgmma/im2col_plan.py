@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ptxgen.codegen.addressing import CAddressing
-from ptxgen.codegen.source import Argument, TensorMap, Walk
+from ptxgen.codegen.source import Argument, PixelBox, TensorMap
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
@@ -167,15 +167,15 @@ class Im2colLoads(MatrixLoads):
         x = p.im2col
         assert x is not None
         wide = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
-        columns = (x.places, x.lower, x.steps, x.taps, wide, x.dilation)
+        columns = (x.positions, x.lower, x.steps, x.taps, wide, x.dilation)
         each = -(-x.channels // self.unit)
         divided = {"channels": x.channels, "each": each}
-        divided.update((f"places{a}", x.places[a]) for a in self.axes)
+        divided.update((f"places{a}", x.positions[a]) for a in self.axes)
         divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
         # the coordinate after the last channel must be a multiple of 16 bytes too
         chunk = max(TMA_ALIGNED // p.element.bytes, 1)
-        channels = x.channels if x.summed else -(-x.channels // chunk) * chunk
-        values = [channels, x.tapped, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
+        channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
+        values = [channels, x.tap_count, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
         values += [number for name in self.dividers for number in multiplier(divided[name])]
         values += [number for digits in x.result or () for number in RunLayout.values(digits)]
         return tuple(("u32", v) for v in values)
@@ -190,8 +190,8 @@ class Im2colLoads(MatrixLoads):
             return im2col_map(window, x, kind, size)
         along = p.n if x.name == "b" else p.m
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
-        pitches = (window.row * size, window.row * size * window.tapped)
-        return TensorMap(x.name.upper(), kind, (inner, window.tapped, outer), pitches, x.box, x.span)
+        pitches = (window.row * size, window.row * size * window.tap_count)
+        return TensorMap(x.name.upper(), kind, (inner, window.tap_count, outer), pitches, x.box, x.span)
 
 
 @dataclass(frozen=True)
@@ -257,13 +257,13 @@ class RunAddressing(CAddressing):
 @lru_cache(maxsize=64)
 def c_tables(rows: Digits, columns: Digits) -> tuple[implicit_gemm.OffsetTable, implicit_gemm.OffsetTable]:
     """Offset tables of C, for kernels that scale or reduce it."""
-    walks = [implicit_gemm.IndexMap(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
-    return implicit_gemm.ImplicitOperand(walks[0], walks[1]).tables
+    maps = [implicit_gemm.IndexMap(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
+    return implicit_gemm.ImplicitOperand(maps[0], maps[1]).tables
 
 
 def im2col_map(window: Im2colDescriptor, x: OperandPath, kind: str, size: int) -> TensorMap:
     """The im2col map of images, in boxes of ``x``."""
     pitches = tuple(n * size for n in window.pitches)
     extents = (window.channels, *window.extents, window.count)
-    walk = Walk(window.lower, window.upper, window.steps)
-    return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, walk)
+    pixel_box = PixelBox(window.lower, window.upper, window.steps)
+    return TensorMap(x.name.upper(), kind, extents, tuple(pitches), x.box, x.span, pixel_box)

@@ -50,7 +50,7 @@ class ChannelCopy:
     def __init__(self, name: str, copy: PackedCopy, size: int) -> None:
         self.name, self.size, self.vec = name, size, copy.vec
         #: whether channels are contiguous in the operand
-        self.contiguous_channels = copy.straight
+        self.contiguous_channels = copy.contiguous_channels
         self.word_elements = WORD // size
         self.words = next((w for w in WORDS if w * self.word_elements >= copy.depth), WORDS[-1])
         self.columns, self.pitch = TILE // self.words, self.words + 1
@@ -76,7 +76,7 @@ class ChannelCopy:
         return (
             copy.depth,
             copy.step,
-            copy.places,
+            copy.row_count,
             copy.extents[1],
             copy.extents[2],
             *copy.steps,
@@ -91,7 +91,7 @@ class ChannelCopy:
         return -(-copy.pitch // (self.words * self.word_elements))
 
     def blocks(self, copy: PackedCopy) -> int:
-        return self.tiles(copy) * -(-copy.places // self.columns)
+        return self.tiles(copy) * -(-copy.row_count // self.columns)
 
     def words_of(self, r: int) -> list[tuple[str, str, int]]:
         """The words of a round: registers that hold them, the prmt selector that combines two registers ("": a move

@@ -98,7 +98,7 @@ def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, mov
     assert p.im2col is not None
     size = p.element.bytes
     images_x = (c.transposed_mma == 1) == (p.im2col.side == "b")
-    width = (g.unit if not p.im2col.summed else np.where(images_x, g.x_box, g.y_box)) * size
+    width = (g.unit if not p.im2col.wgrad else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 

@@ -70,7 +70,7 @@ class WgmmaPlan(Plan):
         p = self.problem
         if p.im2col is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
-        kind = WgradLoads if p.im2col.summed else Im2colLoads
+        kind = WgradLoads if p.im2col.wgrad else Im2colLoads
         return kind(p, self.config, self.geometry, self.batch.active)
 
     def _packing(self) -> TmaPacking:
@@ -80,7 +80,7 @@ class WgmmaPlan(Plan):
             return ChannelPacking(*common)
         if p.im2col is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
-        if (p.im2col is None or p.im2col.summed) and (packs(c, "a") or packs(c, "b")):
+        if (p.im2col is None or p.im2col.wgrad) and (packs(c, "a") or packs(c, "b")):
             return RowPacking(*common, c)
         return TmaPacking(*common)
 
@@ -88,7 +88,7 @@ class WgmmaPlan(Plan):
     def _contiguous(self) -> int:
         """Adjacent columns of C that a thread holds in registers."""
         window = self.problem.im2col
-        if window is not None and not window.beside:
+        if window is not None and not window.contiguous_columns:
             return 1
         return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
 

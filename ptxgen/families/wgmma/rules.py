@@ -44,7 +44,7 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
     """Whether, in a convolution, those operands are packed that TMA cannot load, or A where packing transposes it."""
     if p.im2col is None:
         return True
-    transposed = p.im2col.summed and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+    transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
     a, b = operand_packing.packs_conv(p)
     return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
         (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & transposed
@@ -53,7 +53,7 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
 
 def _has_rows(p: KernelGemm) -> bool:
     """Whether C has rows of adjacent columns with one pitch."""
-    return p.im2col is None or p.im2col.result is None or (p.im2col.beside and len(p.im2col.result[0]) == 1)
+    return p.im2col is None or p.im2col.result is None or (p.im2col.contiguous_columns and len(p.im2col.result[0]) == 1)
 
 
 def _countable(p: KernelGemm) -> bool:
@@ -107,7 +107,7 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
 def _producer_registers(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     if p.im2col is None:
         return True
-    if p.im2col.summed:
+    if p.im2col.wgrad:
         fits = g.image_boxes * len(p.im2col.extents) <= COORDINATES
     else:
         units = np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS)
@@ -206,7 +206,7 @@ RULES = (
         "wgmma_im2col_channels",
         lambda p, c, g, d: (
             (p.im2col is None)
-            or (not p.im2col.summed)
+            or (not p.im2col.wgrad)
             | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
             | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),

@@ -1,1 +1,1 @@
-"""The vendor's libraries, timed in the same run as our kernels; operations name them as their baselines."""
+"""Vendor libraries, the baselines of operations. They are timed in the same run as the kernels of ptxgen."""

@@ -1,7 +1,7 @@
-"""cuBLASLt through ctypes: the vendor's pick for a GEMM, and the best of all its candidate algorithms.
+"""cuBLASLt through ctypes: the first algorithm of its heuristic for a GEMM, and the fastest of all candidates.
 
-cuBLASLt is column-major, where a row-major matrix reads as its transpose: C' = op(B)' op(A)', with the same leading
-dimensions. So its first operand is our B, and its m is our n.
+cuBLASLt is column-major. A row-major matrix is the transpose of the column-major one with the same leading dimension,
+so C' = op(B)' op(A)': the first operand of cuBLASLt is B of the problem, and its m is N.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
-CANDIDATES = 256
-WORKSPACE = 64 << 20
-#: how many candidates are timed properly after the quick pass, beside the heuristic's first
-FINALISTS = 4
+CANDIDATES = 256  #: algorithms requested from the heuristic
+WORKSPACE = 64 << 20  #: bytes
+FINALISTS = 4  #: candidates timed with the full policy, besides the heuristic's first
 
 # cublasComputeType_t
 _COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, "f64": 70, "s32": 72, "tf32": 77}
-#: alpha and beta, by the type of sums
+#: conversion of alpha and beta, by accumulator type
 _SCALAR: dict[str, Callable[[int], Any]] = {
     "f16": lambda v: ct.c_uint16(0x3C00 * v),
     "f32": ct.c_float,
@@ -43,14 +42,14 @@ _SCALAR: dict[str, Callable[[int], Any]] = {
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
-#: cublasLtEpilogue_t, bits of our stages: what it fuses. A residual is its C, with a beta of one
-_STAGES = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
+#: epilogue operation -> bits of cublasLtEpilogue_t. A residual is C of cuBLASLt with beta = 1
+_EPILOGUE_BITS = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
 _MAX_WORKSPACE, _ALIGNMENT_A, _ALIGNMENT_B, _ALIGNMENT_C, _ALIGNMENT_D = 1, 5, 6, 7, 8
 _NOT_SUPPORTED = 15
 
 
 class Algorithm(ct.Structure):
-    """One candidate, as the heuristic returns it (cublasLtMatmulHeuristicResult_t)."""
+    """A candidate of the heuristic (cublasLtMatmulHeuristicResult_t)."""
 
     _fields_ = (
         ("algo", ct.c_uint64 * 8),
@@ -62,7 +61,7 @@ class Algorithm(ct.Structure):
 
 
 def available() -> str | None:
-    """``cuBLASLt`` and its version where the library can be loaded, else None."""
+    """``cuBLASLt`` and its version. None: the library cannot be loaded."""
     try:
         number = int(_library().cublasLtGetVersion())
     except UnavailableError:
@@ -71,22 +70,22 @@ def available() -> str | None:
 
 
 class CublasLt:
-    """One problem as cuBLASLt computes it, with alpha 1 and beta 0. It holds 64 MiB until it is closed or dropped.
-    ``more``: addresses of what the epilogue reads, as ``problem.epilogue_operands`` has them.
+    """A problem computed by cuBLASLt with alpha = 1 and beta = 0. It allocates 64 MiB until it is closed or deleted.
+    ``more``: addresses of the epilogue operands, in the order of ``problem.epilogue_operands``.
 
-    ``algorithms``: its candidates, the heuristic's first choice first. ``failed``: how many of them ``best`` could not
-    run. UnavailableError: there is no cuBLASLt; LaunchError: it has no algorithm, or no such epilogue;
-    ShapeError: an extent is zero.
+    ``algorithms``: the candidates in the order of the heuristic. ``failed``: the number of candidates that failed in
+    ``best``. UnavailableError: cuBLASLt is missing. LaunchError: it has no algorithm for the problem, or does not
+    support the epilogue. ShapeError: an extent is zero.
     """
 
     def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
         if not problem.results * problem.k:
-            raise ShapeError(f"{problem.key()}: an extent is 0, and cuBLASLt takes none")
-        tiny = problem.output.fp8  # beside such a C, its arrays have 16 bits, ours have not
-        if foreign := [
-            stage for stage in problem.epilogue_ops if stage not in _STAGES or (tiny and stage in EPILOGUE_OPERANDS)
+            raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
+        fp8 = problem.output.fp8  # with an fp8 C, the epilogue operands of cuBLASLt are bf16, those of ptxgen are not
+        if unsupported := [
+            op for op in problem.epilogue_ops if op not in _EPILOGUE_BITS or (fp8 and op in EPILOGUE_OPERANDS)
         ]:
-            raise LaunchError(f"cuBLASLt fuses no {', '.join(foreign)}{f' of ours into {problem.out}' if tiny else ''}")
+            raise LaunchError(f"cuBLASLt does not fuse {', '.join(unsupported)}{f' into {problem.out}' if fp8 else ''}")
         self.problem = problem
         self._more = dict(zip(problem.epilogue_operands, more, strict=True))
         self.failed = 0
@@ -103,29 +102,29 @@ class CublasLt:
             raise
 
     def run(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
-        """Queues candidate ``index`` on the operands at these addresses; ``stream``: a raw handle, 0 the driver's own.
+        """Queues candidate ``index`` on operands at these addresses; ``stream``: a raw handle, 0: the driver's own
+        stream.
 
-        It may be captured into a graph. LaunchError: cuBLASLt refused.
+        The call may be captured into a graph. LaunchError: cuBLASLt returned an error.
         """
         with self._driver.context("cuBLASLt"):
             self._queue(index, a, b, c, stream)
 
     def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the best candidate and of the heuristic's first, each the median of the samples.
+        """Microseconds of the fastest candidate and of the heuristic's first: medians of the samples.
 
-        ``sets``: addresses of A, B and C, used in turn. Every candidate is run; those that a rough look shows to be
-        far behind are dropped, the others are timed briefly, and the best few as ``timing`` says. LaunchError: none
-        of the candidates runs.
+        ``sets``: addresses of A, B and C, used in rotation. Every candidate runs once. Slow ones are dropped, the
+        others are timed briefly, and the FINALISTS with the policy ``timing``. LaunchError: no candidate runs.
         """
         with self._driver.context("cuBLASLt"):
             brief = self._brief(sets, timing)
             first = min(brief)
             finalists = sorted(brief, key=lambda i: brief[i])[:FINALISTS]
-            proper = {i: self._time(i, sets, timing) for i in dict.fromkeys([first, *finalists])}
-        return min(proper.values()), proper[first]
+            times = {i: self._time(i, sets, timing) for i in dict.fromkeys([first, *finalists])}
+        return min(times.values()), times[first]
 
     def close(self) -> None:
-        """Frees what cuBLASLt and the workspace hold."""
+        """Frees the handles of cuBLASLt and the workspace."""
         while self._open:
             kind, handle = self._open.pop()
             getattr(self._library, f"cublasLt{kind}Destroy")(handle)
@@ -134,7 +133,7 @@ class CublasLt:
             self._space = 0
 
     def __del__(self) -> None:
-        with suppress(Exception):  # at the end of the process the driver may be gone before
+        with suppress(Exception):  # at exit the driver may be closed first
             self.close()
 
     def __enter__(self) -> CublasLt:
@@ -149,33 +148,35 @@ class CublasLt:
         self._one, self._zero = _SCALAR[scalar](1), _SCALAR[scalar](0)
         self._handle = self._make("")
         self._product = self._make("MatmulDesc", _COMPUTE[p.compute], dtype(scalar).cuda)
-        # A row-major N×K (layout T) reads as a column-major K×N, which is what op() then turns over.
-        turned = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
-        for attribute, value in zip((_TRANSA, _TRANSB), turned, strict=True):
+        # A row-major N×K (layout T) is a column-major K×N, which op() transposes.
+        transposed = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
+        for attribute, value in zip((_TRANSA, _TRANSB), transposed, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
         self._fuse()
         a, b, c = p.strides
         self._b = self._matrix(p.dtype, p.columns_b, p.rows_b, p.ldb, b)
         self._a = self._matrix(p.dtype, p.columns_a, p.rows_a, p.lda, a)
         self._d = self._matrix(p.out, p.n, p.m, p.ldc, c)
-        # what it adds to 8-bit floats, times zero, has 16 bits
+        # with an fp8 D, C of cuBLASLt must be bf16, although beta is 0
         self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.fp8 else self._d
-        wish = self._make("MatmulPreference")
+        preference = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
-        _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
+        _check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
         for attribute, aligned in (
             (_ALIGNMENT_A, self._start("b")),
             (_ALIGNMENT_B, self._start("a")),
             (_ALIGNMENT_C, self._start("c")),
             (_ALIGNMENT_D, self._start("c")),
         ):
-            if aligned < 16:  # no kernel needs more than 16, and the default of 256 is what benchmarks allocate
+            if aligned < 16:  # no algorithm requires more than 16; the default is 256
                 bytes_ = ct.c_uint32(aligned)
-                _check(lib.cublasLtMatmulPreferenceSetAttribute(wish, attribute, ct.byref(bytes_), ct.sizeof(bytes_)))
+                _check(
+                    lib.cublasLtMatmulPreferenceSetAttribute(preference, attribute, ct.byref(bytes_), ct.sizeof(bytes_))
+                )
         found, count = (Algorithm * CANDIDATES)(), ct.c_int()
         layouts = (self._b, self._a, self._c, self._d)
         status = lib.cublasLtMatmulAlgoGetHeuristic(
-            self._handle, self._product, *layouts, wish, CANDIDATES, found, ct.byref(count)
+            self._handle, self._product, *layouts, preference, CANDIDATES, found, ct.byref(count)
         )
         if status != _NOT_SUPPORTED:
             _check(status)
@@ -184,9 +185,9 @@ class CublasLt:
             raise LaunchError(f"cuBLASLt has no algorithm for {p.key()}")
 
     def _fuse(self) -> None:
-        """Column-major, a bias of our columns is one of its rows, which is the one that it has."""
+        """Sets the epilogue. The bias per column of C is the bias per row of the column-major C."""
         facts: list[tuple[int, Any]] = []
-        if code := sum(_STAGES[stage] for stage in self.problem.epilogue_ops):
+        if code := sum(_EPILOGUE_BITS[op] for op in self.problem.epilogue_ops):
             facts.append((_EPILOGUE, ct.c_int32(code)))
         if "bias" in self._more:
             facts.append((_BIAS_POINTER, ct.c_void_p(self._more["bias"])))
@@ -201,7 +202,7 @@ class CublasLt:
         return handle
 
     def _start(self, operand: str) -> int:
-        """Bytes, up to 16, that the operand's first element is a multiple of, in every item."""
+        """The alignment in bytes, up to 16, of the operand in every item."""
         offset = self.problem.offsets["abc".index(operand)] if self.problem.batch > 1 else 0
         return math.gcd(int(getattr(self.problem, f"aligned_{operand}")), offset)
 
@@ -218,9 +219,9 @@ class CublasLt:
     def _queue(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
         algorithm = self.algorithms[index]
         out = ct.c_void_p(c)
-        before = self._more.get("residual")
-        # what is added to 8-bit floats has another type, and may not be where they are
-        added = ct.c_void_p(before) if before else None if self.problem.output.fp8 else out
+        residual = self._more.get("residual")
+        # with an fp8 D, C has a different type and must not alias D
+        added = ct.c_void_p(residual) if residual else None if self.problem.output.fp8 else out
         _check(
             self._library.cublasLtMatmul(
                 self._handle,
@@ -230,12 +231,12 @@ class CublasLt:
                 self._b,
                 ct.c_void_p(a),
                 self._a,
-                ct.byref(self._one if before else self._zero),
+                ct.byref(self._one if residual else self._zero),
                 added,
                 self._c,
                 out,
                 self._d,
-                ct.byref(algorithm),  # its first member is the cublasLtMatmulAlgo_t
+                ct.byref(algorithm),  # the first member is the cublasLtMatmulAlgo_t
                 ct.c_void_p(self._space),
                 ct.c_size_t(algorithm.workspace),
                 ct.c_void_p(stream or self._driver.stream),
@@ -247,7 +248,7 @@ class CublasLt:
         return statistics.median(self._driver.time(launches, timing))
 
     def _brief(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> dict[int, float]:
-        """Roughly the microseconds of every candidate that runs and is not far behind; ``failed`` counts the others."""
+        """Approximate microseconds of the candidates, without slow ones and those that fail (counted in ``failed``)."""
         quick = replace(timing, samples=1, target_ms=min(0.5, timing.target_ms))
         found: dict[int, float] = {}
         self.failed = 0
@@ -255,13 +256,13 @@ class CublasLt:
             launch = functools.partial(self._queue, index, *sets[0])
             try:
                 launch()  # the first run of an algorithm loads its kernel
-                rough = self._driver.elapsed(launch)
-                if found and rough > 2 * min(found.values()) + 20:  # a single run is up to some 10 us too slow
+                first_us = self._driver.elapsed(launch)
+                if found and first_us > 2 * min(found.values()) + 20:  # a single run may measure up to 10 us too much
                     continue
-                # one set will do here where a run is long: its operands do not stay in L2 until the next
-                found[index] = self._time(index, sets if rough < 500 else sets[:1], quick)
+                # long runs need one set: their operands do not stay in the L2 cache until the next run
+                found[index] = self._time(index, sets if first_us < 500 else sets[:1], quick)
             except LaunchError:
-                self._driver.synchronize()  # raises where it was no refusal but a lost context
+                self._driver.synchronize()  # raises if the context is lost
                 self.failed += 1
         if not found:
             raise LaunchError(f"none of cuBLASLt's {len(self.algorithms)} algorithms runs for {self.problem.key()}")
@@ -280,7 +281,7 @@ def _status_name(status: int) -> str:
 
 @functools.cache
 def _library() -> ct.CDLL:
-    """The loaded library. UnavailableError: none is found."""
+    """The loaded library. UnavailableError: it is not found."""
     for name in [*_wheels(), "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]:
         try:
             library = ct.CDLL(name)
@@ -293,7 +294,7 @@ def _library() -> ct.CDLL:
 
 
 def _wheels() -> list[str]:
-    """The libraries of NVIDIA's wheels, the newest first."""
+    """The libraries in NVIDIA's wheels, newest first."""
     spec = importlib.util.find_spec("nvidia")
     folders = (spec.submodule_search_locations or ()) if spec else ()
     found = [path for folder in folders for path in Path(folder).glob("*/lib/libcublasLt.so.*")]

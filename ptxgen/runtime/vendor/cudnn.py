@@ -1,8 +1,8 @@
-"""cuDNN through PyTorch: a convolution's fastest algorithm by cuDNN's own measurements, in the better of two layouts.
+"""cuDNN through PyTorch: the fastest algorithm for a convolution by cuDNN's own benchmarking.
 
-Images lie as NCHW or as NHWC, filters likewise: whichever is faster counts, whatever layout the problem has (CHWN,
-which cuDNN does not take, among them), and nothing is transposed within the time. What the epilogue adds is done as
-PyTorch would: within cuDNN's kernel where it has one, else after it.
+Images and filters are in NCHW or NHWC, whichever is faster, for every layout of the problem (also CHWN, which cuDNN
+does not support). Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they
+run after the convolution.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ptxgen.problem.conv import Conv
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
-#: tensors that a candidate is run on: images, filters, outputs, what else the epilogue reads
+#: the tensors of a candidate by name: images (x), filters (f), results (y), bias
 Tensors = dict[str, Any]
 Candidate = Callable[[Tensors], Any]
 
 
 def available() -> str | None:
-    """``cuDNN`` and its version where PyTorch has it, else None."""
+    """``cuDNN`` and its version. None: PyTorch does not have it."""
     try:
         number = int(_torch().backends.cudnn.version())
     except UnavailableError:
@@ -33,44 +33,44 @@ def available() -> str | None:
 
 
 class Cudnn:
-    """One convolution as cuDNN computes it, on tensors of its own, ``more`` (what an epilogue reads) among them.
+    """A convolution computed by cuDNN on tensors that this object allocates. ``more`` is not used.
 
-    UnavailableError: there is no PyTorch, or it has no cuDNN; ShapeError: an extent is zero.
+    UnavailableError: PyTorch is missing, or has no cuDNN. ShapeError: an extent is zero.
     """
 
     def __init__(self, driver: CudaDriver, problem: Conv, more: tuple[int, ...] = ()) -> None:
         if not problem.flops:
-            raise ShapeError(f"{problem.key()}: an extent is 0, and cuDNN takes none")
+            raise ShapeError(f"{problem.key()}: an extent is 0, which cuDNN does not support")
         self.problem, self._driver, self._torch = problem, driver, _torch()
-        first = 0 if len(problem.stored[0]) == 5 else 1  # of depth, height, width
+        first = 0 if len(problem.stored[0]) == 5 else 1  # index of the first axis of (depth, height, width)
         self._stride, self._dilation = list(problem.strides[first:]), list(problem.dilations[first:])
         self._filter = [problem.t, problem.r, problem.s][first:]
         self._results = list(problem.results[first:])
         self._images = [problem.d, problem.h, problem.w][first:]
         self._pads = [begin for begin, _ in problem.pads[first:]]
         if any(begin != end for begin, end in problem.pads):
-            # cuDNN pads both ends alike: it gets images that are padded already, outside the time
+            # cuDNN supports only equal padding at both ends: the images are padded in advance, outside the time
             self._images = [n + sum(pads) for n, pads in zip(self._images, problem.pads[first:], strict=True)]
             self._pads = [0] * len(self._pads)
 
     def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the fastest way, the median of the samples, and NaN: PyTorch does not tell the heuristic's
-        first choice from the best. ``sets``: as many sets of tensors are used in turn.
+        """Microseconds of the fastest candidate (median of the samples), and NaN: PyTorch does not expose the first
+        choice of cuDNN's heuristic. ``sets``: their number is the number of tensor sets used in rotation.
 
-        LaunchError: there is no way.
+        LaunchError: no candidate runs.
         """
         torch, found, why = self._torch, [], ""
         stream = torch.cuda.ExternalStream(self._driver.stream)
         with self._driver.context("cuDNN"), torch.cuda.stream(stream), torch.no_grad(), self._tuned():
             for memory in self._memories():
-                ring = [self._tensors(memory) for _ in sets]
+                sets_of_tensors = [self._tensors(memory) for _ in sets]
                 for candidate in self._candidates():
                     try:
-                        found.append(self._time(candidate, ring, timing))
+                        found.append(self._time(candidate, sets_of_tensors, timing))
                     except (RuntimeError, NotImplementedError) as error:
                         why = str(error).partition("\n")[0]
-                        self._driver.synchronize()  # raises where it was no refusal but a lost context
-                del ring
+                        self._driver.synchronize()  # raises if the context is lost
+                del sets_of_tensors
             torch.cuda.empty_cache()
         if not found:
             raise LaunchError(f"cuDNN does not compute {self.problem.key()}: {why}")
@@ -78,20 +78,20 @@ class Cudnn:
 
     @contextmanager
     def _tuned(self) -> Iterator[None]:
-        """cuDNN tries every algorithm that it has, and rounds f32 only where the problem does."""
+        """Within the block, cuDNN benchmarks all algorithms, and uses tf32 only if the problem does."""
         flags = self._torch.backends.cudnn
-        wanted = {"benchmark": True, "benchmark_limit": 0, "deterministic": False, "allow_tf32": self._rounds}
-        held = {name: getattr(flags, name) for name in wanted}
-        for name, value in wanted.items():
+        settings = {"benchmark": True, "benchmark_limit": 0, "deterministic": False, "allow_tf32": self._allows_tf32}
+        previous = {name: getattr(flags, name) for name in settings}
+        for name, value in settings.items():
             setattr(flags, name, value)
         try:
             yield
         finally:
-            for name, value in held.items():
+            for name, value in previous.items():
                 setattr(flags, name, value)
 
     @property
-    def _rounds(self) -> bool:
+    def _allows_tf32(self) -> bool:
         return self.problem.compute == "tf32"
 
     def _memories(self) -> tuple[Any, Any]:
@@ -100,7 +100,7 @@ class Cudnn:
         return torch.contiguous_format, last
 
     def _tensors(self, memory: Any) -> Tensors:
-        """A set of random images, filters and outputs, in one layout."""
+        """A set of random images, filters and results in one memory format."""
         p, torch = self.problem, self._torch
         kind = getattr(torch, p.element.numpy.name)
         if p.out != p.dtype:
@@ -133,14 +133,14 @@ class Cudnn:
 
             return [lambda t: self._after(t, gradient(t), ("bias",))]
 
-        def own(t: Tensors) -> Any:
+        def cudnn(t: Tensors) -> Any:
             y = torch.cudnn_convolution(
-                t["x"], t["f"], self._pads, stride, dilation, p.groups, True, False, self._rounds
+                t["x"], t["f"], self._pads, stride, dilation, p.groups, True, False, self._allows_tf32
             )
             return self._after(t, y, ("bias",))
 
         def chosen(t: Tensors) -> Any:
-            """By PyTorch, which has kernels of its own for filters of single channels."""
+            """PyTorch's choice, which includes its own depthwise kernels."""
             y = torch.ops.aten.convolution(
                 t["x"], t["f"], t["bias"], stride, self._pads, dilation, False, zeros, p.groups
             )
@@ -153,10 +153,10 @@ class Cudnn:
                 )
             return torch.cudnn_convolution_relu(t["x"], t["f"], t["bias"], stride, self._pads, dilation, p.groups)
 
-        return [own, chosen, *([fused] if "relu" in p.epilogue_ops else [])]
+        return [cudnn, chosen, *([fused] if "relu" in p.epilogue_ops else [])]
 
     def _after(self, t: Tensors, y: Any, more: tuple[str, ...] = ()) -> Any:
-        """What the epilogue does with a result, the bias only where ``more`` says so."""
+        """Applies the epilogue operations to a result. The bias is added only if ``more`` names it."""
         torch, stages = self._torch, self.problem.epilogue_ops
         if "bias" in stages and "bias" in more:
             y.add_(t["bias"].view(-1, *[1] * len(self._images)))
@@ -168,22 +168,23 @@ class Cudnn:
             y = torch.nn.functional.gelu(y, approximate="tanh")
         return torch.nn.functional.silu(y, inplace=True) if "silu" in stages else y
 
-    def _time(self, candidate: Candidate, ring: Sequence[Tensors], timing: Timing) -> float:
-        """The results are kept until their place in the ring comes again: no launch writes what the last one wrote."""
-        results: list[Any] = [None] * len(ring)
+    def _time(self, candidate: Candidate, sets_of_tensors: Sequence[Tensors], timing: Timing) -> float:
+        """The median time of a candidate. Each operand set has its own result, so that launches write different
+        memory."""
+        results: list[Any] = [None] * len(sets_of_tensors)
 
         def launch(i: int) -> None:
-            results[i] = candidate(ring[i])
+            results[i] = candidate(sets_of_tensors[i])
 
-        launches = [functools.partial(launch, i) for i in range(len(ring))]
-        for go in launches:  # the first has cuDNN try its algorithms; all of them make room
-            go()
+        launches = [functools.partial(launch, i) for i in range(len(sets_of_tensors))]
+        for launch_set in launches:  # the first launch benchmarks the algorithms; all launches allocate memory
+            launch_set()
         return statistics.median(self._driver.time(launches, timing))
 
 
 @functools.cache
 def _torch() -> Any:
-    """PyTorch with cuDNN and a GPU. UnavailableError: something of that is missing."""
+    """PyTorch with cuDNN and a GPU. UnavailableError: one of them is missing."""
     try:
         import torch
     except ImportError as error:
