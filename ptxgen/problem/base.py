@@ -88,6 +88,11 @@ class ProblemBase:
         return given, type(self)(**given)
 
     @property
+    def problem_kind(self) -> str:
+        """The kind of problem for reports of accuracy: the operation, unless it tells several kinds apart."""
+        return self.operation
+
+    @property
     def command_options(self) -> str:
         """The operation and the command-line options of problems that use the same kernel."""
         _, defaults = self._given_and_defaults()

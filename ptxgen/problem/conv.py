@@ -142,6 +142,11 @@ class Conv(ProblemBase):
             object.__setattr__(self, name, value)
 
     @property
+    def problem_kind(self) -> str:
+        """depthwise (grouped) or conv."""
+        return "depthwise" if self.groups > 1 else "conv"
+
+    @property
     def description(self) -> list[str]:
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
         first, second, result = (f"{'' if x in known else 'gradients of '}{TENSORS[x]}" for x in self.tensors)

@@ -19,6 +19,7 @@ from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
 PACKED = -1  #: value of a batch stride: the items of the batch are packed
+THIN = 64  #: a GEMM with an extent up to this is thin
 #: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
 
@@ -116,6 +117,13 @@ class Gemm(ProblemBase):
                     f"{name} spans {span} bytes, {count} rows of {ld} elements in {self.batch} items; it"
                     f" must span at most {MEMORY_LIMIT}, the address space of a GPU"
                 )
+
+    @property
+    def problem_kind(self) -> str:
+        """batch, thin gemm (an extent is at most ``THIN``) or gemm."""
+        if self.batch > 1:
+            return "batch"
+        return "thin gemm" if min(self.m, self.n, self.k) <= THIN else "gemm"
 
     @property
     def description(self) -> list[str]:

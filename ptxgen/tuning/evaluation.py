@@ -13,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.training import SEED, Floats, Training
 
 MEASURED = 16  #: configurations that a problem must have to be evaluated: among fewer, any choice is good
 TOP = 8  #: of how many of the best-ranked the fastest counts, too
-THIN = 64  #: a GEMM with an extent up to this is thin
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
@@ -51,17 +48,6 @@ class Point:
     rows: int
     error: float
     first: float
-
-
-def kind(p: Problem) -> str:
-    """gemm, thin gemm, batch, conv, depthwise, or the name of another operation."""
-    if isinstance(p, Conv):
-        return "depthwise" if p.groups > 1 else "conv"
-    if not isinstance(p, Gemm):
-        return type(p).__name__.lower()
-    if p.batch > 1:
-        return "batch"
-    return "thin gemm" if min(p.m, p.n, p.k) <= THIN else "gemm"
 
 
 def arithmetic(p: Problem) -> str:
@@ -140,7 +126,7 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
         for key in (
             ("all", ""),
             ("dtype", arithmetic(p)),
-            ("kind", kind(p)),
+            ("kind", p.problem_kind),
             ("family", FAMILIES[fastest[i]]),
         ):
             members.setdefault(key, []).append((first, top))

@@ -13,7 +13,7 @@ import numpy as np
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.suites import cases
 
@@ -27,7 +27,6 @@ ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
 }
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites of conv whose layers are varied
 DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}
-THIN = 64  #: the largest extent that counts as thin
 BATCH = 512  #: the most products of a batch
 IMAGES = 256  #: the most images of a convolution
 CONV_BYTES = 1 << 28  #: of its tensors: larger ones take long to make and add little
