@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import ptxgen
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config import FAMILIES, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.families.plan_factory import plan_for
@@ -26,10 +26,10 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning import database, sqlite_file
+from ptxgen.tuning import database, sqlite_file, tuning_files
 from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
+from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")
@@ -908,12 +908,12 @@ def test_file_systems_without_wal(path: Path, monkeypatch: pytest.MonkeyPatch, k
 
 CHILD = """
 import sys
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config import FAMILIES, Config, parse_config
 from ptxgen.problem.conv import Conv
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning.tuning_files import Header, read_winners, write_winners
+from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
 
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Database(path) as db:
@@ -1032,3 +1032,17 @@ def test_protected_winner_stays_unless_stale(db: Database) -> None:
     assert [m.us for m in db.winners(stale=True)] == [5.0]
     assert db.set_winner(measured(9.0, digest=NEW), over=lambda held: False)
     assert [m.us for m in db.winners()] == [9.0]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_configuration_of_every_family_is_stored_and_exported(family: str, path: Path, tmp_path: Path) -> None:
+    """Rows whose axes a database does not know are not returned: every axis of a family must survive the text form."""
+    config = parse_config(f"family={family} kg=2")
+    one = measured(config=config)
+    with Database(path) as db:
+        db.add(one)
+        assert [m.config for m in db.measurements()] == [config]
+        assert db.info()["unreadable"] == 0
+        tuning_files.export_text(db, tmp_path / "out", device="h200")
+    [exported] = read_measurements(tmp_path / "out" / "h200" / "measurements.jsonl.xz")[1]
+    assert exported.config == config
