@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
@@ -15,20 +15,22 @@ import typer
 
 from ptxgen.cli.command import Answer, app, command, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions, SeedOption, open_lines
+from ptxgen.tuning.deadline import Terminated
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
+    from ptxgen.tuning.collect import Measuring
 
 #: limits of generated problems on the emulated device
 EMULATED_LIMITS = {"extent": 32, "bytes": 1 << 20, "flops": 1 << 18}
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Within the block, SIGTERM is like Ctrl-C."""
+def _raise_on_sigterm() -> Iterator[None]:
+    """Within the block, SIGTERM raises Terminated."""
 
     def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -76,13 +78,19 @@ def collect(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes that rank and assemble. [default: cores minus GPUs]")
     ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Measure on the machines of a Dask cluster: dask://HOST:PORT or dask://FILE."
+        ),
+    ] = None,
 ) -> Answer:
     """Measure many problems as training data.
 
     Times the model's choices and random configurations of random problems, or of the problems of a file, with a policy
     shorter than that of tune. Problems that the database holds are passed over, so a run that ended for any reason
     continues with the same command; measurements are stored every half second. Several runs may share a database.
-    Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130.
+    Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130 and 143.
     """
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
@@ -91,6 +99,7 @@ def collect(
     from ptxgen.settings import settings
     from ptxgen.tuning import collect as collector
     from ptxgen.tuning.database import Database
+    from ptxgen.tuning.executor import ExecutorStation, StationOptions, dask_executor
     from ptxgen.tuning.problem_generator import Limits, ProblemGenerator, read_weights
     from ptxgen.tuning.selection import model_folder
 
@@ -109,8 +118,14 @@ def collect(
             given = [case.problem for case in read(lines, str(shapes_file), "")]
     with Database(options.path) as database, report.progress() as progress:
         models = model_folder(database, "").parent
-        driver = settings().driver
-        with collector.Station(budget, driver, numbers, jobs, models, revision()) as station:
+        arguments = StationOptions(budget, settings().driver, numbers, jobs, models, revision())
+        with ExitStack() as stack:
+            station: Measuring
+            if executor is None:
+                station = stack.enter_context(arguments.start())
+            else:
+                cluster, threads = stack.enter_context(dask_executor(executor))
+                station = stack.enter_context(ExecutorStation(cluster, arguments, threads))
             if given is None:
                 limits = Limits(**EMULATED_LIMITS) if station.clock == "model" else Limits()
                 if max_extent is not None:
@@ -124,7 +139,7 @@ def collect(
                     " command to continue"
                 )
 
-            with explain_interrupt(stored), _terminated_as_interrupted():
+            with explain_interrupt(stored), _raise_on_sigterm():
                 done = run.run(islice(given, problems), time_limit or math.inf)
             device, clock = station.device.name, station.clock
     values = {f.name: getattr(done, f.name) for f in fields(done)}

@@ -28,6 +28,7 @@ PACKAGES = (
     ("cuda-bindings", "cuda", "CUDA graphs"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
+    ("distributed", "dask", "collect --executor"),
 )
 #: equivalent distributions: xgboost-cpu is xgboost without GPU code
 EQUIVALENT = {"xgboost-cpu": ("xgboost",)}

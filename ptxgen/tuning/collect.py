@@ -22,7 +22,7 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -240,6 +240,21 @@ class DeviceThread(threading.Thread):
             tell(Finished(prepared.problem))
 
 
+class Measuring(Protocol):
+    """Devices to which a ``Collector`` submits jobs: those of this machine, or of several."""
+
+    device: Device
+    clock: str
+    capacity: int
+
+    @property
+    def waited(self) -> float: ...
+
+    def submit(self, job: Job, tell: Tell) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Station:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
@@ -366,7 +381,7 @@ class Collector:
     """Takes problems, submits them to a station, stores what it measures."""
 
     def __init__(
-        self, database: Database, station: Station, budget: CollectBudget, progress: Progress = SILENT
+        self, database: Database, station: Measuring, budget: CollectBudget, progress: Progress = SILENT
     ) -> None:
         self.database, self.station, self.budget, self.progress = database, station, budget, progress
         self.device, self.clock = station.device.name, station.clock

@@ -86,7 +86,7 @@ def test_doctor_lists_the_declared_packages() -> None:
     declared = {"": project["dependencies"], **project["optional-dependencies"]}
     names = {
         (re.split(r"[<>=\[]", requirement)[0], extra)
-        for extra in ("", "cuda", "baseline")
+        for extra in ("", "cuda", "baseline", "dask")
         for requirement in declared[extra]
     }
     assert {(name, extra) for name, extra, _ in doctor.PACKAGES} == names

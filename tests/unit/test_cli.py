@@ -724,6 +724,7 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
             ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
             for name in ("select", "emit", "sampler")
         ),
+        (["collect", "--problems", "1"], "ptxgen.tuning.collect.Station.__init__"),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),
         (["db", "info"], "ptxgen.tuning.database.Database.info"),

@@ -1,0 +1,220 @@
+"""Collects measurements on several machines: sends jobs to a ``concurrent.futures.Executor``, that of Dask for example.
+
+A process of the executor keeps one ``Station``, with the devices of its machine, for all jobs that run in its threads.
+Owns distributed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ptxgen.arguments import shown
+from ptxgen.errors import InputError, LaunchError, UnavailableError
+from ptxgen.problem.device import Device
+from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, Event, Failed, Finished, Job, Station, Tell
+from ptxgen.tuning.measurement import Measurement
+
+IDLE_SECONDS = 60.0  #: after which a process without jobs stops its station
+STOP_SECONDS = 60.0  #: to wait for jobs that run when a run ends
+CONNECT_SECONDS = 30.0  #: to wait for a scheduler, and for its first worker
+SCHEME = "dask://"
+PROCESS = uuid.uuid4().hex  #: names this process among those of all machines
+
+
+@dataclass(frozen=True)
+class StationOptions:
+    """The arguments of a ``Station``."""
+
+    budget: CollectBudget
+    driver: str = "auto"
+    devices: tuple[int, ...] = (0,)
+    jobs: int | None = None
+    models: Path | None = None
+    commit: str = ""
+
+    def start(self) -> Station:
+        if multiprocessing.current_process().daemon:
+            raise UnavailableError("a daemonic process cannot start others; start the Dask worker with --no-nanny")
+        return Station(self.budget, self.driver, self.devices, self.jobs, self.models, self.commit)
+
+
+class SharedStation:
+    """The station of a process, for all threads that run jobs with these options: a context manager that starts it.
+    It is stopped when it had no job for ``IDLE_SECONDS``, or when a job found that it cannot continue."""
+
+    def __init__(self, options: StationOptions) -> None:
+        self.options = options
+        self.lock = threading.Lock()
+        self.station: Station | None = None
+        self.running = 0
+        self.timer: threading.Timer | None = None
+
+    def __enter__(self) -> Station:
+        with self.lock:
+            if self.timer is not None:
+                self.timer.cancel()
+            if self.station is None:
+                self.station = self.options.start()
+            self.running += 1
+            return self.station
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.running -= 1
+            if not self.running:
+                self.timer = threading.Timer(IDLE_SECONDS, self.stop)
+                self.timer.daemon = True
+                self.timer.start()
+
+    def stop(self) -> None:
+        """Stops the station, unless jobs use it."""
+        with self.lock:
+            if self.station is not None and not self.running:
+                self.station.stop()
+                self.station = None
+
+    def discard(self, station: Station) -> None:
+        """The next job starts another station than ``station``, which cannot continue."""
+        with self.lock:
+            if self.station is station:
+                self.station = None
+                station.stop()
+
+
+_shared: dict[StationOptions, SharedStation] = {}  #: of this process
+_shared_lock = threading.Lock()
+
+
+def _of_process(options: StationOptions) -> SharedStation:
+    with _shared_lock:
+        return _shared.setdefault(options, SharedStation(options))
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The events of a job, in order. ``station``: the process that ran it; ``waited``: seconds in which its devices had
+    no prepared problem, since its station started."""
+
+    station: str
+    waited: float
+    events: tuple[Event, ...]
+
+
+def describe(options: StationOptions) -> tuple[Device, str]:
+    """The device and the clock of a machine of the executor."""
+    with _of_process(options) as station:
+        return station.device, station.clock
+
+
+def run_job(options: StationOptions, job: Job, device: str, clock: str) -> JobResult:
+    """Prepares and measures a problem on the machine of the executor that runs this. InputError: it has another device
+    than ``device``, or another clock."""
+    shared = _of_process(options)
+    with shared as station:
+        if (station.device.name, station.clock) != (device, clock):
+            raise InputError(f"devices are {device} and {station.device.name}; they must be of one kind")
+        events: queue.Queue[Event] = queue.Queue()
+        found: list[Event] = []
+        station.submit(job, events.put)
+        while not found or isinstance(found[-1], Measurement):
+            try:
+                found.append(events.get(timeout=POLL_SECONDS))
+            except queue.Empty:
+                if shared.station is not station:  # another job found that it cannot continue
+                    found.append(Failed(job.problem, LaunchError("the station has ended")))
+        if not isinstance(found[-1], Finished | Failed):
+            shared.discard(station)
+        return JobResult(PROCESS, station.waited, tuple(found))
+
+
+class ExecutorStation:
+    """Runs each job in a thread of an executor, whose processes may be on several machines; used like ``Station``.
+
+    ``capacity``: threads of the executor, of which a machine should have as many as cores. A job that ends tells all of
+    its measurements at once.
+    """
+
+    def __init__(self, executor: Executor, options: StationOptions, capacity: int) -> None:
+        self.executor, self.options, self.capacity = executor, options, capacity
+        self.device, self.clock = executor.submit(describe, options).result()
+        self.futures: set[Future[JobResult]] = set()
+        self._waited: dict[str, float] = {}
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which a device had no prepared problem, of all devices."""
+        return sum(self._waited.copy().values())
+
+    def submit(self, job: Job, tell: Tell) -> None:
+        """Prepares and measures a problem; ``tell`` gets its measurements, then ``Finished``, or an error."""
+
+        def completed(done: Future[JobResult]) -> None:
+            if not done.cancelled():
+                self._tell(done, tell)
+            self.futures.discard(done)
+
+        future = self.executor.submit(run_job, self.options, job, self.device.name, self.clock)
+        self.futures.add(future)
+        future.add_done_callback(completed)
+
+    def _tell(self, done: Future[JobResult], tell: Tell) -> None:
+        error = done.exception()
+        if isinstance(error, Exception):
+            tell(error)
+        elif error is None:
+            result = done.result()
+            self._waited[result.station] = result.waited
+            for event in result.events:
+                tell(event)
+
+    def stop(self) -> None:
+        """Waits until the jobs that were submitted have told their events, for ``STOP_SECONDS`` at most."""
+        until = time.monotonic() + STOP_SECONDS
+        while self.futures and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        for late in self.futures.copy():
+            late.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
+    """The executor of a Dask cluster, and the number of its threads. ``address``: ``dask://HOST:PORT``, or ``dask://``
+    and the path of a scheduler file. InputError: the address has another form. UnavailableError: distributed is not
+    installed, the scheduler does not answer, or it has no worker."""
+    place = address.removeprefix(SCHEME)
+    if not address.startswith(SCHEME) or not place:
+        raise InputError(f"executor is {shown(address)}; it must be dask://HOST:PORT or dask://FILE, a scheduler file")
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UnavailableError("executor needs the package distributed: pip install 'ptxgen[dask]'") from error
+    to: dict[str, Any] = {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
+    try:
+        client = Client(**to, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise UnavailableError(f"the Dask scheduler at {place} does not answer: {error}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            raise UnavailableError(f"the Dask scheduler at {place} has no worker") from error
+        yield client.get_executor(pure=False), sum(client.nthreads().values())
+
+
+__all__ = ["ExecutorStation", "JobResult", "StationOptions", "dask_executor", "run_job"]

@@ -1,0 +1,338 @@
+"""The command collect, on the emulated device: resumption, limits, several devices, executors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen.cli import command
+from ptxgen.errors import DatabaseError, InputError, LaunchError
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import collect, executor
+from ptxgen.tuning.collect import CollectBudget, Collector, DeviceThread, Station
+from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.executor import ExecutorStation, StationOptions
+from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
+
+BUDGET = CollectBudget(configurations=3, nearest=0)
+PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
+RANDOM = ("--mixture", "gemm", "--dtypes", "f32", "--max-extent", "8")
+SMALL = ("--configurations", "3", "--jobs", "1")
+#: the command collect with a log of what it measured: time, problem and configuration
+LOGGED = """
+import sys, time
+from ptxgen.cli import main
+from ptxgen.tuning.collect import Collector
+from ptxgen.tuning.database import config_text
+measured, log = Collector._measured, open(sys.argv.pop(1), "a")
+def logged(self, m):
+    print(time.time(), m.problem.key(), config_text(m.config), sep="\\t", file=log, flush=True)
+    measured(self, m)
+Collector._measured = logged
+if __name__ == "__main__":
+    main()
+"""
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        assert self.code == 0, self.err
+        out: dict[str, Any] = json.loads(self.out)
+        return out
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs the command collect in this process, on a database of the test's own."""
+
+    def call(*arguments: object) -> Done:
+        words = ["collect", "--database", str(tmp_path / "tuning.sqlite"), *map(str, arguments)]
+        code = command.run(words)
+        output = capsys.readouterr()
+        return Done(code, output.out, output.err)
+
+    return call
+
+
+def rows(path: Path) -> Counter[tuple[str, str]]:
+    """Problem and configuration of the stored measurements."""
+    with contextlib.suppress(DatabaseError), Database(path, readonly=True) as database:
+        return Counter((m.problem.key(), config_text(m.config)) for m in database.measurements())
+    return Counter()
+
+
+def test_a_repeated_run_measures_only_what_is_missing(run: Run, tmp_path: Path) -> None:
+    first = run("--problems", 2, *RANDOM, *SMALL, "--json").document
+    assert (first["problems"], first["measurements"], first["outcomes"]) == (2, 6, {"ok": 6})
+    assert (first["device"], first["clock"]) == ("emulated", "model")
+    second = run("--problems", 3, *RANDOM, *SMALL, "--json").document
+    assert (second["problems"], second["passed"], second["measurements"]) == (1, 2, 3)
+    stored = rows(tmp_path / "tuning.sqlite")
+    assert sum(stored.values()) == 9
+    assert set(stored.values()) == {1}
+    assert {key for key, _ in stored} == {
+        p.key() for p in islice(ProblemGenerator(0, {"gemm": 1}, {"f32": 1}, Limits(8, 1 << 20, 1 << 18)), 3)
+    }
+
+
+def test_one_seed_draws_the_same_problems() -> None:
+    def drawn(seed: int) -> list[str]:
+        return [p.key() for p in islice(ProblemGenerator(seed), 200)]
+
+    assert drawn(3) == drawn(3)
+    assert len(set(drawn(3)) & set(drawn(4))) < 20
+    assert ProblemGenerator(3).problem(150).key() == drawn(3)[150]
+
+
+def test_a_killed_run_keeps_what_it_measured_and_continues(tmp_path: Path) -> None:
+    path, log, script = tmp_path / "tuning.sqlite", tmp_path / "log", tmp_path / "logged.py"
+    script.write_text(LOGGED)
+    shapes = tmp_path / "shapes.jsonl"
+    shapes.write_text('{"m": 32, "n": 32, "k": 32}\n')
+    words = ["collect", "--database", path, "--shapes-file", shapes, "--jobs", "1", "--configurations"]
+
+    def logged() -> list[tuple[float, str, str]]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(float(line[0]), line[1], line[2]) for line in (text.split("\t") for text in lines)]
+
+    child = subprocess.Popen([sys.executable, script, log, *map(str, words), "1000"], stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not ((seen := logged()) and seen[-1][0] - seen[0][0] > 2.0):
+            time.sleep(0.1)
+        assert child.poll() is None
+    finally:
+        killed = time.time()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    stored, measured = rows(path), logged()
+    settled = {(key, config) for when, key, config in measured if when < killed - 1.5}
+    assert settled
+    assert settled <= set(stored)
+
+    log.unlink()
+    again = [sys.executable, script, log, *map(str, words), str(len(stored) + 1), "--json"]
+    done = subprocess.run(again, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["measurements"] == len(logged()) > 0
+    assert set(rows(path).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
+)
+def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str, code: int, how: str) -> None:
+    path = tmp_path / "tuning.sqlite"
+    words = ["collect", "--database", str(path), *RANDOM, "--jobs", "1"]
+    child = subprocess.Popen([sys.executable, "-m", "ptxgen", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not rows(path) and time.monotonic() < until:
+            time.sleep(0.1)
+        child.send_signal(getattr(signal, name))
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == code, err
+    stored = sum(rows(path).values())
+    told = f"error: {how}; {stored} measurements of this run are stored in {path}; repeat the command to continue"
+    assert err.splitlines()[-1] == told
+
+
+def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:
+    began = time.monotonic()
+    done = run("--time-limit", 1, *RANDOM, *SMALL, "--json")
+    assert done.code == 0
+    assert 1.0 <= done.document["seconds"] < 5.0
+    assert time.monotonic() - began < 20.0
+
+
+def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
+    shapes = tmp_path / "shapes.jsonl"
+    shapes.write_text(
+        '{"m": 3, "n": 4, "k": 5, "count": 7}\n'
+        '{"operation": "conv", "n": 1, "c": 2, "h": 4, "w": 4, "k": 2, "r": 3, "s": 3}\n'
+        '{"m": 0, "n": 4, "k": 5}\n'
+    )
+    done = run("--shapes-file", shapes, *SMALL, "--json").document
+    assert (done["problems"], done["failed"]) == (2, 0)
+    assert {key.split(" ")[0] for key, _ in rows(tmp_path / "tuning.sqlite")} == {"gemm", "conv"}
+    assert run("--shapes-file", shapes, "--problems", 1, *SMALL, "--json").document["passed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (("--time-limit", "0"), "time-limit is 0; it must be positive"),
+        (("--configurations", "0"), "configurations is 0; it must be at least 1"),
+        (("--model-share", "1.5"), "model-share is 1.5; it must be from 0 to 1"),
+        (("--mixture", "gem=1"), "mixture has 'gem'; it must be one of gemm, thin, batch, conv"),
+        (("--mixture", "gemm=x"), "mixture has 'gemm=x'; it must be names with weights, as f32=2,f16=1"),
+        (("--mixture", "gemm=-1"), "mixture has gemm=-1; a weight must be finite and not negative"),
+        (("--dtypes", "f32=0"), "dtypes has no positive weight; one of f32, tf32, bf16, f16, f64 must have one"),
+        (("--dtypes", "f8"), "dtypes has 'f8'; it must be one of f32, tf32, bf16, f16, f64"),
+        (("--devices", "a"), "devices is 'a'; it must be numbers and ranges, as 0-3 or 0,2"),
+        (("--devices", "0-1,1"), "devices is '0-1,1'; it must name at least one device, and each one once"),
+        (("--devices", "3-1"), "devices is '3-1'; it must name at least one device, and each one once"),
+        (("--executor", "tcp://h:1"), "executor is 'tcp://h:1'; it must be dask://HOST:PORT or dask://FILE"),
+        (("--problems", "0"), "'--problems'"),
+        (("--jobs", "0"), "'--jobs'"),
+        (("--max-extent", "0"), "'--max-extent'"),
+        (("--shapes-file", "/absent.jsonl"), "shapes-file /absent.jsonl cannot be read"),
+    ],
+)
+def test_invalid_options_are_named_with_their_rule(run: Run, words: tuple[str, ...], rule: str) -> None:
+    done = run("--problems", 1, *words) if words[0] != "--problems" else run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert rule in done.err
+
+
+def test_device_that_cuda_visible_devices_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert collect.visible_device(1) == {"CUDA_VISIBLE_DEVICES": "6"}
+    with pytest.raises(InputError, match="devices has 2; CUDA_VISIBLE_DEVICES lists 2, counted from 0"):
+        collect.visible_device(2)
+
+
+def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    share: Counter[str] = Counter()
+    measure = DeviceThread._measure
+
+    def counted(self: DeviceThread, *arguments: Any) -> None:
+        measure(self, *arguments)
+        share[self.worker.variables["CUDA_VISIBLE_DEVICES"]] += 1
+
+    monkeypatch.setattr(DeviceThread, "_measure", counted)
+    with Database(tmp_path / "d.sqlite") as database, Station(BUDGET, "emulated", (0, 1), 1) as station:
+        done = Collector(database, station, BUDGET).run([Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)])
+    assert (done.problems, done.measurements, done.outcomes) == (8, 24, {"ok": 24})
+    assert set(share) == {"0", "1"}
+    assert sum(share.values()) == 8
+    assert set(rows(tmp_path / "d.sqlite").values()) == {1}
+
+
+# ---- executors
+
+
+@pytest.fixture
+def stations() -> Iterator[None]:
+    """Stops the stations that jobs in this process have started."""
+    yield
+    for shared in executor._shared.values():
+        shared.stop()
+    executor._shared.clear()
+
+
+@pytest.mark.usefixtures("stations")
+def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
+    options = StationOptions(BUDGET, "emulated", jobs=1)
+    path = tmp_path / "d.sqlite"
+    with ThreadPoolExecutor(3) as threads, Database(path) as database:
+        done = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
+        assert (done.problems, done.measurements, done.failed) == (4, 12, 0)
+        assert done.waited > 0
+        assert set(rows(path).values()) == {1}
+        [shared] = executor._shared.values()  # one station for all jobs
+        again = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
+        assert (again.problems, again.passed) == (0, 4)
+        assert shared.station is not None
+        shared.stop()
+        assert shared.station is None
+
+
+@pytest.mark.usefixtures("stations")
+def test_a_stopped_executor_station_waits_for_its_jobs(tmp_path: Path) -> None:
+    """The time limit passes while jobs run: their measurements are stored."""
+    options = StationOptions(BUDGET, "emulated", jobs=1)
+    with ThreadPoolExecutor(2) as threads, Database(tmp_path / "d.sqlite") as database:
+        done = Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS, 0.01)
+    assert done.measurements == sum(rows(tmp_path / "d.sqlite").values()) == 6
+
+
+@pytest.mark.usefixtures("stations")
+def test_a_station_that_cannot_continue_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = StationOptions(BUDGET, "emulated", jobs=1)
+    measure = DeviceThread._measure
+
+    def broken(self: DeviceThread, *arguments: Any) -> None:
+        raise LaunchError("the device is lost")
+
+    monkeypatch.setattr(DeviceThread, "_measure", broken)
+    with ThreadPoolExecutor(2) as threads, Database(tmp_path / "d.sqlite") as database:
+        with pytest.raises(LaunchError, match="the device is lost"):
+            Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS)
+        monkeypatch.setattr(DeviceThread, "_measure", measure)
+        done = Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS)
+        assert (done.problems, done.measurements) == (4, 12)
+
+
+@pytest.mark.usefixtures("stations")
+def test_machines_must_have_devices_of_one_kind() -> None:
+    options = StationOptions(BUDGET, "emulated", jobs=1)
+    with pytest.raises(InputError, match="devices are h200 and emulated; they must be of one kind"):
+        executor.run_job(options, collect.Job(PROBLEMS[0]), "h200", "hardware")
+
+
+def test_dask_cluster_of_processes(run: Run, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    import dask
+
+    shapes = tmp_path / "shapes.jsonl"
+    shapes.write_text("".join(f'{{"m": {m}, "n": 6, "k": 5}}\n' for m in range(1, 9)))
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PTXGEN_DRIVER": "emulated"}
+    with (
+        dask.config.set({"distributed.worker.daemon": False, "distributed.nanny.environ": environment}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+    ):
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        done = run("--executor", address, "--shapes-file", shapes, *SMALL, "--json")
+        assert (done.document["problems"], done.document["measurements"]) == (8, 24)
+        with distributed.Client(cluster) as client:
+            used = client.run(lambda: [s.station is not None for s in executor._shared.values()])
+            client.run(lambda: [s.stop() for s in executor._shared.values()])
+        assert list(used.values()) == [[True], [True]]  # each process has measured
+    assert set(rows(tmp_path / "tuning.sqlite").values()) == {1}
+
+
+def test_dask_scheduler_that_does_not_answer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr(executor, "CONNECT_SECONDS", 1.0)
+    done = run("--executor", "dask://127.0.0.1:1", "--problems", 1)
+    assert done.code == 3
+    assert "the Dask scheduler at 127.0.0.1:1 does not answer" in done.err
+
+
+def test_missing_distributed_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    done = run("--executor", "dask://127.0.0.1:1", "--problems", 1)
+    assert done.code == 3
+    assert "executor needs the package distributed: pip install 'ptxgen[dask]'" in done.err
