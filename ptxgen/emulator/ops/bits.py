@@ -293,7 +293,7 @@ def lop3(b: Builder, ins: Instruction) -> Step:
 
 
 def looked_up(b: Builder, ins: Instruction) -> Any:
-    """The function of three words that a table of eight bits says."""
+    """The bitwise function of three words given by an 8-bit truth table."""
     if not isinstance(ins.operands[4], Imm):
         raise b.malformed("the table must be a constant")
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])

@@ -91,7 +91,7 @@ def sqrt64(a: Array, mode: str) -> Array:
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b rounded, and exactly what the rounding lost (float64, no overflow)."""
+    """a + b rounded, and the exact rounding error (float64, no overflow)."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -139,7 +139,7 @@ def bf16_from_f32(x: Array) -> Array:
 
 
 def directed(exact: Array, near: Array, mode: str) -> Array:
-    """Moves a nearest rounding to the one that `mode` asks for; `exact` in float64."""
+    """Corrects a result rounded to nearest to the rounding mode `mode`; `exact` in float64."""
     if mode == "rn":
         return near
     back = near.astype(F64)
@@ -202,7 +202,7 @@ def add_odd(a: Array, b: Array) -> Array:
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b rounded and what was lost, by Veltkamp's and Dekker's splitting."""
+    """a * b rounded, and the exact rounding error, by Veltkamp's and Dekker's splitting."""
     p = a * b
     k = 134217729.0
     t = k * a
@@ -221,7 +221,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     sh, sl = two_sum(c, pl)
     vh, vl = two_sum(ph, sh)
     out = vh + to_odd(*two_sum(vl, sl))
-    # an infinite c stays what it is, also where float64 cannot hold the product
+    # an infinite c is the result, also where the product overflows float64
     plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
     if mode == "rm":
         opposite = np.signbit(a) ^ np.signbit(b) ^ np.signbit(c)

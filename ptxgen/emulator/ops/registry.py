@@ -1,4 +1,4 @@
-"""The instruction table: a row is a function that turns one instruction into a step.
+"""The instruction table: a row is a function that compiles one instruction to a step.
 
 A step is called with a warp batch and a mask (None: every live lane of the warp batch). Three kinds:
 

@@ -14,7 +14,7 @@ from ptxgen.emulator.ops.numerics import BF16, F16, F32, F64
 Array = NDArray[Any]
 
 
-#: smallest exponent of a normal number, which subnormal ones share
+#: smallest exponent of a normal number, also used for subnormal numbers
 LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
 
 

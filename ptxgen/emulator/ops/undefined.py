@@ -125,7 +125,7 @@ class Undefined:
         self.fresh = [False] * len(self.flags)
         self.late: set[int] = set()
 
-    # ---- what an instruction gets
+    # ---- the checks of an instruction
 
     def check(self, body: dict[str, Any]) -> Step | None:
         """The check before an instruction that reads tracked registers."""

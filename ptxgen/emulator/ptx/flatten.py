@@ -42,12 +42,12 @@ from ptxgen.errors import ParseError, UnsupportedError
 SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
 #: instructions of a kernel with all that it calls
 LIMIT = 200_000
-#: where functions lie, for pointers to them
-FIRST, APART = 0x7F000000, 64
+#: address of the first function and distance between functions, for function pointers
+FUNCTION_BASE, FUNCTION_STRIDE = 0x7F000000, 64
 
 
 def function_address(unit: Unit, name: str) -> int:
-    return FIRST + APART * list(unit.functions).index(name)
+    return FUNCTION_BASE + FUNCTION_STRIDE * list(unit.functions).index(name)
 
 
 def flatten(unit: Unit, entry: Function) -> Function:
@@ -343,7 +343,7 @@ class Flattener:
         return Sym(made)
 
     def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
-        """An argument or a result from where it is to where it is wanted."""
+        """Copies an argument or a result from its source to its destination."""
         bits = 8 * SIZES[p.type]
         kind = p.type if isinstance(source, Flt) or p.type == "pred" else f"b{bits}"
         if isinstance(to, Sym):

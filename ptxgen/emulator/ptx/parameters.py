@@ -73,7 +73,7 @@ class Parameters:
         self.f.variables[:] = [v for v in self.f.variables if v.space != "param"]
 
     def part(self, variable: Variable, offset: int, size: int) -> None:
-        """Notes one part of a variable."""
+        """Records one accessed byte range of a variable."""
         known = self.parts[id(variable)]
         if (offset, size) not in known:
             if any(at < offset + size and offset < at + n for at, n in known):
