@@ -188,7 +188,8 @@ class Model:
 
     def _first_trees(self) -> int:
         """How many trees rank all rows. 0: all, because there are few."""
-        return FIRST_TREES if self.trained and self._booster.num_boosted_rounds() > 2 * FIRST_TREES else 0
+        booster = self._booster
+        return FIRST_TREES if booster is not None and booster.num_boosted_rounds() > 2 * FIRST_TREES else 0
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

@@ -199,7 +199,7 @@ def test_header_of_a_module(n):
     [
         (
             Conv(2, 8, 9, 9, 8, 3, 3),
-            "A is filters, B images, C results; M counts filters (K), N results (N P Q), K what a",
+            "A is filters, B images, C results; M counts filters (K), N results (N P Q), K channels and taps (C R S)",
         ),
         (
             Conv(2, 8, 9, 9, 8, 3, 3, layout="NHWC"),
@@ -211,7 +211,7 @@ def test_header_of_a_module(n):
         ),
         (
             Conv(2, 8, 9, 9, 8, 3, 3, d=4, t=2, direction="weight_grad"),
-            "A is gradients of results, B images, C gradients of filters; M counts filters (K), N what a filter covers"
+            "A is gradients of results, B images, C gradients of filters; M counts filters (K), N channels and taps"
             " (C T R S), K results (N Z P Q)",
         ),
     ],
