@@ -201,12 +201,13 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
     if not address.startswith(SCHEME) or not place:
         raise InputError(f"executor is {shown(address)}; it must be dask://HOST:PORT or dask://FILE, a scheduler file")
     try:
-        from distributed import Client
+        import distributed
     except ImportError as error:
         raise UnavailableError("executor needs the package distributed: pip install 'ptxgen[dask]'") from error
+    connect: Any = distributed.Client  # distributed has no complete annotations
     to: dict[str, Any] = {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
     try:
-        client = Client(**to, timeout=CONNECT_SECONDS)
+        client = connect(**to, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise UnavailableError(f"the Dask scheduler at {place} does not answer: {error}") from error
     with client:
