@@ -22,10 +22,20 @@ from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 Array = NDArray[Any]
 #: instructions whose data are in memory when the next instruction begins
 STORES = {"st", "stmatrix"}
+#: accesses that race unless they are ordered: of the new segment, of the old one
+CONFLICTS = (
+    ("writes", "writes"),
+    ("writes", "reads"),
+    ("reads", "writes"),
+    ("atomics", "writes"),
+    ("atomics", "reads"),
+    ("writes", "atomics"),
+    ("reads", "atomics"),
+)
 
 
-class Part:
-    """Some lanes of a write (`which`; None: all): their positions, and where it changed memory."""
+class Stores:
+    """Some lanes of a write (`which`; None: all): their positions, and where the write changed memory."""
 
     __slots__ = ("at", "changed", "lanes", "touch")
 
@@ -316,44 +326,40 @@ class Checks:
         if not self.races:
             return
         self.resolve_store()
-        own = self.clocks[c.warp, c.warp]
+        clock = self.clocks[c.warp, c.warp]
         segment, c.segment = c.segment, None
         if segment is not None:
-            mine_r, mine_w, mine_a = segment.rpages, segment.wpages, segment.apages
-            if (
-                (mine_w & (self.live_read | self.live_write | self.live_atomic))
-                | (mine_r & (self.live_write | self.live_atomic))
-                | (mine_a & (self.live_write | self.live_read))
-            ):
-                for other in self.live:
-                    if other.batch is not c:
-                        self.compare(segment, other)
-            segment.clock = own.copy()
-            self.live.append(segment)
-            self.live_read |= mine_r
-            self.live_write |= mine_w
-            self.live_atomic |= mine_a
-            if len(self.live) > 16 * len(self.chunk.batches):
-                self.prune()
-        own += 1
+            segment.clock = clock.copy()
+            self.check_segment(segment, self.clocks[c.warp])
+            self.add_live(segment)
+        clock += 1
+
+    def add_live(self, segment: Segment) -> None:
+        """Later segments will be compared with this one."""
+        self.live.append(segment)
+        self.live_read |= segment.rpages
+        self.live_write |= segment.wpages
+        self.live_atomic |= segment.apages
+        if len(self.live) > 16 * len(self.chunk.batches):
+            self.prune()
 
     def prune(self) -> None:
-        """Forgets segments that all running warps are ordered after."""
-        running = [t.warp for t in self.chunk.batches if t.count]
-        kept = []
-        for s in self.live:
-            others = [w for w in running if w != s.batch.warp]
-            if others and not (self.clocks[others, s.batch.warp] >= s.clock).all():
-                kept.append(s)
-        self.live = kept
+        """Removes the live segments that every running warp is ordered after."""
+        running = [batch.warp for batch in self.chunk.batches if batch.count]
+        live = [s for s in self.live if not self.is_known(s, running)]
+        if len(live) > 15 * len(self.chunk.batches):  # no barrier orders them: only the latest remain
+            live = live[len(live) // 2 :]
+        self.live = live
         self.live_read = self.live_write = self.live_atomic = 0
-        for s in kept:
+        for s in live:
             self.live_read |= s.rpages
             self.live_write |= s.wpages
             self.live_atomic |= s.apages
-        # many segments, none ordered: no barrier ever comes between, so keep the latest
-        if len(kept) > 15 * len(self.chunk.batches):
-            self.live = kept[len(kept) // 2 :]
+
+    def is_known(self, s: Segment, running: list[int]) -> bool:
+        """Whether the warps `running` are ordered after a segment in every block."""
+        others = [w for w in running if w != s.batch.warp]
+        return not others or bool((self.clocks[others, s.batch.warp] >= s.clock).all())
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         """Warps synchronise: `releasing` and `acquiring` are masks by [warp, block]."""
@@ -393,89 +399,114 @@ class Checks:
             at = blocks[acquiring[w, blocks]]
             self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
 
-    def compare(self, new: Segment, old: Segment) -> None:
-        ordered = self.clocks[new.batch.warp, old.batch.warp] >= old.clock
-        if ordered.all():
+    # ---- comparison of segments
+
+    def check_segment(self, new: Segment, knowledge: Array, operation: str = "") -> None:
+        """Checks a new segment against the live ones.
+
+        `knowledge[actor, block]`: the clocks that the segment is ordered after; `operation`: for the message, if the
+        segment is an asynchronous operation.
+        """
+        r, w, a = new.rpages, new.wpages, new.apages
+        if (
+            w & (self.live_read | self.live_write | self.live_atomic)
+            | r & (self.live_write | self.live_atomic)
+            | a & (self.live_write | self.live_read)
+        ):
+            for old in self.live:
+                if (old.batch is not new.batch or self.size > 1) and (
+                    (w & (old.rpages | old.wpages | old.apages))
+                    | (r & (old.wpages | old.apages))
+                    | (a & (old.wpages | old.rpages))
+                ):
+                    self.check_pair(new, old, knowledge, operation)
+
+    def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
+        """(rank, by block: whether ordered) of the old segments that are not ordered before the new one everywhere.
+
+        The rank is that of the old segment's block in its cluster; -1: both segments access only their own block.
+        """
+        ordered = knowledge[old.batch.warp] >= old.clock
+        return [] if ordered.all() else [(-1, ordered)]
+
+    def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
+        """The lanes of an access that run in blocks of a rank; None (for rank -1): all."""
+        return None
+
+    def check_pair(self, new: Segment, old: Segment, knowledge: Array, operation: str) -> None:
+        """Raises a RaceFault where unordered accesses of two segments overlap."""
+        ranks = self.unordered_ranks(new, old, knowledge)
+        if not ranks:
             return
-        pairs = (
-            (new.writes, "write", old.writes, "write"),
-            (new.writes, "write", old.reads, "read"),
-            (new.reads, "read", old.writes, "write"),
-            (new.atomics, "atomic", old.writes, "write"),
-            (new.atomics, "atomic", old.reads, "read"),
-            (new.writes, "write", old.atomics, "atomic"),
-            (new.reads, "read", old.atomics, "atomic"),
-        )
-        stride = self.chunk.stride
-        scratch = self.scratch_views()
-        for mine, my_kind, theirs, their_kind in pairs:
-            if not mine or not theirs:
-                continue
-            if my_kind == "write" and their_kind == "write" and new.wpages & old.wpages == 0:
-                continue
-            pages = 0
-            for t in theirs:
-                pages |= t.pages
-            mine = [t for t in mine if t.pages & pages]
-            pages = 0
-            for t in mine:
-                pages |= t.pages
-            theirs = [t for t in theirs if t.pages & pages]
-            if not mine or not theirs:
-                continue
-            hit: tuple[Touch, int, int] | None = None
-            if my_kind == their_kind:
-                hit = self.conflicting_stores(
-                    [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
+        for new_kind, old_kind in CONFLICTS:
+            mine, theirs = touches_in_common(getattr(new, new_kind), getattr(old, old_kind))
+            for rank, ordered in ranks if mine and theirs else ():
+                if new_kind == old_kind and not operation:
+                    hit = self.conflicting_stores(
+                        [Stores(t, ~ordered[accessors(t)[2]]) for t in mine],
+                        [Stores(t, self.lanes_of_rank(t, rank)) for t in theirs],
+                    )
+                else:
+                    hit = self.overlap(mine, theirs, rank, ordered)
+                if hit is None:
+                    continue
+                touch, lane, position = hit
+                line = self.line_of_access(theirs, position, touch.size)
+                accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
+                raise fault(
+                    RaceFault,
+                    f"{operation or new_kind[:-1]} by warp {new.batch.warp} and {old_kind[:-1]} by {accessor} "
+                    f"(line {line}) of the same shared memory with no barrier between",
+                    new.batch,
+                    touch.ins,
+                    lane,
+                    position % self.chunk.stride,
                 )
-                mine = []
-            marked = []
-            for t in theirs if mine else ():
-                for unit, at in words(t.positions()[0], t.size):
-                    scratch[unit][at] = FULL[unit]
-                    marked.append((unit, at))
-            for t in mine:
-                at, lanes = t.positions()
-                for unit, elements in words(at, t.size):
-                    bad = (scratch[unit][elements] != 0) & ~ordered[at // stride]
-                    if bad.any() and hit is None:
-                        i = int(np.argmax(bad))
-                        hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
-            for unit, at in marked:
-                scratch[unit][at] = 0
-            if hit is None:
-                continue
-            touch, lane, position = hit
-            line = self.line_of_access(theirs, position, touch.size)
-            raise fault(
-                RaceFault,
-                f"{my_kind} by warp {new.batch.warp} and {their_kind} by warp {old.batch.warp} (line {line}) "
-                "of the same shared memory with no barrier between",
-                new.batch,
-                touch.ins,
-                lane,
-                position % stride,
-            )
 
-    def conflicting_stores(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
-        """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
+    def overlap(
+        self, mine: list[Touch], theirs: list[Touch], rank: int, ordered: Array
+    ) -> tuple[Touch, int, int] | None:
+        """An access of `mine` that shares bytes with `theirs` in an unordered block; its lane and position."""
+        scratch = self.scratch_views()
+        marked = []
+        for touch in theirs:
+            at, lanes = touch.positions()[0], self.lanes_of_rank(touch, rank)
+            for unit, elements in words(at if lanes is None else at[lanes], touch.size):
+                scratch[unit][elements] = FULL[unit]
+                marked.append((unit, elements))
+        hit: tuple[Touch, int, int] | None = None
+        for touch in mine:
+            at, lanes, blocks = accessors(touch)
+            free = ~ordered[blocks]
+            for unit, elements in words(at, touch.size) if hit is None and free.any() else ():
+                shared = (scratch[unit][elements] != 0) & free
+                if shared.any():
+                    i = int(np.argmax(shared))
+                    hit = touch, i if lanes is None else int(lanes[i]), int(at[i])
+                    break
+        for unit, elements in marked:
+            scratch[unit][elements] = 0
+        return hit
 
-        Stores of the same value by several warps are noted, and no race.
+    def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
+        """Of unordered writes to the same bytes with different values: one of `mine`, its lane and position.
+
+        Stores of the same value by several warps are not a race; they add a note to the statistics.
         """
         scratch = self.scratch_views()
-        marks = {id(part): 1 + (i >= len(mine)) for i, part in enumerate([*mine, *theirs])}
+        marks = {id(stores): 1 + (i >= len(mine)) for i, stores in enumerate([*mine, *theirs])}
         marked = []
         hit: tuple[int, int] | None = None
         same: set[int] = set()
-        for part in sorted([*mine, *theirs], key=lambda part: part.touch.number):
-            mark = marks[id(part)]
-            for unit, elements in words(part.at, part.touch.size):
-                met = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
-                if met.any():
-                    bad = met if part.changed is None else met & part.changed
+        for stores in sorted([*mine, *theirs], key=lambda stores: stores.touch.number):
+            mark = marks[id(stores)]
+            for unit, elements in words(stores.at, stores.touch.size):
+                common = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
+                if common.any():
+                    bad = common if stores.changed is None else common & stores.changed
                     if bad.any() and hit is None:
-                        hit = int(part.at[np.argmax(bad)]), part.touch.size
-                    same.add(part.touch.ins.line)
+                        hit = int(stores.at[np.argmax(bad)]), stores.touch.size
+                    same.add(stores.touch.ins.line)
                 scratch[unit][elements] |= FULL[unit] * mark
                 marked.append((unit, elements))
         for unit, elements in marked:
@@ -488,11 +519,11 @@ class Checks:
                 )
             return None
         position, size = hit
-        for part in mine:
-            bad = (part.at < position + size) & (part.at + part.touch.size > position)
+        for stores in mine:
+            bad = (stores.at < position + size) & (stores.at + stores.touch.size > position)
             if bad.any():
                 i = int(np.argmax(bad))
-                return part.touch, int(part.lanes[i]), int(part.at[i])
+                return stores.touch, int(stores.lanes[i]), int(stores.at[i])
         raise AssertionError
 
     @staticmethod
@@ -502,3 +533,23 @@ class Checks:
             if ((at < position + size) & (at + t.size > position)).any():
                 return t.ins.line
         return touches[0].ins.line
+
+
+def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touch], list[Touch]]:
+    """The accesses of two segments that touch a page of the other segment."""
+    if not mine or not theirs:
+        return [], []
+    pages = 0
+    for touch in theirs:
+        pages |= touch.pages
+    mine = [touch for touch in mine if touch.pages & pages]
+    pages = 0
+    for touch in mine:
+        pages |= touch.pages
+    return mine, [touch for touch in theirs if touch.pages & pages]
+
+
+def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
+    """Positions, lanes (None: all), and the block of the chunk in which each lane runs."""
+    at, lanes = touch.positions()
+    return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.checks import Segment
+from ptxgen.emulator.sync.checks import Segment, accessors
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
-from ptxgen.emulator.sync.happens_before import HappensBefore, accessors
+from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.touch import Touch
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault

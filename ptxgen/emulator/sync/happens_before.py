@@ -12,24 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.sync.checks import Checks, Part, Segment
-from ptxgen.emulator.sync.touch import FULL, Touch, words
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
-from ptxgen.errors import RaceFault
+from ptxgen.emulator.sync.checks import Checks, Segment, accessors
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch
 
 Array = NDArray[Any]
-
-
-#: accesses that race: of the new segment, of the old one
-PAIRS = (
-    ("writes", "writes"),
-    ("writes", "reads"),
-    ("reads", "writes"),
-    ("atomics", "writes"),
-    ("atomics", "reads"),
-    ("writes", "atomics"),
-    ("reads", "atomics"),
-)
 
 
 class Known(NamedTuple):
@@ -83,12 +70,7 @@ class HappensBefore(Checks):
             if segment.remote:  # this warp of two blocks may access the same memory
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
-            self.live.append(segment)
-            self.live_read |= segment.rpages
-            self.live_write |= segment.wpages
-            self.live_atomic |= segment.apages
-            if len(self.live) > 16 * self.warp_count:
-                self.prune()
+            self.add_live(segment)
         self.clocks[c.warp, self.base + c.warp, self.blocks] += 1
 
     def close_all(self, pages: int) -> None:
@@ -98,118 +80,25 @@ class HappensBefore(Checks):
             if s is not None and (s.rpages | s.wpages | s.apages) & pages:
                 self.close(batch)
 
-    def check_segment(self, new: Segment, knowledge: Array, doing: str = "") -> None:
-        """Checks a new segment against live ones; `knowledge[actor, block]`: the clocks that it is ordered after."""
-        r, w, a = new.rpages, new.wpages, new.apages
-        if (
-            w & (self.live_read | self.live_write | self.live_atomic)
-            | r & (self.live_write | self.live_atomic)
-            | a & (self.live_write | self.live_read)
-        ):
-            for old in self.live:
-                if (old.batch is not new.batch or self.size > 1) and (
-                    (w & (old.rpages | old.wpages | old.apages))
-                    | (r & (old.wpages | old.apages))
-                    | (a & (old.wpages | old.rpages))
-                ):
-                    self.check_pair(new, old, knowledge, doing)
-
-    def check_pair(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
-        """Raises where unordered accesses of two segments overlap."""
-        warp, stride = old.batch.warp, self.chunk.stride
-        unordered_ranks = self.unordered_ranks(new, old, knowledge)
-        if not unordered_ranks:
-            return
-        scratch = self.scratch_views()
-        for mine_name, their_name in PAIRS:
-            mine, theirs = getattr(new, mine_name), getattr(old, their_name)
-            pages = 0
-            for t in theirs:
-                pages |= t.pages
-            mine = [t for t in mine if t.pages & pages]
-            pages = 0
-            for t in mine:
-                pages |= t.pages
-            theirs = [t for t in theirs if t.pages & pages]
-            for rank, known in unordered_ranks if mine and theirs else ():
-                hit: tuple[Touch, int, int] | None = None
-                stores = mine_name == their_name and not doing
-                if stores:
-                    hit = self.conflicting_stores(
-                        [Part(t, ~known[accessors(t)[2]]) for t in mine],
-                        [Part(t, self.in_rank(t, rank)) for t in theirs],
-                    )
-                marked = []
-                for t in () if stores else theirs:
-                    at, which = t.positions()[0], self.in_rank(t, rank)
-                    if which is not None:
-                        at = at[which]
-                    for unit, elements in words(at, t.size):
-                        scratch[unit][elements] = FULL[unit]
-                        marked.append((unit, elements))
-                for t in () if stores else mine:
-                    at, lanes, blocks = accessors(t)
-                    ordered = known[blocks]
-                    if ordered.all():
-                        continue
-                    for unit, elements in words(at, t.size):
-                        bad = (scratch[unit][elements] != 0) & ~ordered
-                        if bad.any() and hit is None:
-                            i = int(np.argmax(bad))
-                            hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
-                for unit, elements in marked:
-                    scratch[unit][elements] = 0
-                if hit is None:
-                    continue
-                touch, lane, position = hit
-                line = self.line_of_access(theirs, position, touch.size)
-                whose = f"warp {warp}" if rank < 0 else f"warp {warp} of rank {rank}"
-                raise fault(
-                    RaceFault,
-                    f"{doing or mine_name[:-1]} by warp {new.batch.warp} and {their_name[:-1]} by {whose} "
-                    f"(line {line}) of the same shared memory with no barrier between",
-                    new.batch,
-                    touch.ins,
-                    lane,
-                    position % stride,
-                )
-
-    def in_rank(self, t: Touch, rank: int) -> Array | None:
-        """Which lanes of an access are of blocks of a rank; None: all, where `rank` is negative."""
-        return None if rank < 0 else self.ranks[accessors(t)[2]] == rank
+    def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
+        return None if rank < 0 else self.ranks[accessors(touch)[2]] == rank
 
     def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
-        """Ranks of the old segment's block that are not ordered before the new one, and in which blocks they are.
-
-        Where both stay in their own block's memory, only accesses of one block can meet: rank -1.
-        """
         warp = old.batch.warp
         same = warp == new.batch.warp
         if not (new.remote or old.remote):
-            known = knowledge[self.base + warp, self.blocks] >= old.clock
-            return [] if same or known.all() else [(-1, known)]
+            ordered = knowledge[self.base + warp, self.blocks] >= old.clock
+            return [] if same or ordered.all() else [(-1, ordered)]
         out = []
         for rank in range(self.size):
-            known = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
+            ordered = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
             if same:
-                known |= self.ranks == rank
-            if not known.all():
-                out.append((rank, known))
+                ordered |= self.ranks == rank
+            if not ordered.all():
+                out.append((rank, ordered))
         return out
 
-    def prune(self) -> None:
-        running = [t.warp for t in self.chunk.batches if t.count]
-        kept = [s for s in self.live if not self.known_to_all(s, running)]
-        if len(kept) > 15 * self.warp_count:  # nothing ever orders them: keep the latest
-            kept = kept[len(kept) // 2 :]
-        self.live = kept
-        self.live_read = self.live_write = self.live_atomic = 0
-        for s in kept:
-            self.live_read |= s.rpages
-            self.live_write |= s.wpages
-            self.live_atomic |= s.apages
-
-    def known_to_all(self, s: Segment, running: list[int]) -> bool:
+    def is_known(self, s: Segment, running: list[int]) -> bool:
         for rank in range(self.size):
             need = s.clock[self.blocks - self.ranks + rank]
             for w in running:
@@ -305,9 +194,3 @@ class HappensBefore(Checks):
             self.published.clocks[w][:, blocks] = known.clocks
             self.published.fenced[w][:, blocks] = known.fenced
             self.published.events[w, blocks] = known.events
-
-
-def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
-    """Positions, lanes (None: all), and the block of the chunk that each lane runs in."""
-    at, lanes = touch.positions()
-    return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5
