@@ -440,7 +440,7 @@ def test_cluster_option(run):
     assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
     assert np.load("y.npy").tolist() == [[n % 3, 3] for n in range(6)]
     for cluster, words in (
-        ("4", "grid.x is 6, no multiple of the cluster's 4"),
+        ("4", "grid.x is 6, not a multiple of the cluster size 4"),
         ("x", "--cluster is 'x'"),
         ("17", "it must have 1 to"),
         (None, "must give the cluster's size"),

@@ -1,8 +1,8 @@
 """Checks of shared memory: uninitialised bytes, copies in flight, and races between warps.
 
-Most accesses are ruled out by their pages of 128 bytes, which are bits of a Python integer; the others are compared
-byte by byte. A segment is what one warp batch did between two synchronisations. Two segments of different warps race if
-they share bytes, one of them writes, and no chain of barriers orders them: vector clocks, one a warp and block, tell.
+Accesses are compared byte by byte if they share pages of 128 bytes, which are bits of a Python integer. A segment is
+the accesses of one warp batch between two synchronisations. Two segments of different warps race if they share bytes,
+one of them writes, and no chain of barriers orders them. Vector clocks, one for each warp of each block, decide that.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
+from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
-#: instructions whose data are in memory when the next instruction begins
+#: instructions that have written memory before the next instruction executes
 STORES = {"st", "stmatrix"}
 #: accesses that race unless they are ordered: of the new segment, of the old one
 CONFLICTS = (
@@ -48,6 +48,8 @@ class Stores:
 
 
 class Segment:
+    """The accesses of one warp batch between two synchronisations; `clock`: its clock in each block at the end."""
+
     __slots__ = ("apages", "atomics", "batch", "clock", "reads", "remote", "rpages", "wpages", "writes")
 
     def __init__(self, batch: WarpBatch) -> None:
@@ -56,14 +58,14 @@ class Segment:
         self.writes: list[Touch] = []
         self.atomics: list[Touch] = []
         self.rpages = self.wpages = self.apages = 0
-        self.remote = False  # touches memory of other blocks
+        self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
 
 
 class Checks:
     """The shadow memory of one chunk's shared memory, and the clocks of its warps."""
 
-    #: blocks of a cluster; warps of all of them
+    #: blocks of a cluster, and warps of a cluster
     size = 1
     actors: int
     #: for each block, the number of its first warp among `actors`
@@ -78,7 +80,7 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
-        self.doubt = False  # the last read met bytes that may be unwritten
+        self.doubt = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
@@ -88,9 +90,9 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
-        self.written_pages = [0] * len(chunk.batches)  # since all warps met
+        self.written_pages = [0] * len(chunk.batches)  # by warp, since all warps synchronised
         self.writes = 0
-        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        #: the last store to pages that another warp has written: (unit, elements, old values)
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(chunk.blocks)
         self.shadow: LaneShadow | None = None
@@ -98,16 +100,16 @@ class Checks:
             self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
         if self.races:
             self.reset_clocks()
-            #: of each warp batch: what its lanes know of each other, and what they did since they synchronised
+            #: for each warp batch: the order of its lanes, and their accesses since they synchronised
             self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
-            self.windows = [Window(batch, self.lane_shadow) for batch in chunk.batches]
-            #: of each warp batch: what its lanes may overwrite, as others have read it
+            self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in chunk.batches]
+            #: for each warp batch: the order of its lanes with exchanges of registers, for writes after reads
             self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
 
-    # ---- never written
+    # ---- initialised bytes
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None:
-        """Bytes become defined; `positions` in the arena."""
+        """Marks bytes as initialised; `positions` in the arena."""
         if not pages & ~self.valid_pages:
             return
         for unit, at in words(positions, size):
@@ -115,7 +117,7 @@ class Checks:
         self.dirty |= pages
 
     def refresh(self, pages: int) -> None:
-        """Looks whether pages have become wholly defined in every block."""
+        """Finds the pages of which all bytes are now initialised in every block."""
         assert self.valid is not None
         todo = pages & self.dirty & ~self.valid_pages
         self.dirty &= ~todo
@@ -129,10 +131,10 @@ class Checks:
             self.valid_pages |= 1 << (first + int(i))
 
     def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
-        """Finds lanes that read a byte that nobody wrote.
+        """Finds lanes that read uninitialised bytes.
 
-        A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
-        the access; none: the instruction looks for itself); anything else faults at once.
+        `slots`: the destination registers of a load, one for each piece of the access; they become undefined in those
+        lanes. An empty list: the instruction marks its registers itself. None: the read is a fault.
         """
         if self.dirty & touch.pages:
             self.refresh(touch.pages)
@@ -170,28 +172,28 @@ class Checks:
 
     # ---- copies in flight
 
-    def check_copies(self, c: WarpBatch, touch: Touch, doing: str) -> None:
-        """Faults where an access overlaps the destination of a copy that has not been waited for."""
+    def check_copies(self, c: WarpBatch, touch: Touch, operation: str) -> None:
+        """Faults if an access overlaps the destination of a copy before the wait for it."""
         at, lanes = touch.positions()
         scratch = self.scratch_views()
         for batch in self.chunk.batches:
             for copy in batch.copies:
                 if not copy.touch.pages & touch.pages:
                     continue
-                there, _ = copy.touch.positions()
-                for unit, elements in words(there, copy.touch.size):
+                destination, _ = copy.touch.positions()
+                for unit, elements in words(destination, copy.touch.size):
                     scratch[unit][elements] = FULL[unit]
                 bad = np.zeros(len(at), bool)
                 for unit, elements in words(at, touch.size):
                     bad |= scratch[unit][elements] != 0
-                for unit, elements in words(there, copy.touch.size):
+                for unit, elements in words(destination, copy.touch.size):
                     scratch[unit][elements] = 0
                 if bad.any():
                     i = int(np.argmax(bad))
                     lane = i if lanes is None else int(lanes[i])
                     raise fault(
                         AsyncFault,
-                        f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
+                        f"shared memory is {operation} while the copy of line {copy.touch.ins.line} to it is in flight",
                         c,
                         touch.ins,
                         lane,
@@ -206,7 +208,7 @@ class Checks:
     # ---- races
 
     def reset_clocks(self, past: int = 0) -> None:
-        """Orders all warps after everything that happened up to the clock `past`."""
+        """Starts new clocks: all warps are ordered after all accesses up to the clock `past`."""
         warp_count = len(self.chunk.batches)
         self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
@@ -214,8 +216,8 @@ class Checks:
         self.live_read = self.live_write = self.live_atomic = 0
         self.written_pages = [0] * warp_count
 
-    def own(self, warp: int) -> Array:
-        """A warp's own clock in each block."""
+    def clock_of(self, warp: int) -> Array:
+        """The clock of a warp in each block."""
         out: Array = self.clocks[warp, self.base + warp, self.blocks]
         return out
 
@@ -225,14 +227,14 @@ class Checks:
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes of some warps synchronise; `members`: for each lane the mask of its partners, 0 if it takes no part."""
+        """Lanes of some warps synchronise; `members`: by lane, the mask of its partners, 0 if it does not take part."""
         if not self.races:
             return
         if self.chunk.messages is not None:
             self.chunk.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
         live = c.live()
-        self.windows[c.warp].synchronise(members, live)
-        now = self.own(c.warp)
+        self.access_logs[c.warp].synchronise(members, live)
+        now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise(members, live, now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
@@ -243,24 +245,24 @@ class Checks:
             return
         if self.chunk.messages is not None:
             self.chunk.messages.apply_received(c, np.flatnonzero(warps))
-        window = self.windows[c.warp]
+        log = self.access_logs[c.warp]
         if (warps | ~c.warps(None)).all():
-            window.flush()
-        elif window.entries:
-            window.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
-        now = self.own(c.warp)
+            log.flush()
+        elif log.entries:
+            log.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise_all(warps, now)
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def exchange(self, c: WarpBatch, members: Array | None) -> None:
-        """Lanes exchange registers; `members` as for `synchronise_lanes`, None: all lanes of all warps."""
+        """Lanes exchange registers; `members`: as in `synchronise_lanes`, None: all lanes of all warps."""
         if not self.races:
             return
-        self.windows[c.warp].exchange(members)
+        self.access_logs[c.warp].exchange(members)
         if self.chunk.engine.shadow is None:
             return
-        now = self.own(c.warp)
+        now = self.clock_of(c.warp)
         if members is None:
             self.exchanged[c.warp].synchronise_all(np.ones(len(now), bool), now)
         else:
@@ -270,21 +272,21 @@ class Checks:
     def finish(self, c: WarpBatch) -> None:
         """All lanes of a warp batch have exited."""
         if self.races:
-            self.windows[c.warp].flush()
+            self.access_logs[c.warp].flush()
 
-    def acquire_own_past(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
-        """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
+    def acquire_own_clock(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
+        """A warp acquires its own earlier clocks: its lanes are ordered after all accesses of the warp up to them."""
         known = np.zeros(self.chunk.blocks, np.int64)
         known[blocks] = clocks
         known = known[c.row]
         if (known > self.lanes[c.warp].every).any():
-            self.windows[c.warp].flush()
+            self.access_logs[c.warp].flush()
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
 
     def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
-        """Remembers an access of the current segment."""
-        self.windows[c.warp].add(touch, kind)
+        """Adds an access to the current segment."""
+        self.access_logs[c.warp].add(touch, kind)
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
@@ -312,12 +314,12 @@ class Checks:
             segment.atomics.append(touch)
 
     def resolve_store(self) -> None:
-        """Finds out where the last store changed memory."""
+        """Determines where the last store changed memory."""
         if self.stored is None:
             return
-        (touch, before), self.stored = self.stored, None
-        changed: Array = np.zeros(len(before[0][1]), bool)
-        for unit, elements, old in before:
+        (touch, old_values), self.stored = self.stored, None
+        changed: Array = np.zeros(len(old_values[0][1]), bool)
+        for unit, elements, old in old_values:
             changed |= self.chunk.views[unit][elements] != old
         touch.changed = changed
 
@@ -376,7 +378,7 @@ class Checks:
                 self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        """The clocks that warp `c` of some blocks releases as it arrives without waiting, its own past included."""
+        """The clocks that warp `c` of some blocks releases at an arrival without a wait, its own clock included."""
         if not self.races:
             return None
         known = self.clocks[c.warp][:, blocks]
@@ -391,10 +393,11 @@ class Checks:
             some = acquiring[w, blocks]
             self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
 
-    def merge_clocks(self, who: Array, acquiring: Array, blocks: Array) -> None:
-        known = self.clocks[np.ix_(who, np.arange(len(acquiring)), blocks)].max(axis=0)
-        # what the givers did before they arrived ended with the clock before their own tick
-        known[who] -= 1
+    def merge_clocks(self, releasing: Array, acquiring: Array, blocks: Array) -> None:
+        """The warps `acquiring` [warp, block] acquire the clocks of the warps `releasing` in some blocks."""
+        known = self.clocks[np.ix_(releasing, np.arange(len(acquiring)), blocks)].max(axis=0)
+        # the accesses of a releasing warp before its arrival end with the clock before the current one
+        known[releasing] -= 1
         for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
             at = blocks[acquiring[w, blocks]]
             self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
@@ -528,10 +531,11 @@ class Checks:
 
     @staticmethod
     def line_of_access(touches: list[Touch], position: int, size: int) -> int:
-        for t in touches:
-            at, _ = t.positions()
-            if ((at < position + size) & (at + t.size > position)).any():
-                return t.ins.line
+        """The source line of the first access that overlaps `size` bytes at a position."""
+        for touch in touches:
+            at, _ = touch.positions()
+            if ((at < position + size) & (at + touch.size > position)).any():
+                return touch.ins.line
         return touches[0].ins.line
 
 

@@ -1,8 +1,8 @@
 """The happens-before relation of programs with asynchronous work or clusters.
 
-An actor is one warp of one block of a cluster. A clock counts the segments of each actor; the vector of clocks of a
-warp says which segments of other actors happened before what it does now. Every synchronisation also passes on up to
-which clock the writes of each actor are behind a proxy fence, and which asynchronous work is complete.
+An actor is one warp of one block of a cluster. A clock counts the segments of each actor. The vector clock of a warp
+determines which segments of other actors happened before its current segment. Every synchronisation also passes on the
+clocks up to which a proxy fence follows the writes of each actor, and the asynchronous work that is complete.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from ptxgen.emulator.warp_batch import Chunk, WarpBatch
 Array = NDArray[Any]
 
 
-class Known(NamedTuple):
-    """What a warp releases: clocks by [actor, block], fences of each space by [actor, block], events by block."""
+class Released(NamedTuple):
+    """The state that a warp releases, in some blocks.
+
+    `clocks` [actor, block]; `fenced` [space and actor, block]: the clocks up to which a proxy fence follows the writes;
+    `events` [block]: the asynchronous work that is known to be complete, as bits.
+    """
 
     clocks: Array
     fenced: Array
@@ -36,19 +40,19 @@ class HappensBefore(Checks):
         self.warp_count = len(chunk.batches)
         self.actors = self.size * self.warp_count
         self.ranks = chunk.ranks
-        self.remote_warps: set[int] = set()  # warps that have touched the memory of other blocks
+        self.remote_warps: set[int] = set()  # warps that have accessed the memory of other blocks
         self.base = chunk.ranks * self.warp_count  # first actor of each block
         super().__init__(chunk)
         if not self.races:
             self.reset_clocks()
         shape, wide = (self.warp_count, self.actors, chunk.blocks), (self.warp_count, 2 * self.actors, chunk.blocks)
-        #: of shared memory, by actor, and then of global memory
+        #: [warp, space and actor, block]: shared memory by actor, then global memory by actor
         self.fenced = np.zeros(wide, np.int32)
         self.events = np.zeros((self.warp_count, chunk.blocks), np.uint64)
-        #: the same three, of what lies before each warp's last fence: what its relaxed arrivals tell
-        self.published = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
-        #: and what each warp's relaxed waits heard since its last fence, which it may rely on after the next
-        self.pending = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        #: the state of each warp at its last fence, which its relaxed arrivals release
+        self.published = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        #: the state that the relaxed waits of each warp received since its last fence; the next fence acquires it
+        self.pending = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
     def reset_clocks(self, past: int = 0) -> None:
         self.clocks = np.zeros((self.warp_count, self.actors, self.chunk.blocks), np.int32)
@@ -64,17 +68,17 @@ class HappensBefore(Checks):
         self.resolve_store()
         segment, c.segment = c.segment, None
         if segment is not None:
-            segment.clock = self.own(c.warp)
+            segment.clock = self.clock_of(c.warp)
             segment.remote = c.warp in self.remote_warps
             self.check_segment(segment, self.clocks[c.warp])
-            if segment.remote:  # this warp of two blocks may access the same memory
+            if segment.remote:  # two blocks may access the same memory by the same warp number
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
             self.add_live(segment)
         self.clocks[c.warp, self.base + c.warp, self.blocks] += 1
 
     def close_all(self, pages: int) -> None:
-        """Ends the segments that touched some pages."""
+        """Ends the segments that accessed some pages."""
         for batch in self.chunk.batches:
             s = batch.segment
             if s is not None and (s.rpages | s.wpages | s.apages) & pages:
@@ -110,21 +114,21 @@ class HappensBefore(Checks):
 
     # ---- release and acquire
 
-    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Known:
+    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Released:
         """The clocks, fences and events that warp `c` of some blocks releases."""
         self.close(c)
         w = c.warp
         if relaxed:
-            return Known(
+            return Released(
                 self.published.clocks[w][:, blocks],
                 self.published.fenced[w][:, blocks],
                 self.published.events[w, blocks],
             )
         clocks = self.clocks[w][:, blocks]
         clocks[self.base[blocks] + w, np.arange(len(blocks))] -= 1
-        return Known(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
+        return Released(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
 
-    def acquire(self, c: WarpBatch, blocks: Array, known: Known, relaxed: bool = False) -> None:
+    def acquire(self, c: WarpBatch, blocks: Array, known: Released, relaxed: bool = False) -> None:
         """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence."""
         w = c.warp
         if relaxed:
@@ -135,7 +139,7 @@ class HappensBefore(Checks):
             return
         self.close(c)
         if self.races:
-            self.acquire_own_past(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
+            self.acquire_own_clock(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
         self.clocks[w][:, blocks] = np.maximum(self.clocks[w][:, blocks], known.clocks)
         self.fenced[w][:, blocks] = np.maximum(self.fenced[w][:, blocks], known.fenced)
         self.events[w, blocks] |= known.events
@@ -153,7 +157,7 @@ class HappensBefore(Checks):
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         if self.size == 1 and releasing.all() and acquiring.all():
-            # everything so far is ordered before everything that follows: forget it
+            # all earlier accesses are ordered before all later ones, so they need not be kept
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
             self.written_pages = [0] * self.warp_count
@@ -177,7 +181,7 @@ class HappensBefore(Checks):
         self.events = np.where(acquiring, self.events | events, self.events)
 
     def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A proxy fence for some `spaces`, or without any a fence that publishes what the warp has acquired."""
+        """A proxy fence for some `spaces`; without spaces a memory fence, which publishes the state of the warp."""
         w = c.warp
         if spaces:
             known = self.release(c, blocks)
@@ -186,7 +190,7 @@ class HappensBefore(Checks):
                     part = slice(i * self.actors, (i + 1) * self.actors)
                     self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
         else:
-            pending = Known(
+            pending = Released(
                 self.pending.clocks[w][:, blocks], self.pending.fenced[w][:, blocks], self.pending.events[w, blocks]
             )
             self.acquire(c, blocks, pending)
