@@ -121,9 +121,9 @@ def test_generic_addresses_vectors_and_a_launch_cluster():
     assert (x.reshape(-1) == passed_on(8, 32, 4)).all()
     with pytest.raises(InputError, match="not a multiple"):
         run(body, x, grid=6, block=32, extra=SHARED, cluster=4)
-    with pytest.raises(InputError, match="must give the cluster's size"):
+    with pytest.raises(InputError, match="must specify the cluster size"):
         run(body, x, grid=6, block=32, extra=SHARED, directives=".explicitcluster")
-    with pytest.raises(InputError, match=r"\.reqnctapercluster of k asks"):
+    with pytest.raises(InputError, match=r"\.reqnctapercluster of k requires"):
         run(body, x, grid=6, block=32, extra=SHARED, directives=cluster(2), cluster=3)
     with pytest.raises(InputError, match="1 to 16"):
         run(body, x, grid=32, block=32, extra=SHARED, cluster=32)

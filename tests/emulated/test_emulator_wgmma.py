@@ -267,7 +267,7 @@ FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
     "no fence": (
         AsyncFault,
-        "no wgmma.fence comes before the first",
+        "no wgmma.fence precedes the first",
         READY + DESCRIBE + MMA + COMMIT + WAIT,
         READY + DESCRIBE + GROUP + WAIT,
     ),
