@@ -360,7 +360,7 @@ FAULTS = {
     ),
     "operand outside": (
         OutOfBoundsFault,
-        "outside the block's shared memory",
+        "outside the shared memory of the block",
         READY + DESCRIBE.replace(str(B), str(B + 4096)) + GROUP + WAIT,
         READY + DESCRIBE.replace(str(B), str(B + 512)) + GROUP + WAIT,
     ),
