@@ -187,7 +187,7 @@ def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
     the slices to other whole waves, of an operand's way into shared memory. Legal, canonical, distinct, without
     ``config``."""
     f = SPACES[FAMILIES.index(config.family)]
-    rows = [near for changes in f.changes(p, d, config) for near in f.follow(p, config, changes)]
+    rows = [near for changes in f.changes(p, d, config) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
     c = unique(canonical(p, c.take(legal(p, c, d))))
     c = c.take(legal(p, c, d))

@@ -64,7 +64,7 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     violated = violations(f, p, shapes, d, f.tile_rules)
-    ways = f.ways(p)
+    ways = f.variants(p)
     index = _Index(tiles, f.tile)
     rejected = {int(i): len(ways) * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
     rows = f.finalize(p, d, crossed(picked(shapes, violated < 0), ways))
@@ -88,7 +88,7 @@ def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
 
 
 def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
-    options = f.options(p)
+    options = f.slice_options(p)
     if not options or not len(rows):
         return None
     skip = (*f.tile_rules, *f.extent_rules)
@@ -97,7 +97,7 @@ def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints
         key = tuple(option.items())
         if key not in known:
             violated = violations(f, p, rows.replace(**option), d, None, skip)
-            known[key] = np.where(f.takes(option, rows), violated, -2)
+            known[key] = np.where(f.accepts(option, rows), violated, -2)
     return np.stack([known[tuple(option.items())] for option in options], axis=1)
 
 
