@@ -182,7 +182,7 @@ def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
 
 
 class _Worded:
-    """A configuration as messages show it: attributes are words where the axis has words."""
+    """A configuration in messages: attributes are words where the axis has words."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

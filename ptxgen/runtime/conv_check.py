@@ -47,7 +47,7 @@ class ConvOperandSets:
         set_bytes = self.a.nbytes + self.b.nbytes + size
         count = 1
         if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(set_bytes, 1)))))
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // max(set_bytes, 1)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
@@ -72,10 +72,10 @@ class ConvOperandSets:
         total."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
-            found = compare(self._result(box), self._reference(box))
-            if not found.ratio <= worst.ratio:
-                where = (at.start + n for at, n in zip(region_slices(p, box), found.where, strict=True))
-                worst = Deviation(found.ratio, tuple(where), found.worst)
+            deviation = compare(self._result(box), self._reference(box))
+            if not deviation.ratio <= worst.ratio:
+                where = (at.start + n for at, n in zip(region_slices(p, box), deviation.where, strict=True))
+                worst = Deviation(deviation.ratio, tuple(where), deviation.worst)
         return worst
 
     def _result(self, box: Box) -> Array:

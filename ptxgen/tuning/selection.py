@@ -70,7 +70,7 @@ def model_for(device: Device, database: Database | None = None) -> Model:
 
 
 def model_from(device: Device, own: Path | None) -> Model:
-    """``model_for`` with the folder of the user's model; those of other devices are beside it."""
+    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it."""
     mine = None if own is None else own.parent
     found = _own_models(device.name, mine)
     best = next((model for model in found if model.facts is not None and model.facts.rows >= FEW_ROWS), None)

@@ -94,7 +94,7 @@ def test_a_repeated_run_measures_only_what_is_missing(run: Run, tmp_path: Path) 
     assert (first["problems"], first["measurements"], first["outcomes"]) == (2, 6, {"ok": 6})
     assert (first["device"], first["clock"]) == ("emulated", "model")
     second = run("--problems", 3, *RANDOM, *SMALL, "--json").document
-    assert (second["problems"], second["passed"], second["measurements"]) == (1, 2, 3)
+    assert (second["problems"], second["skipped"], second["measurements"]) == (1, 2, 3)
     stored = rows(tmp_path / "tuning.sqlite")
     assert sum(stored.values()) == 9
     assert set(stored.values()) == {1}
@@ -184,7 +184,7 @@ def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
     done = run("--shapes-file", shapes, *SMALL, "--json").document
     assert (done["problems"], done["failed"]) == (2, 0)
     assert {key.split(" ")[0] for key, _ in rows(tmp_path / "tuning.sqlite")} == {"gemm", "conv"}
-    assert run("--shapes-file", shapes, "--problems", 1, *SMALL, "--json").document["passed"] == 1
+    assert run("--shapes-file", shapes, "--problems", 1, *SMALL, "--json").document["skipped"] == 1
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
         assert set(rows(path).values()) == {1}
         [shared] = executor._shared.values()  # one station for all jobs
         again = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
-        assert (again.problems, again.passed) == (0, 4)
+        assert (again.problems, again.skipped) == (0, 4)
         assert shared.station is not None
         shared.stop()
         assert shared.station is None

@@ -20,8 +20,7 @@ PER_AXIS = ("positions", "lower_corner", "stride", "taps", "filter_extent", "dil
 
 
 class RunLayout:
-    """Where rows (or columns) of C are, in runs of constant stride: a kernel computes it from
-    ``parameters``."""
+    """Offsets of rows (or columns) of C in runs of constant stride, which a kernel computes from ``parameters``."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
@@ -155,7 +154,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def runs(self) -> list[RunLayout]:
-        """Where rows and columns of C are, where C is no matrix."""
+        """The run layouts of rows and columns of C, if C is not a matrix."""
         return run_layouts(self.problem)
 
     @cached_property
@@ -230,7 +229,7 @@ class WgradLoads(Im2colLoads):
 
 
 def run_layouts(p: KernelGemm) -> list[RunLayout]:
-    """Where rows and columns of C are, where C is no matrix; else none."""
+    """The run layouts of rows and columns of C, if C is not a matrix; else none."""
     result = p.im2col.result if p.im2col is not None else None
     return [RunLayout(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
 

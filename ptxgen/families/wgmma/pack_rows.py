@@ -99,8 +99,8 @@ class RowPacking(TmaPacking):
     ) -> TensorMap:
         if x.name not in buffers.packed:
             return direct
-        place, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
-        return matrix_map(p, "W", kind, place, p.element.bytes, x.box, x.span, self.batch.active, offset)
+        matrix, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
+        return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
