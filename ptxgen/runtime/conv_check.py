@@ -177,10 +177,10 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
     )
 
 
-def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
     """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
     (not for 8-bit results, which saturate). If a kernel wrote memory outside the result, the deviation is at (-1,).
-    ``slack`` is unused: results have guard zones."""
+    ``row_padding`` is unused: results have guard zones."""
     runner = Runner.of(driver, p, config)
     try:
         for kind, alpha, beta, initial in CASES:

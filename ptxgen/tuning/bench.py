@@ -214,12 +214,12 @@ class Bench:
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
-            operands = self.operand_sets_for(problem, timing)
-            calls = [runner.bind(*addresses, epilogue_args=operands.more_at) for addresses in operands.sets]
-            self.driver.fill(operands.sets[0][2], operands.bytes_c, 0xFF)
+            operand_sets = self.operand_sets_for(problem, timing)
+            calls = [runner.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets]
+            self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.last_deviation = deviation = operands.deviation(full_check_elements(problem) if full else elements)
+            self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
             if not deviation.ok:
                 self._renew()
                 return Measurement(problem, config, "wrong_result", env, message=str(deviation), **made)
@@ -235,9 +235,11 @@ class Bench:
         """Times configurations with correct results alternately (A B, B A, …): for each of them the microseconds of
         every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
         noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
-        operands = self.operand_sets_for(problem, timing)
+        operand_sets = self.operand_sets_for(problem, timing)
         runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
-        calls = [[r.bind(*addresses, epilogue_args=operands.more_at) for addresses in operands.sets] for r in runners]
+        calls = [
+            [r.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets] for r in runners
+        ]
         samples: list[list[float]] = [[] for _ in configs]
         try:
             for n in range(rounds if self.driver.clock == "hardware" else 1):
@@ -298,13 +300,13 @@ def bench(
         if first.outcome != "ok":
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
-        operands, deviation = work.operand_sets_for(problem, timing), work.last_deviation
+        operand_sets, deviation = work.operand_sets_for(problem, timing), work.last_deviation
         vendor = vendor_first = float("nan")
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
                 vendor, vendor_first = baselines()[baseline].best(
-                    driver, problem, operands.sets, timing, operands.more_at
+                    driver, problem, operand_sets.sets, timing, operand_sets.more_at
                 )
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)

@@ -32,7 +32,7 @@ BUDGET = CollectBudget(configurations=3, nearest=0)
 PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
 RANDOM = ("--mixture", "gemm", "--dtypes", "f32", "--max-extent", "8")
 SMALL = ("--configurations", "3", "--jobs", "1")
-#: the command collect with a log of what it measured: time, problem and configuration
+#: the command collect with a log of its measurements: time, problem and configuration
 LOGGED = """
 import sys, time
 from ptxgen.cli import main
@@ -162,8 +162,8 @@ def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str,
         child.kill()
     assert child.returncode == code, err
     stored = sum(rows(path).values())
-    told = f"error: {how}; {stored} measurements of this run are stored in {path}; repeat the command to continue"
-    assert err.splitlines()[-1] == told
+    expected = f"error: {how}; {stored} measurements of this run are stored in {path}; repeat the command to continue"
+    assert err.splitlines()[-1] == expected
 
 
 def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:

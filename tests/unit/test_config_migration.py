@@ -1,4 +1,4 @@
-"""Configurations of earlier text forms: what databases, exported files and models of earlier versions hold."""
+"""Configurations of earlier text forms: those of databases, exported files and models of earlier versions."""
 
 from __future__ import annotations
 

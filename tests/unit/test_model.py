@@ -613,15 +613,15 @@ def mutate(content, rng):
             if isinstance(at[key], dict | list) and len(at[key]) and rng.random() < 0.9:
                 at = at[key]
                 continue
-            what = rng.integers(5)
-            if what == 0:
+            change = rng.integers(5)
+            if change == 0:
                 del at[key]
-            elif what == 1 and isinstance(at, list):
+            elif change == 1 and isinstance(at, list):
                 at.append(at[key])
-            elif what == 2 and isinstance(at, list):
+            elif change == 2 and isinstance(at, list):
                 other = int(rng.integers(len(at)))
                 at[key], at[other] = at[other], at[key]
-            elif what == 3 and isinstance(at[key], int):
+            elif change == 3 and isinstance(at[key], int):
                 at[key] += int(rng.integers(-3, 4))
             else:
                 at[key] = JUNK[int(rng.integers(len(JUNK)))]
