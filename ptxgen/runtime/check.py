@@ -41,7 +41,8 @@ CASES = (
 def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, row_padding: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled values,
     and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``row_padding``: poisoned elements after each row
-    of the operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at (-1, -1).
+    of the operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at
+    (-1, -1).
     ConfigError, AssembleError, LaunchError, Fault.
     """
     return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, row_padding))
