@@ -80,7 +80,7 @@ class Plan:
         self.arithmetic = Arithmetic.of(problem)
         self._compose()
 
-    # ---- what a family adds
+    # ---- overridden by families
 
     def _compose(self) -> None:
         """Sets the parts."""

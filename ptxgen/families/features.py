@@ -290,15 +290,15 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
                     table.fill(block, rows[these], cells[these], us[where[these]])
                     x[where[these]] = block
         return x
-    for _, rows in clock.by_family(c):
-        mine = c.take(rows)
+    for _, family_rows in clock.by_family(c):
+        mine = c.take(family_rows)
         w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
-        block = np.empty((len(rows), len(NAMES)), np.float32)
+        block = np.empty((len(family_rows), len(NAMES)), np.float32)
         block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
         block[:, OWN:EXTENT] = _extent(p, mine, g, d)
         blocks = np.asarray(g.blocks, np.float32)
-        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[rows])
-        x[rows] = block
+        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[family_rows])
+        x[family_rows] = block
     return x
 
 

@@ -87,7 +87,7 @@ LAST = (
     Rule(
         "vec_c",
         lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
-        "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}",
+        "vec_c={c.vec_c} exceeds {p.vectors[2]}, the limit by C's alignment and rows, or {c.nl}, a row of the tile",
     ),
     Rule(
         "shared_memory",

@@ -100,7 +100,7 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """
     ptxas = find_ptxas()
     if ptxas is None:
-        raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
+        raise UnavailableError("there is no ptxas; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
     assembled = _read(stem)

@@ -378,7 +378,7 @@ class Collected:
 
 
 class Collector:
-    """Takes problems, submits them to a station, stores what it measures."""
+    """Takes problems, submits them to a station, stores its measurements."""
 
     def __init__(
         self, database: Database, station: Measuring, budget: CollectBudget, progress: Progress = SILENT

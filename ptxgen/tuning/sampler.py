@@ -101,10 +101,10 @@ class Categorical:
             counts = {names: np.full(len(v.values), float(ALPHA)) for names, v in flat.items()}
             tally = tallies[f.code] = Tally()
             uniform = cls(problem, device, {f.code: 1.0}, {f.code: flat})
-            for size, found in uniform._batches(np.random.default_rng([seed, f.code]), limit):
-                tally.draws, tally.accepted = tally.draws + size, tally.accepted + len(found)
+            for size, legal_rows in uniform._batches(np.random.default_rng([seed, f.code]), limit):
+                tally.draws, tally.accepted = tally.draws + size, tally.accepted + len(legal_rows)
                 for names, count in counts.items():
-                    count += flat[names].seen(found, names)
+                    count += flat[names].seen(legal_rows, names)
                 if tally.accepted >= wanted:
                     break
             variables[f.code] = {n: Variable(flat[n].values, c / c.sum()) for n, c in counts.items()}
@@ -153,9 +153,9 @@ class Categorical:
 
     def sample(self, n: int, rng: np.random.Generator, limit: int = LIMIT) -> Columns:
         """``n`` legal configurations. ConfigError: ``limit`` draws had fewer."""
-        found, have, draws = [Columns({}, 0)], 0, 0
+        batches, have, draws = [Columns({}, 0)], 0, 0
         for size, part in self._batches(rng, limit if n else 0):
-            found, have, draws = [*found, part], have + len(part), draws + size
+            batches, have, draws = [*batches, part], have + len(part), draws + size
             if have >= n:
                 break
         if have < n:
@@ -163,7 +163,7 @@ class Categorical:
                 f"{self.problem.key()} on {self.device.name}: {draws} draws had {have} legal"
                 f" configurations; {n} are requested"
             )
-        return Columns.concat(found).take(np.arange(n))
+        return Columns.concat(batches).take(np.arange(n))
 
     def tally(self, n: int, rng: np.random.Generator) -> dict[int, Tally]:
         """The counts of each family in ``n`` draws."""

@@ -51,7 +51,7 @@ DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 
 
 BATCH = 20  #: candidates of the model's ranking that are measured before the gain of the next ones is predicted again
-SWITCH_RATIO = 1.5  #: another problem is continued only if it promises so many times what the present one does
+SWITCH_RATIO = 1.5  #: another problem is continued only if its expected gain is this factor above the present one's
 FIRST_GAIN, REFINE_GAIN = 0.14, 0.05  #: gains assumed of the first batch, and of the first refinement round
 PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of a paired comparison: the final one, that of a provisional winner
 MARGIN = 0.005  #: the least gain for which another configuration replaces the present choice
@@ -171,15 +171,15 @@ class Session:
             for config in chosen:
                 if self.deadline.signal or (out and time.monotonic() >= self.until):
                     return out
-                found = self._stored(problem, config) or self._measure_one(
+                measurement = self._stored(problem, config) or self._measure_one(
                     problem, config, purpose, waiting.get(config)
                 )
-                if found is None:
+                if measurement is None:
                     claimed.append(config)
                     continue
                 self.progress.step(problem.key())
-                out.append(found)
-                self._promote(found)
+                out.append(measurement)
+                self._promote(measurement)
             if not wait:
                 return out
             if len(claimed) == len(chosen):
@@ -194,22 +194,22 @@ class Session:
         if not self.claims.take(problem, config):
             return None
         self._read_new_rows()
-        if (found := self._stored(problem, config)) is not None:  # another tuner stored it before the claim
+        if (measurement := self._stored(problem, config)) is not None:  # another tuner stored it before the claim
             self.claims.release()
-            return found
+            return measurement
         if assembled is not None:
             assembled.result()
-        found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
-        self.database.add(found)
+        measurement = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
+        self.database.add(measurement)
         key = problem.key(), config_text(config)
-        self.known[key] = found
-        if found.digest:
-            self.digests[key] = found.digest
+        self.known[key] = measurement
+        if measurement.digest:
+            self.digests[key] = measurement.digest
         tuned = self.results[problem]
         tuned.measured += 1
-        if found.outcome != "ok":
-            tuned.failures[found.outcome] += 1
-        return found
+        if measurement.outcome != "ok":
+            tuned.failures[measurement.outcome] += 1
+        return measurement
 
     def _promote(self, m: Measurement) -> None:
         """Makes a measurement the provisional winner of its problem if its configuration is faster than the one that
@@ -322,8 +322,8 @@ class Session:
         if key not in self.samplers:
             self.samplers[key] = Categorical.learn(p, self.device, int(self.rng.integers(1 << 31)))
         with suppress(ConfigError):
-            found = self.samplers[key].of(p).only(code).sample(n, self.rng, DRAWS)
-            return [found.row(i) for i in range(len(found))]
+            drawn = self.samplers[key].of(p).only(code).sample(n, self.rng, DRAWS)
+            return [drawn.row(i) for i in range(len(drawn))]
         return []
 
     def fit(self) -> None:
@@ -568,7 +568,7 @@ def tune(
     Each problem has a winner as soon as one of its kernels is measured. The problem that promises to save most time is
     measured next: its weight (``weights``, default 1), times its time, times the predicted gain. Configurations that
     the database holds are not measured again, so an interrupted run continues where it stopped. Processes that share a
-    database share the work: each measures what no other has measured or is measuring. ``seeds``: configurations to
+    database share the work: each measures configurations that no other measures. ``seeds``: configurations to
     measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
     runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns the results so far.
     LaunchError: the device cannot be used.

@@ -57,7 +57,7 @@ class SkinnySpace(MultistageSpace):
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """Short extents are kept, and operands of one contiguous column stay so."""
+        """The representative has the same short extents and operands of one contiguous column."""
         m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
         gaps = {f"ld{x}": 2 for x in "ab" if is_kmajor(plain, x) and not is_kmajor(p, x)}

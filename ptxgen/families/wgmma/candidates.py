@@ -112,7 +112,7 @@ class WgmmaSpace(CandidateSpace):
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """Whether TMA can map each operand is kept; extents are those of tma_rows, or neutral."""
+        """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}

@@ -281,7 +281,7 @@ def _status_name(status: int) -> str:
 
 @functools.cache
 def _library() -> ct.CDLL:
-    """The loaded library. UnavailableError: it is not found."""
+    """The loaded library. UnavailableError: it is not installed."""
     for name in [*_wheels(), "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]:
         try:
             library = ct.CDLL(name)
@@ -290,7 +290,7 @@ def _library() -> ct.CDLL:
         library.cublasLtGetVersion.restype = ct.c_size_t
         library.cublasLtGetStatusName.restype = ct.c_char_p
         return library
-    raise UnavailableError('cuBLASLt was not found; pip install "ptxgen[baseline]"')
+    raise UnavailableError('cuBLASLt is not installed; pip install "ptxgen[baseline]"')
 
 
 def _wheels() -> list[str]:
