@@ -88,7 +88,7 @@ def collect(
     """Measure many problems as training data.
 
     Times the model's choices and random configurations of random problems, or of the problems of a file, with a policy
-    shorter than that of tune. Problems that the database holds are passed over, so a run that ended for any reason
+    shorter than that of tune. Problems that are measured already are skipped, so a run that ended for any reason
     continues with the same command; measurements are stored every half second. Several runs may share a database.
     Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130 and 143.
     """

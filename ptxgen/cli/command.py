@@ -170,7 +170,7 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 @contextmanager
 def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM print ``text()``, which says what is stored."""
+    """Within the block, Ctrl-C and SIGTERM print ``text()``, which names the stored results."""
     try:
         yield
     except KeyboardInterrupt as interrupt:  # includes Terminated

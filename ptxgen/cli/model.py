@@ -19,7 +19,9 @@ def evaluate(
     ] = None,
     device: Annotated[str, typer.Option(help="The device whose measurements are used.")] = "h200",
     folds: Annotated[int, typer.Option(min=2, help="Parts of the problems; each is held out once.")] = 4,
-    target: Annotated[str, typer.Option(help="What times are relative to: time, roofline or clock.")] = "clock",
+    target: Annotated[
+        str, typer.Option(help="Baseline of times: time (none), roofline or clock (the performance model).")
+    ] = "clock",
     curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Train on fractions of the problems, too.")] = True,
 ) -> Answer:
     """Cross-validate the model on problems held out of training.

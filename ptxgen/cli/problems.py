@@ -33,11 +33,11 @@ def _ranked(problem: Problem, device: Device, database: Database | None, model: 
     """The best configurations, at least one. ConfigError: no configuration is legal."""
     from ptxgen.tuning import selection as dispatch
 
-    found = dispatch.select(problem, device, database, model, count)
-    if not found:
+    selections = dispatch.select(problem, device, database, model, count)
+    if not selections:
         why = dispatch.why_unsupported(problem, device)
         raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
-    return found
+    return selections
 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:

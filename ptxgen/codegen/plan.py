@@ -80,7 +80,7 @@ class Plan:
         self.arithmetic = Arithmetic.of(problem)
         self._compose()
 
-    # ---- what a family adds
+    # ---- overridden by families
 
     def _compose(self) -> None:
         """Sets the parts."""
@@ -152,6 +152,6 @@ class Plan:
 
 
 def neutral(config: Config) -> Config:
-    """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
-    for blocks that wait for each other."""
+    """The representative of all configurations that generate the same text: the number of slices is a run-time value,
+    unless blocks wait for each other."""
     return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else config.replace(kg=min(config.kg, 2))

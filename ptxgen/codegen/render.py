@@ -80,8 +80,8 @@ def render(plan: Plan) -> Source:
         out = lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
     except Exception as error:
         trace = mako.exceptions.text_error_template().render()
-        what = f"{plan.problem.key()} with {plan.config}"
-        raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
+        kernel = f"{plan.kernel} of {plan.problem.key()} with {plan.config}"
+        raise RenderError(f"{kernel} failed: {error}\n{trace}") from error
     text = tidy(out)
     entries, registers = tuple(_ENTRY.findall(text)), int(plan.geometry.registers)
     return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))

@@ -1,8 +1,9 @@
-"""What the regressor sees of a problem and a configuration: logarithms of both, and what follows from them.
+"""The features of the regressor: logarithms of numbers of the problem, the configuration and the performance model.
 
-Three blocks of columns: what the configuration alone decides (kept for a whole class of problems), what extents and
-slices decide (one row a tile and slice count), and what needs both. A million rows are gathered, not recomputed. The
-columns are the same for every family; what a family does not have is at its axis's default, or zero.
+Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
+depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
+gathered, not recomputed. The columns are the same for every family; an axis that a family lacks has its default, or
+zero.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
 
-#: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
+#: axes whose logarithm is a feature, then axes that are codes or switches; slices are in the block of extents
 _LOGS = (
     "ms",
     "ns",
@@ -122,7 +123,7 @@ _EXTENT = (
 )
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
 
-#: the columns of the matrix, in order; a model of other names is another model
+#: the columns of the matrix, in order; a model stores the names that it was trained on
 NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
 OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
@@ -130,8 +131,8 @@ CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while i
 
 
 def _axis(c: Columns, name: str) -> Any:
-    """The feature of an axis. A family fills it from another of its axes, if it says so; one that has none leaves the
-    axis's default."""
+    """The feature of an axis: ``Family.features`` may compute it from other axes; a family without the axis has its
+    default."""
     own = registry.of(c).features
     return own[name](c) if name in own else c.column(name)
 
@@ -149,13 +150,13 @@ def _log(x: object) -> Floats:
 
 
 def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
-    """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
-    a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
+    """Rows and columns of the tile of an MMA issuer (thread, warp or warpgroup), depth of an iteration, loads of A and
+    of B; TMA counts as loads of 16 bytes."""
     return registry.of(c).issuer_tile(p, c, g)
 
 
 def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
-    """The block of the configuration alone; of ``p`` only what its class shares is read."""
+    """The block of the configuration alone; reads only the fields of ``p`` that its class shares."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
@@ -191,7 +192,7 @@ def _pitch(p: KernelGemm, operand: str) -> float:
 
 
 def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
-    """The block of extents and slices; of ``c`` only tiles and slices are read."""
+    """The block of extents and slices; reads only tiles and slices of ``c``."""
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
     columns = [
@@ -237,7 +238,7 @@ def _both(
     own: tuple[Floats, Floats, Floats],
     us: Floats,
 ) -> None:
-    """Fills the block that needs both. ``own``: what ``_thread`` returns."""
+    """Fills the block that depends on both. ``own``: the result of ``_thread``."""
     fits, thread, moved = own
     waves = blocks / (fits * np.float32(d.sms))
     rounded = np.ceil(waves)
@@ -253,7 +254,7 @@ def _both(
 
 @lru_cache(maxsize=24)
 def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """(block of the configuration alone, what the block of both takes of it) of a base's rows."""
+    """(block of the configuration alone, result of ``_thread``) of a base's rows."""
     w = clock.base_work(b)
     parts = []
     for at in range(0, len(b.columns), 1 << 15):
@@ -264,16 +265,15 @@ def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
 
 
 def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
-    """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
-    that an iteration brings."""
+    """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
     each = registry.of(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 
 def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
-    """One row a configuration, one column a name of NAMES: float32, C-contiguous. Rows must be legal.
+    """One row per configuration, one column per name of NAMES: float32, C-contiguous. Rows must be legal.
 
-    ``us``: ``clock.predict(p, c, d)``, where it is known already.
+    ``us``: ``clock.predict(p, c, d)``, if it is known.
     """
     us = clock.predict(p, c, d) if us is None else us
     x = np.empty((len(c), len(NAMES)), np.float32)
@@ -290,15 +290,15 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
                     table.fill(block, rows[these], cells[these], us[where[these]])
                     x[where[these]] = block
         return x
-    for _, found in clock.by_family(c):
-        mine = c.take(found)
+    for _, family_rows in clock.by_family(c):
+        mine = c.take(family_rows)
         w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
-        block = np.empty((len(found), len(NAMES)), np.float32)
+        block = np.empty((len(family_rows), len(NAMES)), np.float32)
         block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
         block[:, OWN:EXTENT] = _extent(p, mine, g, d)
         blocks = np.asarray(g.blocks, np.float32)
-        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[found])
-        x[found] = block
+        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[family_rows])
+        x[family_rows] = block
     return x
 
 
@@ -313,7 +313,7 @@ class _Table:
         self.iterations = _iterations(p, part.cells, g)
 
     def fill(self, out: Floats, rows: NDArray[np.int32], cells: NDArray[np.int32], us: Floats) -> None:
-        """The rows of the matrix of these rows of the base and these cells."""
+        """Fills ``out`` with the features of these rows of the base and these cells."""
         out[:, :OWN] = self.own[rows]
         out[:, OWN:EXTENT] = self.extent[cells]
         fits, thread, moved = (x[rows] for x in self.of_row)

@@ -24,7 +24,7 @@ class Work:
 
     resident: Floats  #: blocks that fit a multiprocessor
     busy: Floats  #: a K iteration when blocks compete
-    idle: Floats  #: what too few warps leave unused of it
+    idle: Floats  #: the cycles of it that too few warps leave idle
     latency: Floats  #: the least that a K iteration takes
     start: Floats  #: first load and last store
     store: Floats  #: storing the tile of C
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Cells:
-    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch

@@ -1,4 +1,4 @@
-"""The kernel families: what each provides, registered once under its name.
+"""The registry of kernel families.
 
 To add one, build a ``Family`` and pass it to ``register``; nothing else in the package asks for a family by name.
 """
@@ -28,7 +28,7 @@ class PerformanceModel(Protocol):
         """The cost of one block of each configuration."""
 
     def cell(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
-        """What extents and slices of K decide."""
+        """The numbers that depend on extents and slices of K."""
 
     def microseconds(self, p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
         """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""

@@ -74,8 +74,8 @@ def find_ptxas() -> Path | None:
     wheel = _wheel_ptxas()
     if wheel is not None:
         return wheel
-    found = shutil.which("ptxas")
-    return Path(found) if found else None
+    path = shutil.which("ptxas")
+    return Path(path) if path else None
 
 
 @functools.cache
@@ -85,10 +85,10 @@ def version(ptxas: Path) -> str:
         output = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as e:
         raise UnavailableError(f"{ptxas} does not run: {e}") from e
-    found = _VERSION.search(output)
-    if not found:
+    match = _VERSION.search(output)
+    if not match:
         raise UnavailableError(f"{ptxas} --version does not print a release; its output is {output.strip()[:200]!r}")
-    return found[1]
+    return match[1]
 
 
 def assemble(source: Source, target: str | None = None) -> Assembled:
@@ -100,14 +100,14 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """
     ptxas = find_ptxas()
     if ptxas is None:
-        raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
+        raise UnavailableError("there is no ptxas; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
-    found = _read(stem)
-    if found is None:
-        found = _run(ptxas, source, target)
-        _write(stem, found)
-    return found
+    assembled = _read(stem)
+    if assembled is None:
+        assembled = _run(ptxas, source, target)
+        _write(stem, assembled)
+    return assembled
 
 
 def cached(digest: str, target: str) -> Assembled | None:
@@ -143,9 +143,9 @@ def _wheel_ptxas() -> Path | None:
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for layout in ("cu[0-9]*/bin/ptxas", "cuda_nvcc/bin/ptxas"):
-            for found in sorted(Path(folder).glob(layout), reverse=True):
-                if _is_executable(found):
-                    return found
+            for path in sorted(Path(folder).glob(layout), reverse=True):
+                if _is_executable(path):
+                    return path
     return None
 
 
@@ -177,14 +177,14 @@ def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
     spills: dict[str, int] = {}
     entry = function = ""
     for line in log.splitlines():
-        if found := _ENTRY.search(line):
-            entry = function = found[1]
-        elif found := _PROPERTIES.search(line):
-            function = found[1]
-        elif (found := _SPILLS.search(line)) and function == entry:
-            spills[entry] = int(found[1])
-        elif found := _REGISTERS.search(line):
-            registers[entry] = int(found[1])
+        if match := _ENTRY.search(line):
+            entry = function = match[1]
+        elif match := _PROPERTIES.search(line):
+            function = match[1]
+        elif (match := _SPILLS.search(line)) and function == entry:
+            spills[entry] = int(match[1])
+        elif match := _REGISTERS.search(line):
+            registers[entry] = int(match[1])
     return registers, spills
 
 

@@ -16,8 +16,8 @@ from ptxgen.codegen.config import FAMILIES
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.training import SEED, Floats, Training
 
-MEASURED = 16  #: configurations that a problem must have to be evaluated: among fewer, any choice is good
-TOP = 8  #: of how many of the best-ranked the fastest counts, too
+MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
+TOP = 8  #: number of best-ranked configurations whose fastest is reported, too
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
@@ -64,9 +64,9 @@ def cross_validate(rows: Training, target: str, count: int, step: Step = lambda 
     """log2 of the microseconds predicted for each row by a model that was trained without the problems of its fold."""
     fold = folds(rows, count)[rows.group]
     predicted = np.zeros_like(rows.log_us)
-    for turn in np.unique(fold):
-        predicted[fold == turn] = _predict(rows, target, fold != turn, fold == turn)
-        step(f"fold {turn + 1}")
+    for held_out in np.unique(fold):
+        predicted[fold == held_out] = _predict(rows, target, fold != held_out, fold == held_out)
+        step(f"fold {held_out + 1}")
     return predicted
 
 
@@ -131,10 +131,10 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
         ):
             members.setdefault(key, []).append((first, top))
     out = []
-    for (group, name), found in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
-        firsts, tops = [f for f, _ in found], [t for _, t in found]
+    for (group, name), losses in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
+        firsts, tops = [f for f, _ in losses], [t for _, t in losses]
         fifth, worst = float(np.quantile(firsts, 0.05)), min(firsts)
-        out.append(Score(group, name, len(found), _geometric(firsts), fifth, worst, _geometric(tops)))
+        out.append(Score(group, name, len(losses), _geometric(firsts), fifth, worst, _geometric(tops)))
     return out
 
 

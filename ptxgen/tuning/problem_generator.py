@@ -75,11 +75,11 @@ class ProblemGenerator:
         values = ARITHMETIC[pick(rng, self.arithmetic)][0]
         while True:
             try:
-                found = draw(rng, values, self.limits)
+                drawn = draw(rng, values, self.limits)
             except ShapeError:  # a filter that is larger than its image, or more memory than a GPU has
                 continue
-            if self.limits.admits(found):
-                return found
+            if self.limits.admits(drawn):
+                return drawn
 
 
 def check_weights(name: str, weights: Mapping[str, float], known: Mapping[str, object]) -> None:

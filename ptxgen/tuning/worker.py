@@ -151,17 +151,17 @@ class Worker:
 
     def _exit_reason(self, child: subprocess.Popen[str]) -> str:
         """Why the child ended: the signal, if any, and the end of its standard error."""
-        said = self._stderr_tail(5)[-500:]
+        output = self._stderr_tail(5)[-500:]
         try:
             code = child.wait(timeout=2.0)
         except subprocess.TimeoutExpired:
             code = 0
         if code >= 0:
-            return said or f"the measuring process ended with status {code}"
+            return output or f"the measuring process ended with status {code}"
         name = signal.Signals(-code).name
         if -code in EXTERNAL_SIGNALS:
             return f"{ENDED_OUTSIDE}, by {name}"
-        return f"the measuring process ended by {name}: {said}"
+        return f"the measuring process ended by {name}: {output}"
 
     def measure(
         self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
@@ -196,7 +196,7 @@ class Worker:
             self._write(self.requests[-1])
 
     def _write(self, request: Request) -> None:
-        """Sends a request. If the child has died, its missing answer tells."""
+        """Sends a request. If the child has died, ``receive`` detects it."""
         assert self.child is not None
         assert self.child.stdin is not None
         with suppress(BrokenPipeError):
@@ -216,12 +216,12 @@ class Worker:
             answer = self._answer(self.seconds)
             if answer is not None:
                 poisoned = answer.pop("poisoned", False)
-                found = from_dict(answer)
-                if (found.problem, found.config) != (problem, config):
+                received = from_dict(answer)
+                if (received.problem, received.config) != (problem, config):
                     raise ValueError("it is for another configuration")
                 if poisoned:
                     self.stop()
-                return found
+                return received
             message = self._exit_reason(self.child)
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"

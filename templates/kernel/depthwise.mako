@@ -46,7 +46,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     min.u32 %strip_row, %strip_row, %t0;
     sub.u32 %t0, %n_lanes, ${plan.mainloop.vec};
     min.u32 %lane, %lane, %t0;
-    ld.param.u64 %table, [of_results];
+    ld.param.u64 %table, [result_table];
     cvta.to.global.u64 %table, %table;
     mad.wide.u32 %table, %strip_row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%table];
@@ -62,7 +62,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
     div.u32 %channel, %w, %n_filter;
-    ld.param.u64 %taps, [of_taps];
+    ld.param.u64 %taps, [tap_table];
     cvta.to.global.u64 %taps, %taps;
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};

@@ -22,7 +22,7 @@
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];
-    ld.param.u64 %table, [of_results];  ld.param.u64 %taps, [of_taps];
+    ld.param.u64 %table, [result_table];  ld.param.u64 %taps, [tap_table];
     cvta.to.global.u64 %table, %table;  cvta.to.global.u64 %taps, %taps;
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;

@@ -34,9 +34,9 @@
 % if not plan.batch.active:
     mov.u32 %z, %ctaid.z;
 % endif
-    mul.lo.u32 %k0, %z, %chunk;
+    mul.lo.u32 %k0, %z, %k_slice;
     sub.u32 %k_len, %K, %k0;
-    min.u32 %k_len, %k_len, %chunk;
+    min.u32 %k_len, %k_len, %k_slice;
 % else:
     mov.u32 %k0, 0;
     mov.u32 %k_len, %K;

@@ -108,7 +108,7 @@ def config(
 
 @dataclass(frozen=True)
 class ConvCases:
-    """A case source: types in turn. ``family``: cases of this family alone; None: of all."""
+    """A case source: types in rotation. ``family``: cases of this family alone; None: of all."""
 
     name: str
     family: str | None = None

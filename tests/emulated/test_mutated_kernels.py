@@ -85,9 +85,9 @@ def mutated(monkeypatch):
 
         monkeypatch.setattr(runner, "render", render)
         driver = EmulatedDriver(device("emulated"), **options)
-        assert all(r.ok for r in check(driver, p, c, slack=slack))  # as it was generated
+        assert all(r.ok for r in check(driver, p, c, row_padding=slack))  # as it was generated
         monkeypatch.setattr(runner, "render", wrong)
-        return check(driver, p, c, slack=slack)
+        return check(driver, p, c, row_padding=slack)
 
     return run
 
@@ -360,7 +360,7 @@ def test_right_kernel_passes_in_any_order():
     for seed in range(3):
         for completion in ("late", "early"):
             found = check(
-                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, slack=1
+                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, row_padding=1
             )
             assert all(r.ok for r in found)
             assert np.isfinite([r.deviation.worst for r in found]).all()

@@ -1,4 +1,4 @@
-"""Golden kernels: their PTX is committed, so that review shows what a template change does. ``--update-golden``
+"""Golden kernels: their PTX is committed, so that review shows the effect of a template change. ``--update-golden``
 rewrites it."""
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ WAITS = re.compile(r"\b(bar\.sync|\w+\.wait_group|mbarrier\.try_wait|barrier\.cl
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_every_wait_has_a_banner(name):
-    """The last banner before an instruction that waits says for what."""
+    """The last banner before an instruction that waits names the event."""
     banner = ""
     for line in (FOLDER / f"{name}.ptx").read_text().splitlines():
         if line.startswith(("    // ----", ".visible")):

@@ -83,7 +83,7 @@ def options_of(name: str) -> dict[str, Any]:
     return {p.name: (p.opts, p.help, p.default, p.multiple if hasattr(p, "multiple") else None) for p in group.params}
 
 
-# ---- what commands share
+# ---- common to all commands
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
     assert "NVIDIA GPU" in done.err
 
 
-# ---- tune, and what becomes of it
+# ---- tune and its results
 
 
 def test_select_returns_what_tune_stored(run: Run) -> None:
@@ -644,7 +644,7 @@ def test_interrupted_tune_reports_what_is_stored(
 def test_a_signal_ends_tune_after_the_measurement_in_progress(
     run: Run, tmp_path: Path, name: str, code: int, how: str
 ) -> None:
-    """A real process on the emulated device; its measurements and winners are kept."""
+    """A real process on the emulated device; its measurements and winners are stored."""
     words = ["tune", "--shape", "40,40,40", "--shape", "48,40,40"]
     child = subprocess.Popen([sys.executable, "-m", "ptxgen", *words], stderr=subprocess.PIPE, text=True)
     path = tmp_path / "tuning.sqlite"
@@ -665,8 +665,8 @@ def test_a_signal_ends_tune_after_the_measurement_in_progress(
     assert child.returncode == code, err
     stored = count()
     assert f"{name}: the run ends after this measurement" in err
-    told = f"error: {how}; {stored} measurements of this run and winners of 2 of 2 problems are stored in {path}"
-    assert err.splitlines()[-1] == f"{told}; to continue: python -m ptxgen {' '.join(words)}"
+    expected = f"error: {how}; {stored} measurements of this run and winners of 2 of 2 problems are stored in {path}"
+    assert err.splitlines()[-1] == f"{expected}; to continue: python -m ptxgen {' '.join(words)}"
     with Database(path, readonly=True) as database:
         assert all(m.outcome == "ok" for m in database.measurements())
     [row, _] = run("select", *words[1:], "--json").document["rows"]

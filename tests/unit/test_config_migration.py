@@ -1,4 +1,4 @@
-"""Configurations of earlier text forms: what databases, exported files and models of earlier versions hold."""
+"""Configurations of earlier text forms: those of databases, exported files and models of earlier versions."""
 
 from __future__ import annotations
 
@@ -291,6 +291,8 @@ PRAGMA user_version = 2;
 """
 KEY = Gemm(64, 64, 64).key()
 DIGEST = "0123456789abcdef"
+POLICY = "graph samples=3 l2_multiple=4"
+FAILED = Config(ms=4, lanes_m=2)
 
 
 @pytest.fixture
@@ -300,7 +302,7 @@ def old(tmp_path: Path) -> Path:
     db = sqlite3.connect(path)
     db.executescript(SECOND)
     db.execute("INSERT INTO problem VALUES (1, ?, 'gemm', 64, 64, 64, 'NN', 'f32', 'f32', '{}')", (KEY,))
-    db.execute("INSERT INTO environment VALUES (1, 'h200', 'hardware', '', '', '', '')")
+    db.execute("INSERT INTO environment VALUES (1, 'h200', 'hardware', '', '', 'graph samples=3 ring=4', '')")
     rest = (DIGEST, -1, -1, "", "search", 1000.0)
     row = "INSERT INTO measurement VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     db.execute(row, (1, OLD, "ok", 5.0, "[5.0]", *rest))
@@ -321,6 +323,8 @@ def test_database_of_version_2_is_migrated(old: Path):
         assert best is not None
         assert best.config == NEW
         assert db.claimants() == []
+        assert best.environment.policy == POLICY
+        assert db.measured(Gemm(64, 64, 64), "h200", "hardware", POLICY).keys() == {NEW.full_text(), FAILED.full_text()}
         assert db._db.execute("SELECT config FROM measurement ORDER BY id").fetchone() == (NEW.full_text(),)
         assert db.set_winner(best, lambda held: held == best)
         assert len(list(db.measurements())) == 2, "the winner was stored again"
@@ -331,7 +335,8 @@ def test_database_of_version_2_is_read_without_a_write(old: Path):
     with Database(old, readonly=True) as db:
         assert db.info()["schema"] == 2
         assert db.info()["unreadable"] == 0
-        assert [m.config for m in db.measurements()] == [NEW, Config(ms=4, lanes_m=2)]
+        assert [m.config for m in db.measurements()] == [NEW, FAILED]
+        assert {m.environment.policy for m in db.measurements()} == {POLICY}
     assert old.read_bytes() == before
 
 
@@ -345,12 +350,12 @@ def test_files_of_format_1_are_imported(tmp_path: Path):
         "problem": KEY,
         "config": OLD,
         "outcome": "ok",
-        "environment": {"device": "h200"},
+        "environment": {"device": "h200", "policy": "graph samples=3 ring=4"},
         "samples": [5.0],
         "digest": DIGEST,
     }
     raw.write_bytes(lzma.compress("".join(json.dumps(x) + "\n" for x in (title, row)).encode()))
-    assert [m.config for m in read_measurements(raw)[1]] == [NEW]
+    assert [(m.config, m.environment.policy) for m in read_measurements(raw)[1]] == [(NEW, POLICY)]
     with Database(tmp_path / "new.sqlite") as db:
         db.merge(read_measurements(raw)[1], read_winners(winners)[1])
         assert [m.config for m in db.winners()] == [NEW]

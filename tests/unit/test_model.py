@@ -420,7 +420,7 @@ def test_other_features_are_refused_and_named(saved):
     with pytest.raises(SchemaError, match=f"trained on {len(names)} features.* does not compute moonlight"):
         Model.load(saved)
     edit(saved, features=names[::-1])
-    with pytest.raises(SchemaError, match="computed otherwise now"):
+    with pytest.raises(SchemaError, match="computes differently"):
         Model.load(saved)
 
 
@@ -453,7 +453,7 @@ def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_pa
 def test_features_with_changed_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
     monkeypatch.setattr(perf_costs, "PIPE", 0.5)
-    with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
+    with pytest.raises(SchemaError, match=r"computes differently: .*busy"):
         Model.load(saved)
 
 
@@ -613,15 +613,15 @@ def mutate(content, rng):
             if isinstance(at[key], dict | list) and len(at[key]) and rng.random() < 0.9:
                 at = at[key]
                 continue
-            what = rng.integers(5)
-            if what == 0:
+            change = rng.integers(5)
+            if change == 0:
                 del at[key]
-            elif what == 1 and isinstance(at, list):
+            elif change == 1 and isinstance(at, list):
                 at.append(at[key])
-            elif what == 2 and isinstance(at, list):
+            elif change == 2 and isinstance(at, list):
                 other = int(rng.integers(len(at)))
                 at[key], at[other] = at[other], at[key]
-            elif what == 3 and isinstance(at[key], int):
+            elif change == 3 and isinstance(at[key], int):
                 at[key] += int(rng.integers(-3, 4))
             else:
                 at[key] = JUNK[int(rng.integers(len(JUNK)))]

@@ -1,4 +1,4 @@
-"""What the space has of sliding kernels."""
+"""The candidate space of depthwise kernels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
-THREADS = (64, 512)  #: of a block, at least and at most
-WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
+THREADS = (64, 512)  #: least and most threads per block
+WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 
 
-class Slide(CandidateSpace):
+class DepthwiseSpace(CandidateSpace):
     name = "depthwise"
     axes, alike = AXES, {"store_policy": (0,)}
     tile = ("ns", "ml", "nl")
@@ -38,11 +38,11 @@ class Slide(CandidateSpace):
         threads = every.ml * every.nl
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{"store_policy": n, "vec_a": v} for n in self.axes["store_policy"] for v in self.axes["vec_a"]]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Of gradients of filters, slices for some waves of blocks."""
+        """For filter gradients, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if p.strip is None or not p.strip.wgrad:
             return c, violations(self, p, c, d, self.extent_rules)
@@ -66,6 +66,6 @@ class Slide(CandidateSpace):
         if p.strip is not None and p.strip.wgrad:
             yield from ({"kg": config.kg * a // 2} for a in (1, 3, 4))
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
         return [config.replace(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

@@ -6,7 +6,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.plan import Plan
 from ptxgen.families import perf_costs
 from ptxgen.families.depthwise import axes, perf_model, rules
-from ptxgen.families.depthwise.candidates import Slide
+from ptxgen.families.depthwise.candidates import DepthwiseSpace
 from ptxgen.families.depthwise.geometry import geometry
 from ptxgen.families.depthwise.plan import DepthwisePlan
 from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
@@ -34,7 +34,7 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Slide(),
+    candidates=DepthwiseSpace(),
     model=perf_model,
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,

@@ -60,7 +60,7 @@ class StripParameters(Part):
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.fused_ops.parameters,
-            ".param .u64 of_results, .param .u64 of_taps,",
+            ".param .u64 result_table, .param .u64 tap_table,",
             " ".join(f".param .u32 {name}," for name in numbers),
             f".param .{kind} alpha, .param .{kind} beta",
         ]

@@ -55,7 +55,8 @@ class WgradParameters(Part):
         """The parameter declarations, in lines."""
         numbers, kind = (*self.COUNTS, *self.STRIDES, "guard", "high"), self.arithmetic.type
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            ".param .u64 result_table, .param .u64 tap_table,",
             " ".join(f".param .u32 {name}," for name in numbers),
             f".param .{kind} alpha, .param .{kind} beta",
         ]

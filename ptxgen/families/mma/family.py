@@ -6,7 +6,7 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families import perf_costs
 from ptxgen.families.mma import axes, perf_model, rules
-from ptxgen.families.mma.candidates import Mma
+from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import geometry
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
@@ -30,7 +30,7 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Mma(),
+    candidates=MmaSpace(),
     model=perf_model,
     rate=perf_costs.mma_rate,
     issuer_tile=issuer_tile,

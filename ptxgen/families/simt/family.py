@@ -7,7 +7,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
-from ptxgen.families.simt.candidates import Simt
+from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.simt.geometry import geometry
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -23,7 +23,7 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Simt(),
+    candidates=SimtSpace(),
     model=perf_model,
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,

@@ -11,7 +11,7 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
-from ptxgen.families.skinny.candidates import Stream
+from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import geometry
 from ptxgen.families.skinny.plan import SkinnyPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -35,7 +35,7 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Stream(),
+    candidates=SkinnySpace(),
     model=perf_model,
     rate=perf_model.rate,
     issuer_tile=issuer_tile,

@@ -10,7 +10,7 @@ from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.wgmma import axes, perf_model, rules
-from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -51,7 +51,7 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Wgmma(),
+    candidates=WgmmaSpace(),
     model=perf_model,
     rate=lambda p, d: perf_costs.wgmma_rate(p),
     issuer_tile=_issuer_tile,
