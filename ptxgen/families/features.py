@@ -159,6 +159,7 @@ def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Fl
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
+    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
     columns = [_log(_axis(c, n)) for n in _LOGS] + [_code(c, n) for n in _CODES]
     columns += [
         _log(g.threads),
@@ -166,18 +167,18 @@ def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Fl
         np.asarray(g.registers, np.float32),
         _log(w.resident),
         _log(w.resident * warps),
-        _log(c.ml * c.nl / (c.ml + c.nl)),
+        _log(tile_m * tile_n / (tile_m + tile_n)),
         _log(rows * cols / (rows + cols)),
         _log(depth * rows * cols),
         _log(loads_a / g.threads),
         _log(loads_b / g.threads),
-        _log(w.busy / (c.ml * c.nl * c.u)),
+        _log(w.busy / (tile_m * tile_n * c.u)),
         _log(w.latency / c.u),
         _log(w.store),
         _log(w.red),
         _log(clock.rate(p, int(c.family[0]), d)),
         _log(w.math / w.busy),
-        _log(moved / (c.ml * c.nl * c.u)),
+        _log(moved / (tile_m * tile_n * c.u)),
         _log(w.shared / w.busy),
         _log(w.resident * (c.stages - 1) * moved),
     ]
@@ -193,7 +194,8 @@ def _pitch(p: KernelGemm, operand: str) -> float:
 def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
-    moved = g.tiles * (c.ml + c.nl) * p.k * size
+    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
+    moved = g.tiles * (tile_m + tile_n) * p.k * size
     columns = [
         _log(g.slices),
         c.splitk,
@@ -205,7 +207,7 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
         _log(g.tiles),
         _log(g.blocks),
         _log(np.minimum(g.chunk, max(p.k, 1)) / c.u),
-        p.results / np.maximum(g.tiles * c.ml * c.nl, 1),
+        p.results / np.maximum(g.tiles * tile_m * tile_n, 1),
         _log(moved),
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
         _log(p.flops / max(p.bytes, 1)),

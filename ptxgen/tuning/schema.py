@@ -12,6 +12,7 @@ SCHEMA = """
 --   2  claims of tuners that share a database, and dates that JSON can hold
 --   3  configurations with today's axis names, and words in place of integers
 --   4  configurations with the axes of their own family alone
+--   5  configurations of the family depthwise with axes of its own
 
 -- What was computed. `key` is the one line that names the problem. The columns that most queries want are
 -- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
@@ -98,6 +99,10 @@ CREATE TABLE claim (
     PRIMARY KEY (problem, config, device, clock)
 );
 UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
+""",
+    """
+UPDATE measurement SET config = translate_config(config);
+DELETE FROM claim;
 """,
     """
 UPDATE measurement SET config = translate_config(config);

@@ -13,9 +13,9 @@ from ptxgen.codegen.epilogue import Epilogue
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.packing import POINTERS
 from ptxgen.codegen.parts import Allocator, Part
-from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop
+from ptxgen.families.depthwise.plan import StripPlan
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -30,7 +30,7 @@ class WgradScheduler(Part):
 
     def grid(self, s: DepthwiseStrip) -> tuple[int, int, int]:
         """The grid for the strips ``s``."""
-        across = -(-s.lanes // (self.config.nl * self.config.vec_a)) if s.grouped else s.groups
+        across = -(-s.lanes // (self.config.block_lanes * self.config.vec_lane)) if s.grouped else s.groups
         return across, self.config.kg, 1
 
     @property
@@ -64,9 +64,9 @@ class WgradParameters(Part):
         """The values of ``declarations`` for the strips ``s``."""
         c = self.config
         unit = tuple(n // s.stride for n in s.axis.coordinates)
-        chunks = 1 if s.grouped else -(-s.lanes // (c.nl * c.vec_a))
+        chunks = 1 if s.grouped else -(-s.lanes // (c.block_lanes * c.vec_lane))
         numbers = (
-            *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.ns) * chunks, chunks),
+            *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.strip_results) * chunks, chunks),
             *(s.lane.image, s.word(s.lane.coordinates), s.lane.result),
             *(s.axis.image // s.stride, s.word(unit), s.axis.result),
             *(s.group.image, s.group.result, s.packing.guard, s.packing.high),
@@ -117,7 +117,7 @@ class TapSums(Part):
         return Step(f"{self.entry}_add", grid, (threads, 1, 1), threads * self.arithmetic.bytes, arguments)
 
 
-class DepthwiseWgradPlan(Plan):
+class DepthwiseWgradPlan(StripPlan):
     """Result gradients times the pixels of their windows."""
 
     kernel = "kernel/depthwise_wgrad.mako"
