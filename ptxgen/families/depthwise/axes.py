@@ -9,9 +9,30 @@ from __future__ import annotations
 from ptxgen.codegen.axes import Axis, common
 
 AXES = (
-    Axis("strip_results", 8, "results of a thread along the strip axis", (1, 2, 4, 8, 16), power_of_two=True),
-    Axis("block_rows", 1, "threads of a block across rows: one row each", (1, 2, 4, 8, 16), power_of_two=True),
-    Axis("block_lanes", 64, "threads of a block along the lane axis", (32, 64, 128, 256), power_of_two=True),
+    Axis(
+        "strip_results",
+        8,
+        "results of a thread along the strip axis",
+        (1, 2, 4, 8, 16),
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "block_rows",
+        1,
+        "threads of a block across rows: one row each",
+        (1, 2, 4, 8, 16),
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "block_lanes",
+        64,
+        "threads of a block along the lane axis",
+        (32, 64, 128, 256),
+        power_of_two=True,
+        feature=False,
+    ),
     common("kg", (), "blocks that split a gradient of filters, added in global memory"),
     Axis(
         "vec_lane",
@@ -19,6 +40,7 @@ AXES = (
         "results of a thread along the lane axis: the elements per access to images and results",
         (1, 2, 4),
         power_of_two=True,
+        feature=False,
     ),
     common("splitk"),
     common("store_policy", (0, 1)),
