@@ -69,6 +69,16 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class RandomKind:
+    """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
+    fields ``values`` (dtype, compute) within ``tuning.problem_generator.Limits``; ShapeError: to be drawn again;
+    ``weight``: its share unless told otherwise."""
+
+    draw: Function
+    weight: float
+
+
+@dataclass(frozen=True)
 class Operation:
     """An operation, registered once.
 
@@ -79,7 +89,7 @@ class Operation:
     ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a kernel is
     timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns
     of tables that identify a problem, and their cells for a row of a command's JSON document; ``baselines``: vendor
-    libraries, by name.
+    libraries, by name; ``random_kinds``: kinds of random problems, by names that are different in all operations.
     """
 
     problem: type[ProblemBase]
@@ -92,6 +102,7 @@ class Operation:
     cells: Callable[[dict[str, Any]], list[Any]]
     suites: Mapping[str, Suite] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
