@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.plan import Plan
 from ptxgen.families import perf_costs
 from ptxgen.families.depthwise import axes, perf_model, rules
 from ptxgen.families.depthwise.candidates import Slide
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
-from ptxgen.families.depthwise.plan import DepthwisePlan
-from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
-    return DepthwiseWgradPlan if p.strip is not None and p.strip.wgrad else DepthwisePlan
+def _plan(p: KernelGemm, c: Config) -> Any:
+    wgrad = p.strip is not None and p.strip.wgrad
+    return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else 'plan:DepthwisePlan'}")
 
 
 ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row
