@@ -64,7 +64,7 @@ class ProblemGenerator:
         values = ARITHMETIC[pick(rng, self.arithmetic)][0]
         while True:
             try:
-                found = draw(rng, values, self.limits)
+                found: Problem = draw(rng, values, self.limits)
             except ShapeError:  # a filter that is larger than its image, or more memory than a GPU has
                 continue
             if self.limits.admits(found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ MULTIPLE = 8  #: channels are multiples of this
 @cache
 def _layers() -> list[Conv]:
     """The layers of public networks."""
-    return list(dict.fromkeys(case.problem for name in NETWORKS for case in SUITES[name].build()))
+    return list(dict.fromkeys(cast(Conv, case.problem) for name in NETWORKS for case in SUITES[name].build()))
 
 
 def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Conv:

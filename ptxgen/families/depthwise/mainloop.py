@@ -46,6 +46,18 @@ class StripLoop(Part):
         """The register with the address of the other operand: filters, or result gradients."""
         return "%B" if self.strip.image == "a" else "%A"
 
+    # ---- header
+
+    @property
+    def accesses(self) -> str:
+        """The widths of global accesses."""
+        return f"accesses of {self.vec} elements of images and results"
+
+    @property
+    def block_tile(self) -> str:
+        """The results of a block."""
+        return f"{self.config.block_rows} rows x {self.lanes} x {self.config.strip_results} results"
+
     # ---- threads
 
     @property

@@ -103,20 +103,7 @@ class StripScheduler(Part):
         )
 
 
-class StripPlan(Plan):
-    """What both depthwise plans have."""
-
-    @property
-    def accesses(self) -> str:
-        return f"accesses of {self.config.vec_lane} elements of images and results"
-
-    @property
-    def block_tile(self) -> str:
-        c = self.config
-        return f"{c.block_rows} rows x {c.block_lanes * c.vec_lane} x {c.strip_results} results"
-
-
-class DepthwisePlan(StripPlan):
+class DepthwisePlan(Plan):
     """Each thread computes a strip of results; filters and the pixels of its windows are loaded from global memory."""
 
     kernel = "kernel/depthwise.mako"
@@ -131,6 +118,14 @@ class DepthwisePlan(StripPlan):
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: StripParameters = StripParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def accesses(self) -> str:
+        return self.mainloop.accesses
+
+    @property
+    def block_tile(self) -> str:
+        return self.mainloop.block_tile
 
     def launch(self, problem: KernelGemm) -> Launch:
         s = problem.strip

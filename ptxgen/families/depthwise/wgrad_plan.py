@@ -13,9 +13,9 @@ from ptxgen.codegen.epilogue import Epilogue
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.packing import POINTERS
 from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop
-from ptxgen.families.depthwise.plan import StripPlan
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -117,7 +117,7 @@ class TapSums(Part):
         return Step(f"{self.entry}_add", grid, (threads, 1, 1), threads * self.arithmetic.bytes, arguments)
 
 
-class DepthwiseWgradPlan(StripPlan):
+class DepthwiseWgradPlan(Plan):
     """Result gradients times the pixels of their windows."""
 
     kernel = "kernel/depthwise_wgrad.mako"
@@ -132,6 +132,14 @@ class DepthwiseWgradPlan(StripPlan):
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    @property
+    def accesses(self) -> str:
+        return self.mainloop.accesses
+
+    @property
+    def block_tile(self) -> str:
+        return self.mainloop.block_tile
 
     def launch(self, problem: KernelGemm) -> Launch:
         if not problem.results:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.tile_plan import TilePlan
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.layout import MmaOperand
@@ -11,7 +12,7 @@ from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
 
 
-class MmaPlan(TilePlan):
+class MmaPlan(Plan):
     """Multistage schedule with mma.sync; each warp holds a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
@@ -23,15 +24,15 @@ class MmaPlan(TilePlan):
         found = instruction(p, self.device)
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
-        self._compose_scheduler()
+        scheduler = compose_scheduler(self)
         self.packing: PaddedRowPacking = PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
         self.a, self.b = self._operands(found)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction
             rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         self.mainloop: MmaMainloop = MmaMainloop(c, g, int(g.steps), self.a, self.b, found, rounding)
-        self._compose_epilogue(self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
-        self._compose_launch(self.a.addressing, self.b.addressing)
+        compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
+        compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
     def _operands(self, i: Instruction) -> tuple[MmaOperand, MmaOperand]:
         p, c, g = self.problem, self.config, self.geometry

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.tile_plan import TilePlan
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
 from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.layout import OperandLayout
 from ptxgen.families.simt.mainloop import SimtMainloop
 
 
-class SimtPlan(TilePlan):
+class SimtPlan(Plan):
     """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
     kernel = "kernel/multistage.mako"
@@ -17,12 +18,12 @@ class SimtPlan(TilePlan):
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
-        self._compose_scheduler()
+        scheduler = compose_scheduler(self)
         self.a, self.b = self._operands()
         self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
-        self._compose_epilogue(c.ns, self.b.contiguous, self.b.offset)
-        self._compose_launch(self.a.addressing, self.b.addressing)
+        compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
+        compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
     def _operands(self) -> tuple[OperandLayout, OperandLayout]:
         p, c, g = self.problem, self.config, self.geometry

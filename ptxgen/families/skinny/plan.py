@@ -5,7 +5,8 @@ from __future__ import annotations
 from ptxgen.codegen.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.epilogue import TileEpilogue
 from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.tile_plan import TilePlan
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler
 from ptxgen.families.mma.instructions import by_words
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
@@ -13,7 +14,7 @@ from ptxgen.families.skinny.mainloop import SkinnyMainloop
 from ptxgen.lowering.kernel_gemm import STRIDED
 
 
-class SkinnyPlan(TilePlan):
+class SkinnyPlan(Plan):
     """Each thread loads its operands to registers; threads that split K add sums by shuffles and in shared memory."""
 
     kernel = "kernel/skinny.mako"
@@ -21,7 +22,7 @@ class SkinnyPlan(TilePlan):
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
-        self._compose_scheduler()
+        scheduler = compose_scheduler(self)
         dp4a = bool(p.element.int8 and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         self.a, self.b = self._operands(dp4a)
         self.mainloop: SkinnyMainloop = self._mainloop(dp4a)
@@ -43,7 +44,7 @@ class SkinnyPlan(TilePlan):
             sts_guard="@%k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
         )
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
-        self._compose_launch(OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b))
+        compose_launch(self, OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b), scheduler)
 
     def _operands(self, dp4a: bool) -> tuple[SkinnyOperand, SkinnyOperand]:
         p, g = self.problem, self.geometry
