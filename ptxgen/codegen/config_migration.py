@@ -1,7 +1,8 @@
 """Translates configurations of earlier text forms to the present one.
 
 Form 1 (until schema version 2 of the database and format 1 of exported files) had other axis names, and integers in
-place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. The
+place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. In
+form 3 (until schema version 5 and format 3) the family depthwise had axes with names of other families' axes. The
 tables below describe those forms; they do not change when an axis does.
 """
 
@@ -149,8 +150,14 @@ _AXES = {
     )
 }
 
-#: (family, axis of form 2) -> present axis
-_RENAMED_IN = {("skinny", "lanes_m"): "lanes_long"}
+#: (family, axis of form 2 or 3) -> present axis
+_RENAMED_IN = {
+    ("skinny", "lanes_m"): "lanes_long",
+    ("depthwise", "ns"): "strip_results",
+    ("depthwise", "ml"): "block_rows",
+    ("depthwise", "nl"): "block_lanes",
+    ("depthwise", "vec_a"): "vec_lane",
+}
 
 _PATHS = {0: "direct", 1: "pack", 2: "realign"}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import mako.exceptions
-from mako.lookup import TemplateLookup
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
 from ptxgen.errors import RenderError
 from ptxgen.settings import templates_dir
+
+if TYPE_CHECKING:
+    from mako.lookup import TemplateLookup
 
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
@@ -32,6 +32,8 @@ def emitted(value: Any) -> str:
 @cache
 def lookup(*folders: str) -> TemplateLookup:
     """The templates of the first folder that has them."""
+    from mako.lookup import TemplateLookup  # it imports pygments
+
     return TemplateLookup(
         directories=list(folders),
         strict_undefined=True,
@@ -79,6 +81,8 @@ def render(plan: Plan) -> Source:
     try:
         out = lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
     except Exception as error:
+        import mako.exceptions
+
         trace = mako.exceptions.text_error_template().render()
         kernel = f"{plan.kernel} of {plan.problem.key()} with {plan.config}"
         raise RenderError(f"{kernel} failed: {error}\n{trace}") from error

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, default_names, features
 from ptxgen.families.space import Candidates, candidates
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
@@ -57,10 +57,11 @@ class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
     def __init__(
-        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = NAMES
+        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = ()
     ) -> None:
-        """``names``: the features that the booster was trained on, some of ``features.NAMES``."""
-        self.device, self.facts, self._booster, self._names = device, facts, booster, names
+        """``names``: the features that the booster was trained on; none: ``features.default_names()``."""
+        self.device, self.facts, self._booster = device, facts, booster
+        self._names = names or default_names()
         if booster is not None:
             booster.set_param({"nthread": threads()})
 
@@ -89,16 +90,21 @@ class Model:
         return cls(device)
 
     @classmethod
-    def fit(cls, measurements: Iterable[Measurement], device: Device, *, target: str = "") -> Model:
+    def fit(
+        cls, measurements: Iterable[Measurement], device: Device, *, target: str = "", names: tuple[str, ...] = ()
+    ) -> Model:
         """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
 
-        ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
-        problems, which takes ten trainings.
-        InputError: there is no usable measurement, or no such target.
+        ``target``: one of TARGETS; its error is then not estimated. By default the one that
+        errs least on problems left out, which takes ten trainings.
+        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``.
+        InputError: nothing to train on, or no such target or feature.
         """
         if target and target not in TARGETS:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
-        rows = Training.gather(measurements, device)
+        if unknown := sorted(set(names) - set(all_names())):
+            raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
+        rows = Training.gather(measurements, device, names)
         if not len(rows.log_us):
             raise InputError(
                 f"measurements have no usable row for {device.name} ({rows.skipped} skipped): a row must be ok, of"
@@ -119,7 +125,7 @@ class Model:
             commits=tuple(sorted(rows.commits)),
             newest=rows.newest,
         )
-        return cls(device, facts, booster)
+        return cls(device, facts, booster, names)
 
     def predict(self, problem: Problem, columns: Columns) -> Floats:
         """Microseconds of each configuration, which must be legal."""
@@ -149,9 +155,7 @@ class Model:
         for at in range(0, len(learnt), CHUNK):
             rows = learnt[at : at + CHUNK]
             part = c if len(rows) == len(c) else c.take(rows)
-            x = features(p, part, d, us[rows])
-            if self._names != NAMES:
-                x = np.ascontiguousarray(x[:, model_files.columns_of(self._names)])
+            x = features(p, part, d, us[rows], self._names)
             predicted = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
             out[rows] = np.exp2(predicted + base[rows])
         return out

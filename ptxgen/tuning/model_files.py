@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.problem.device import Device
 from ptxgen.tuning import model_trees as trees
@@ -54,20 +54,14 @@ def known(facts: Facts) -> list[str]:
     return [f for f in FAMILIES if facts.families.get(f, 0) >= FEW]
 
 
-def columns_of(names: tuple[str, ...]) -> slice | list[int]:
-    """The columns of the named features among those that this version computes."""
-    return slice(None) if names == NAMES else [NAMES.index(name) for name in names]
-
-
-def _probe(d: Device, facts: Facts, names: tuple[str, ...] = NAMES) -> list[float]:
+def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
     """The named features of a few fixed points."""
     points = [point for family in known(facts) for point in FAMILIES[family].probes()]
-    at = columns_of(names)
-    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d)[:, at].ravel()]
+    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d, None, names).ravel()]
 
 
-def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...] = NAMES) -> None:
-    """Writes ``model.json``. Several processes may write at once: a reader gets the whole file of one of them."""
+def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...]) -> None:
+    """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
     content = {
         "format": FORMAT,
         "features": list(names),
@@ -145,10 +139,11 @@ def _features(path: Path, theirs: list[str]) -> tuple[str, ...]:
     SchemaError: this version does not compute one of them."""
     if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
         raise TypeError("features must be a list of names")
-    names = tuple(name if name in NAMES else config_migration.RENAMED.get(name, name) for name in theirs)
+    known_names = set(all_names())
+    names = tuple(name if name in known_names else config_migration.RENAMED.get(name, name) for name in theirs)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
-    if extra := sorted(set(names) - set(NAMES)):
+    if extra := sorted(set(names) - known_names):
         raise SchemaError(
             f"{path} was trained on {len(theirs)} features; this ptxgen does not compute {', '.join(extra)}"
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
@@ -76,7 +76,9 @@ class Training:
     family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
+    def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
+        """``names``: the features; none: ``features.default_names()``."""
+        names = names or default_names()
         by_problem: dict[Problem, list[tuple[Config, float]]] = {}
         commits, skipped, newest = set(), 0, 0.0
         for m in measurements:
@@ -87,7 +89,7 @@ class Training:
             by_problem.setdefault(m.problem, []).append((m.config, m.us))
             commits.add(e.commit)
             newest = max(newest, m.created)
-        blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
+        blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         family = [np.zeros(0, np.int64)]
         problems = tuple(sorted(by_problem, key=lambda q: q.key()))
@@ -99,7 +101,7 @@ class Training:
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             us = clock.predict(p, c, d)
-            blocks.append(features(p, c, d, us))
+            blocks.append(features(p, c, d, us, names))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
             group.append(np.full(len(rows), i))
             for t in TARGETS:

@@ -193,12 +193,12 @@ GOLDEN = {
     "depthwise_forward": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16",
-        "family=depthwise ns=4 ml=4 nl=32 vec_a=2",
+        "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2",
     ),
     "depthwise_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",
-        "family=depthwise ns=4 ml=4 nl=32 vec_a=2 kg=8 splitk=workspace",
+        "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2 kg=8 splitk=workspace",
     ),
     "simt_batch": (
         "h200",

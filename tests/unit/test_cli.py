@@ -31,6 +31,7 @@ from ptxgen.errors import (
     UnavailableError,
 )
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -245,6 +246,16 @@ def test_version_and_help() -> None:
             [sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False, timeout=300
         )
         assert output in done.stdout + done.stderr
+
+
+def test_help_lists_the_types_of_the_registry() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ptxgen", "select", "--help"], capture_output=True, text=True, check=True, timeout=300
+    )
+    text = " ".join(done.stdout.split())
+    assert f"Dtype of A and B: one of {', '.join(COMPUTE_MODES)}. [default: f32]" in text
+    assert "Accumulation: " in text
+    assert f"f32 takes {', '.join(COMPUTE_MODES['f32'])}" in text
 
 
 # ---- select

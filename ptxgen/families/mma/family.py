@@ -8,10 +8,10 @@ from ptxgen.families import perf_costs
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import geometry
-from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -35,7 +35,7 @@ FAMILY = Family(
     rate=perf_costs.mma_rate,
     issuer_tile=issuer_tile,
     thread_products=lambda c: thread_products(c) // WARP,
-    plan=lambda p, c: MmaPlan,
+    plan=lambda p, c: resolve("ptxgen.families.mma.plan:MmaPlan"),
     gathers=lambda p: True,
     offset_tables=True,
     probes=_probes,

@@ -9,8 +9,8 @@ from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
 from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.simt.geometry import geometry
-from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -28,7 +28,7 @@ FAMILY = Family(
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,
     thread_products=thread_products,
-    plan=lambda p, c: SimtPlan,
+    plan=lambda p, c: resolve("ptxgen.families.simt.plan:SimtPlan"),
     gathers=lambda p: True,
     offset_tables=True,
     probes=_probes,

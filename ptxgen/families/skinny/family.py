@@ -13,8 +13,8 @@ from ptxgen.families.registry import Family, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import geometry
-from ptxgen.families.skinny.plan import SkinnyPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _thread_products(c: Any) -> Any:
@@ -40,7 +40,7 @@ FAMILY = Family(
     rate=perf_model.rate,
     issuer_tile=issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: SkinnyPlan,
+    plan=lambda p, c: resolve("ptxgen.families.skinny.plan:SkinnyPlan"),
     features={
         "lanes_m": lambda c: c.lanes_long,
         "transposed_mma": lambda c: c.long_n,

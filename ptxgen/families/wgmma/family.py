@@ -12,8 +12,8 @@ from ptxgen.families.registry import Family, Probe
 from ptxgen.families.wgmma import axes, perf_model, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
-from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 WARPGROUP = 128  #: threads
 
@@ -56,7 +56,7 @@ FAMILY = Family(
     rate=lambda p, d: perf_costs.wgmma_rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: WgmmaPlan,
+    plan=lambda p, c: resolve("ptxgen.families.wgmma.plan:WgmmaPlan"),
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
     probes=_probes,
