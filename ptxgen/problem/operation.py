@@ -85,11 +85,12 @@ class Operation:
     ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: the ``KernelGemm``
     that kernels compute; ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
     ``slices(problem, region)``: the slices of a region in the stored result; ``region``: an argument of ``product``
-    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, row_padding)``: yields a
-    ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a kernel is
-    timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns
-    of tables that identify a problem, and their cells for a row of a command's JSON document; ``baselines``: vendor
-    libraries, by name; ``random_kinds``: kinds of random problems, by names that are different in all operations.
+    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, row_padding)``:
+    yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a
+    kernel is timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``:
+    the columns of tables that identify a problem, and their cells for a row of a command's JSON document;
+    ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
+    in all operations.
     """
 
     problem: type[ProblemBase]

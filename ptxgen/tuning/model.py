@@ -95,8 +95,8 @@ class Model:
     ) -> Model:
         """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
 
-        ``target``: one of TARGETS; its error is then not estimated. By default the one that
-        errs least on problems left out, which takes ten trainings.
+        ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
+        problems, which takes ten trainings.
         ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``.
         InputError: nothing to train on, or no such target or feature.
         """

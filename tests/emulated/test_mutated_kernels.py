@@ -76,7 +76,7 @@ def every(pattern: str, by: str) -> Change:
 def mutated(monkeypatch):
     """Runs the check on a kernel whose text is changed after it was generated."""
 
-    def run(c: Config, change: Change, p: Gemm = P, slack: int = 0, **options) -> list[CheckResult]:
+    def run(c: Config, change: Change, p: Gemm = P, row_padding: int = 0, **options) -> list[CheckResult]:
         def wrong(plan):
             source = render(plan)
             text = change(source.text)
@@ -85,9 +85,9 @@ def mutated(monkeypatch):
 
         monkeypatch.setattr(runner, "render", render)
         driver = EmulatedDriver(device("emulated"), **options)
-        assert all(r.ok for r in check(driver, p, c, row_padding=slack))  # as it was generated
+        assert all(r.ok for r in check(driver, p, c, row_padding=row_padding))  # as it was generated
         monkeypatch.setattr(runner, "render", wrong)
-        return check(driver, p, c, row_padding=slack)
+        return check(driver, p, c, row_padding=row_padding)
 
     return run
 
