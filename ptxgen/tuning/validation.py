@@ -68,7 +68,7 @@ class Validated:
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> Validated:
-        values = {name: math.nan if value is None else value for name, value in row.items()}
+        values: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
         problem, configs = parse(values.pop("problem")), tuple(map(parse_config, values.pop("configs")))
         return cls(problem=problem, configs=configs, **values)
 
