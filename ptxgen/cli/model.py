@@ -77,7 +77,9 @@ def validate(
     vendor: Annotated[bool, typer.Option("--vendor/--no-vendor", help="Time the vendor's library, too.")] = True,
     devices: DevicesOption = "0",
     jobs: JobsOption = None,
-    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem.")] = None,
+    rows: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete.")
+    ] = None,
 ) -> Answer:
     """Time the model's choices for problems that were never measured.
 
@@ -87,6 +89,7 @@ def validate(
     """
     import json
     import math
+    from contextlib import ExitStack
     from dataclasses import replace
     from itertools import islice
 
@@ -111,12 +114,17 @@ def validate(
     file = tuning_files.measurements_path(device)
     known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()
     drawn = list(islice((p for p in replace(random, limits=limits) if p not in known), problems))
-    with Database(options.path) as database, report.progress() as progress:
+    with ExitStack() as stack:
+        database, progress = stack.enter_context(Database(options.path)), stack.enter_context(report.progress())
+        lines = stack.enter_context(rows.open("w", buffering=1)) if rows is not None else None
+
+        def keep(row: validation.Validated) -> None:
+            if lines is not None:
+                lines.write(json.dumps(row.as_dict()) + "\n")
+
         models = model_folder(database, "").parent
         arguments = StationOptions(budget, driver, numbers, jobs, models, revision())
-        found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf)
-    if rows is not None:
-        rows.write_text("".join(json.dumps(row.as_dict()) + "\n" for row in found))
+        found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
     document = {
         "command": "model validate",
         "device": device,

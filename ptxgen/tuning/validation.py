@@ -12,9 +12,9 @@ import multiprocessing
 import os
 import queue
 import statistics
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -114,8 +114,14 @@ class Validator:
     ) -> None:
         self.database, self.options, self.vendor, self.progress = database, options, vendor, progress
 
-    def run(self, problems: Sequence[Problem], seconds: float = math.inf) -> list[Validated]:
-        """One row a problem that has measurements. ``seconds``: of the measurements before the comparison."""
+    def run(
+        self,
+        problems: Sequence[Problem],
+        seconds: float = math.inf,
+        keep: Callable[[Validated], object] = lambda _: None,
+    ) -> list[Validated]:
+        """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
+        measurements before the comparison."""
         with self.options.start() as station:
             device, clock, jobs = station.device, station.clock, station.jobs
             Collector(self.database, station, self.options.budget, self.progress).run(iter(problems), seconds)
@@ -125,44 +131,34 @@ class Validator:
         with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
             choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
         self.progress.phase("compare", len(tuned))
-        tasks: queue.Queue[tuple[Problem, list[Config]]] = queue.Queue()
-        for problem, chosen in zip(tuned, choices, strict=True):
-            tasks.put((problem, chosen))
         rows: list[Validated] = []
-        threads = [
-            threading.Thread(target=self._compare, args=(i, tasks, measured, rows)) for i in self.options.devices
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        number = {p: i for i, p in enumerate(tuned)}
-        return sorted(rows, key=lambda row: number[row.problem])
+        workers: queue.Queue[Worker] = queue.Queue()  #: those without work
+        with ExitStack() as stack:
+            for i in self.options.devices:
+                worker = Worker(self.options.driver, commit=self.options.commit, variables=visible_device(i))
+                workers.put(stack.enter_context(worker))
+
+            def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:
+                worker = workers.get()
+                try:
+                    return compare(worker, problem, chosen, measured[problem], self.vendor)
+                finally:
+                    workers.put(worker)
+
+            pool_of_devices = stack.enter_context(ThreadPoolExecutor(len(self.options.devices)))
+            for problem, row in zip(tuned, pool_of_devices.map(timed, tuned, choices), strict=True):
+                self.progress.step(problem.key())
+                if row is None:
+                    self.progress.message(f"{problem.key()} is left out: the comparison failed")
+                    continue
+                keep(row)
+                rows.append(row)
+        return rows
 
     def _measured(self, problem: Problem, device: str, clock: str) -> list[Measurement]:
         """The valid measurements of a problem, fastest first."""
         found = self.database.measurements(problem=problem, device=device, clock=clock, outcome="ok")
         return sorted((m for m in found if m.us > 0), key=lambda m: m.us)
-
-    def _compare(
-        self,
-        device: int,
-        tasks: queue.Queue[tuple[Problem, list[Config]]],
-        measured: dict[Problem, list[Measurement]],
-        rows: list[Validated],
-    ) -> None:
-        with Worker(self.options.driver, commit=self.options.commit, variables=visible_device(device)) as worker:
-            while True:
-                try:
-                    problem, chosen = tasks.get_nowait()
-                except queue.Empty:
-                    return
-                row = compare(worker, problem, chosen, measured[problem], self.vendor)
-                if row is None:
-                    self.progress.message(f"{problem.key()} is left out: the comparison failed")
-                else:
-                    rows.append(row)
-                self.progress.step(problem.key())
 
 
 def compare(
