@@ -295,6 +295,23 @@ def evaluation_text(document: Document) -> str:
     return "\n".join(lines)
 
 
+def validation_text(document: Document) -> str:
+    heads = ("group", "problems", "first", "5th pct", "worst", "best of 8", "vendor", "worst", "heuristic", "slower")
+    columns = ("problems", "first", "fifth", "worst", "top", "ratio", "ratio_worst", "ratio_first", "slower")
+    rows = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
+    return "\n".join(
+        [
+            table(heads, rows),
+            "",
+            f"{document['problems']} problems of seed {document['seed']} on {document['device']},"
+            f" {document['configurations']} configurations",
+            "first, best of 8: time of the fastest known configuration / time of the model's choice",
+            "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
+            "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
+        ]
+    )
+
+
 def _three(value: Any) -> Any:
     return f"{value:.3f}" if isinstance(value, float) else value
 

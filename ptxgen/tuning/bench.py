@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Source
-from ptxgen.errors import AssembleError, EmulatorError, LaunchError
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -249,6 +249,15 @@ class Bench:
             self._renew()
             raise
         return samples
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing) -> tuple[float, float]:
+        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
+        names; NaN if it has none."""
+        ring = self.operand_sets_for(problem, timing)
+        try:
+            return baselines()[baseline].best(self.driver, problem, ring.sets, timing, ring.more_at)
+        except (LaunchError, UnavailableError):
+            return float("nan"), float("nan")
 
     def _renew(self) -> None:
         """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""

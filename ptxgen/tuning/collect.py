@@ -258,8 +258,8 @@ class Measuring(Protocol):
 class Station:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
-    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead. LaunchError: a
-    device cannot be used.
+    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead;
+    ``jobs``: processes that prepare. LaunchError: a device cannot be used.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class Station:
             raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be of one kind")
         self.device, self.clock = gpus[0], self.workers[0].environment.clock
         self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
-        jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
+        self.jobs = jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
         self.capacity = jobs + READY_PROBLEMS * len(devices)
         folder = models / self.device.name if models is not None else None
         self.pool = ProcessPoolExecutor(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import queue
 import select
@@ -235,27 +236,35 @@ class Worker:
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> list[list[float]]:
         """``Bench.compare`` in the child; an empty list if it failed."""
+        request = {"configs": [config.full_text() for config in configs], "timing": asdict(timing), "rounds": rounds}
+        samples = self._ask(problem, request, "samples")
+        if samples is None or len(samples) != len(configs):
+            self.stop()
+            return []
+        return [[float(us) for us in row] for row in samples]
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> tuple[float, float]:
+        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
+        names. NaN: it has none, or it failed."""
+        found = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)}, "vendor")
+        if found is None or len(found) != 2:
+            self.stop()
+            return math.nan, math.nan
+        best, first = (math.nan if us is None else float(us) for us in found)
+        return best, first
+
+    def _ask(self, problem: Problem, request: dict[str, Any], key: str) -> list[Any] | None:
+        """The list called ``key`` of the child's answer to a request. None: the child failed."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         assert self.child is not None
         assert self.child.stdin is not None
-        request = {
-            "problem": problem.key(),
-            "configs": [config.full_text() for config in configs],
-            "timing": asdict(timing),
-            "rounds": rounds,
-        }
-        samples: Any = []
         try:
-            self.child.stdin.write(json.dumps(request) + "\n")
+            self.child.stdin.write(json.dumps({"problem": problem.key(), **request}) + "\n")
             answer = self._answer(self.seconds)
-            samples = answer["samples"] if answer is not None else []
+            return list(answer[key]) if answer is not None else None
         except (queue.Empty, BrokenPipeError, ValueError, TypeError, KeyError):
-            samples = []
-        if len(samples) != len(configs):
-            self.stop()
-            return []
-        return [[float(us) for us in row] for row in samples]
+            return None
 
     def stop(self) -> None:
         """Kills the child."""
@@ -314,6 +323,10 @@ def main() -> None:
             except PtxgenError:  # the parent starts another child
                 samples = []
             print(json.dumps({"samples": samples}), file=answers, flush=True)
+            continue
+        if "baseline" in request:
+            us = work.vendor(problem, request["baseline"], timing)
+            print(json.dumps({"vendor": [None if math.isnan(x) else x for x in us]}), file=answers, flush=True)
             continue
         config = parse_config(request["config"])
         try:
