@@ -81,10 +81,11 @@ def _write_compiled(source: bytes, path: str) -> None:
     """Compiles ``source``, the Python code of a template, into ``path``. Python does not do this by itself if
     PYTHONDONTWRITEBYTECODE is set."""
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
-        text = Path(folder, "template.py")
+        text, code = Path(folder, "template.py"), Path(folder, "template.pyc")
         text.touch(mode=0o600)  # the compiled file gets this mode
         text.write_bytes(source)
-        py_compile.compile(str(text), path, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(str(text), str(code), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        code.replace(path)  # another process may write it at the same time
 
 
 def header(plan: Plan) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import platform
 import re
@@ -335,3 +336,11 @@ def test_cache_without_space_is_no_error(problem, folder, monkeypatch):
         monkeypatch.setattr(render_module, "_write_compiled", full)
     assert one_kernel() == text
     assert list(folder.iterdir()) == [] or problem == "file"
+
+
+def test_processes_may_compile_templates_at_the_same_time(folder):
+    context = multiprocessing.get_context("fork")
+    with context.Pool(4) as pool:
+        texts = pool.starmap(one_kernel, [()] * 4, chunksize=1)
+    assert len(set(texts)) == 1
+    assert {path.suffix for path in folder.iterdir()} == {".pyc"}
