@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import py_compile
 import re
 import sys
-import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -80,12 +80,10 @@ def _compiled_file(filename: str, uri: str) -> str | None:
 def _write_compiled(source: bytes, path: str) -> None:
     """Compiles ``source``, the Python code of a template, into ``path``. Python does not do this by itself if
     PYTHONDONTWRITEBYTECODE is set."""
-    with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
-        text, code = Path(folder, "template.py"), Path(folder, "template.pyc")
-        text.touch(mode=0o600)  # the compiled file gets this mode
-        text.write_bytes(source)
-        py_compile.compile(str(text), str(code), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-        code.replace(path)  # another process may write it at the same time
+    text, code = Path(path).with_suffix(".py"), Path(f"{path}.{os.getpid()}")  # other processes may write them too
+    disk_cache.replace(text, source)
+    py_compile.compile(str(text), str(code), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    code.replace(path)
 
 
 def header(plan: Plan) -> list[str]:
@@ -117,7 +115,7 @@ def tidy(text: str) -> str:
 
 
 def _remove_compiled() -> None:
-    for path in _compiled_folder().glob("*.pyc"):
+    for path in _compiled_folder().glob("*.py*"):
         with suppress(OSError):
             path.unlink()
 

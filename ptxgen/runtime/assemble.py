@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import warnings
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -135,21 +134,18 @@ def _is_executable(path: Path) -> bool:
 
 
 def _run(ptxas: Path, source: Source, target: str) -> Assembled:
-    with tempfile.TemporaryDirectory(prefix="ptxgen-") as folder:
-        text, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        text.write_text(source.text)
-        # ptxas runs in the folder, so that the log names "kernel.ptx" and no local path.
-        command = [str(ptxas), f"-arch={target}", "-v", text.name, "-o", cubin.name]
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        except OSError as e:
-            raise UnavailableError(f"{ptxas} does not run: {e}") from e
-        log = (done.stdout + done.stderr).strip()
-        if done.returncode or not cubin.is_file():
-            first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
-            reason = first or f"it ended with status {done.returncode} and no message"
-            raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
-        return Assembled(cubin.read_bytes(), *_parse_log(log), log)
+    # Pipes take the text and the cubin: creating and removing files would take milliseconds.
+    command = [str(ptxas), f"-arch={target}", "-v", "/dev/stdin", "-o", "/dev/stdout"]
+    try:
+        done = subprocess.run(command, input=source.text.encode(), capture_output=True, check=False)
+    except OSError as e:
+        raise UnavailableError(f"{ptxas} does not run: {e}") from e
+    log = done.stderr.decode(errors="replace").strip().replace("/dev/stdin", "kernel.ptx")
+    if done.returncode or not done.stdout:
+        first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
+        reason = first or f"it ended with status {done.returncode} and no message"
+        raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
+    return Assembled(done.stdout, *_parse_log(log), log)
 
 
 def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
