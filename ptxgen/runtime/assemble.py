@@ -14,14 +14,13 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 import warnings
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ptxgen import disk_cache
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, UnavailableError
 from ptxgen.settings import settings
@@ -120,25 +119,6 @@ def _stem(ptxas: Path, digest: str, target: str) -> Path:
     return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
 
 
-def _unsafe(folder: Path) -> str:
-    """The reason why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
-
-    The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
-    with the sticky bit may be.
-    """
-    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
-        try:
-            status = path.stat()
-        except OSError:  # absent: it will be created; unreadable: it will not be used
-            continue
-        if status.st_uid not in (0, os.geteuid()):
-            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
-            mode = stat.S_IMODE(status.st_mode)
-            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
-    return ""
-
-
 def _wheel_ptxas() -> Path | None:
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -154,21 +134,18 @@ def _is_executable(path: Path) -> bool:
 
 
 def _run(ptxas: Path, source: Source, target: str) -> Assembled:
-    with tempfile.TemporaryDirectory(prefix="ptxgen-") as folder:
-        text, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        text.write_text(source.text)
-        # ptxas runs in the folder, so that the log names "kernel.ptx" and no local path.
-        command = [str(ptxas), f"-arch={target}", "-v", text.name, "-o", cubin.name]
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        except OSError as e:
-            raise UnavailableError(f"{ptxas} does not run: {e}") from e
-        log = (done.stdout + done.stderr).strip()
-        if done.returncode or not cubin.is_file():
-            first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
-            reason = first or f"it ended with status {done.returncode} and no message"
-            raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
-        return Assembled(cubin.read_bytes(), *_parse_log(log), log)
+    # Pipes take the text and the cubin: creating and removing files would take milliseconds.
+    command = [str(ptxas), f"-arch={target}", "-v", "/dev/stdin", "-o", "/dev/stdout"]
+    try:
+        done = subprocess.run(command, input=source.text.encode(), capture_output=True, check=False)
+    except OSError as e:
+        raise UnavailableError(f"{ptxas} does not run: {e}") from e
+    log = done.stderr.decode(errors="replace").strip().replace("/dev/stdin", "kernel.ptx")
+    if done.returncode or not done.stdout:
+        first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
+        reason = first or f"it ended with status {done.returncode} and no message"
+        raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
+    return Assembled(done.stdout, *_parse_log(log), log)
 
 
 def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -195,7 +172,7 @@ def _files(stem: Path) -> tuple[Path, Path]:
 
 def _read(stem: Path) -> Assembled | None:
     """The cache entry. None: it is absent or damaged, or (with a warning) other users can write the folder."""
-    if reason := _unsafe(stem.parent):
+    if reason := disk_cache.unsafe(stem.parent):
         warnings.warn(f"compiled kernels are not cached: {reason}", RuntimeWarning, stacklevel=3)
         return None
     code, facts_file = _files(stem)
@@ -212,7 +189,7 @@ def _read(stem: Path) -> Assembled | None:
 
 def _write(stem: Path, assembled: Assembled) -> None:
     """Stores ``assembled`` in the cache. Errors of the file system are ignored, because the cache is optional."""
-    if _unsafe(stem.parent):
+    if disk_cache.unsafe(stem.parent):
         return
     facts = {
         "sha256": hashlib.sha256(assembled.cubin).hexdigest(),
@@ -222,21 +199,8 @@ def _write(stem: Path, assembled: Assembled) -> None:
     }
     code_file, facts_file = _files(stem)
     try:
-        for folder in (stem.parent.parent, stem.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(code_file, assembled.cubin)
-        _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
+        disk_cache.create(stem.parent)
+        disk_cache.replace(code_file, assembled.cubin)
+        disk_cache.replace(facts_file, json.dumps(facts, sort_keys=True).encode())
     except OSError:
         pass
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replaces ``path`` atomically: a reader sees the old file or the new one."""
-    handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
