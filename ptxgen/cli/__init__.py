@@ -21,13 +21,6 @@ __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
 _COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _paper)
-    _problems,
-    _collect,
-    _stored,
-    _model,
-    _emulate,
-    _explain,
-)  #: importing these modules registers their commands
 #: the order of commands in --help
 _ORDER = ("tune", "collect", "select", "explain", "emit", "check", "bench", "sampler", "emulate", "doctor")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))

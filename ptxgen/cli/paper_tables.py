@@ -107,8 +107,8 @@ def table2(document: Document) -> PaperTable:
         (*REGRESSOR, "MSE, paper"),
         rows,
         [
-            "MSE: mean square of log2(predicted / measured) on problems held out of training; the paper's is on rows held",
-            "out, of a target with another scale",
+            "MSE: mean square of log2(predicted / measured) on problems held out of training",
+            "MSE, paper: of a target with another scale, on rows held out of training",
             "first: time of the fastest measured configuration / time of the first choice",
         ],
         Bars("Table 2: error of regressors", labels, {"MSE": [r["mse"] for r in found]}, "MSE of log2(time)"),

@@ -92,7 +92,7 @@ def _bars(axes: Any, chart: Bars) -> None:
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     if len(chart.series) > 1:
-        axes.legend(fontsize=8)
+        axes.figure.legend(loc="outside lower center", ncols=len(chart.series), fontsize=8)
 
 
 def _lines(axes: Any, chart: Lines) -> None:
