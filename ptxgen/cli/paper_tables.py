@@ -90,7 +90,7 @@ def table1(document: Document) -> PaperTable:
 
 
 def _acceptance(problems: list[list[Document]], sampler: str) -> float:
-    found = [s["acceptance"] for samplers in problems for s in samplers if s["sampler"] == sampler]
+    found = [float(s["acceptance"]) for samplers in problems for s in samplers if s["sampler"] == sampler]
     return sum(found) / len(found)
 
 
@@ -101,7 +101,8 @@ def _percentage(text: str | None) -> float | None:
 def table2(document: Document) -> PaperTable:
     """Errors of perceptrons and of the trees, trained on the same rows."""
     found = document["architectures"]
-    rows = [[*regressor_cells(r), TABLE_2.get(tuple(r["hidden"]))] for r in found]
+    paper = {hidden: f"{mse:.3f}" for hidden, mse in TABLE_2.items()}
+    rows = [[*regressor_cells(r), paper.get(tuple(r["hidden"]))] for r in found]
     labels = [str(r[0]).replace(", ", "-") for r in rows]
     return PaperTable(
         (*REGRESSOR, "MSE, paper"),
@@ -129,29 +130,28 @@ def figure5(document: Document) -> PaperTable:
 
 
 def speeds(document: Document, title: str) -> PaperTable:
-    """Times of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5)."""
+    """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
+    vendor that does not tell its heuristic's choice has no column for it."""
     vendor = baselines()[document["baseline"]].title
-    rows, tflops = [], []
-    for r in document["rows"]:
-        times = [r["us"], r["vendor_us"], r["vendor_first_us"]]
-        speed = [_tflops(r, us) for us in times]
-        ratios = [_ratio(us, r["us"]) for us in times[1:]]
-        rows.append([*shape_cells(r), *speed, *ratios, r["note"]])
-        tflops.append(speed)
-    names = ("ptxgen", f"{vendor} best candidate", f"{vendor} heuristic")
-    means = [_mean(row[i] for row in rows) for i in (-3, -2)]
+    known = any(r["vendor_first_us"] is not None for r in document["rows"])
+    columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}
+    columns |= {f"{vendor} heuristic": "vendor_first_us"} if known else {}
+    speed = {name: [_tflops(r, r[us]) for r in document["rows"]] for name, us in columns.items()}
+    ratios = {name: [_ratio(r[us], r["us"]) for r in document["rows"]] for name, us in columns.items() if us != "us"}
+    rows = [
+        [*shape_cells(r), *(s[i] for s in speed.values()), *(s[i] for s in ratios.values()), r["note"]]
+        for i, r in enumerate(document["rows"])
+    ]
+    heads = (*shape_titles(document), *speed, "ratio", *(["ratio to heuristic"] if known else []), "note")
     chart = Bars(
         f"{title} on {document['device']}, {_arithmetic(document)}",
         [str(r["name"]) for r in document["rows"]],
-        {name: [s[i] for s in tflops] for i, name in enumerate(names)},
+        speed,
         "TFLOP/s",
     )
-    notes = [
-        f"TFLOP/s on {document['device']}; ratio, ratio to heuristic: time of {vendor}'s fastest candidate, and of the",
-        "one that its heuristic ranks first, / time of ptxgen, measured in the same run",
-        f"geometric means: {' and '.join(number(m) for m in means)}",
-    ]
-    return PaperTable((*shape_titles(document), *names, "ratio", "ratio to heuristic", "note"), rows, notes, chart)
+    notes = [f"TFLOP/s on {document['device']}; ratio: time of {vendor} / time of ptxgen, measured in the same run"]
+    notes += [f"geometric mean of the ratios, {name}: {number(_mean(found))}" for name, found in ratios.items()]
+    return PaperTable(heads, rows, notes, chart)
 
 
 def table4(document: Document) -> PaperTable:

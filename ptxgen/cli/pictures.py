@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ class Bars:
 
     title: str
     labels: Sequence[str]
-    series: dict[str, Sequence[float | None]]
+    series: Mapping[str, Sequence[float | None]]
     unit: str
     log: bool = False
 
@@ -30,7 +30,7 @@ class Lines:
     """Lines over a logarithmic axis. ``series``: the legend's text, and the points of each line."""
 
     title: str
-    series: dict[str, Sequence[tuple[float, float]]]
+    series: Mapping[str, Sequence[tuple[float, float]]]
     x_unit: str
     unit: str
 
@@ -91,6 +91,7 @@ def _bars(axes: Any, chart: Bars) -> None:
         axes.set_yscale("log")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
+    axes.margins(x=0.01)
     if len(chart.series) > 1:
         axes.figure.legend(loc="outside lower center", ncols=len(chart.series), fontsize=8)
 

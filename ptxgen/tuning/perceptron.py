@@ -24,6 +24,8 @@ HIDDEN_LAYERS = (
 )
 EPOCHS, PATIENCE, BATCH, RATE = 40, 6, 256, 2e-3  #: of training with Adam; PATIENCE epochs without progress end it
 VALIDATION = 0.1  #: fraction of the training rows that decides when training ends
+CONSTANT = 1e-3  #: a feature with a smaller standard deviation is not scaled
+FARTHEST = 8.0  #: standard deviations at which features are clipped: few training rows do not show the whole range
 
 
 class Perceptron:
@@ -33,13 +35,14 @@ class Perceptron:
     def __init__(self, hidden: tuple[int, ...], rows: Training, target: str, mask: NDArray[np.bool_]) -> None:
         networks, unfinished = _sklearn()
         x, y = rows.x[mask], (rows.log_us - rows.bases[target])[mask]
-        self.mean, self.scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-6)
+        deviation = x.std(axis=0)
+        self.mean, self.scale = x.mean(axis=0), np.where(deviation > CONSTANT, deviation, np.float32(1))
         self.base, self.spread = float(y.mean()), max(float(y.std()), 1e-6)
         self.network: Any = networks.MLPRegressor(
             hidden_layer_sizes=hidden,
             activation="relu",
             solver="adam",
-            batch_size=min(BATCH, len(y)),
+            batch_size=max(min(BATCH, int(len(y) * (1 - VALIDATION))), 1),
             learning_rate_init=RATE,
             max_iter=EPOCHS,
             early_stopping=len(y) >= 100,
@@ -61,7 +64,7 @@ class Perceptron:
         return np.asarray(self.network.predict(self._scaled(x)) * self.spread + self.base, np.float32)
 
     def _scaled(self, x: Floats) -> Floats:
-        return np.asarray((x - self.mean) / self.scale, np.float32)
+        return np.asarray(np.clip((x - self.mean) / self.scale, -FARTHEST, FARTHEST), np.float32)
 
 
 def _sklearn() -> tuple[Any, Any]:
