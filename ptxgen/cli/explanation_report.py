@@ -25,7 +25,13 @@ def fields(case: Case, explanation: Explanation) -> Document:
         "legal": e.legal,
         "rejected": e.rejected,
         "nearest": [
-            {"problem": n.problem.key(), "distance": n.distance, "us": n.us, **config_fields(n.config)}
+            {
+                "problem": n.problem.key(),
+                "distance": n.distance,
+                "us": n.us,
+                "device": n.device,
+                **config_fields(n.config),
+            }
             for n in e.nearest
         ],
         "vendor_us": e.vendor_us,
@@ -139,7 +145,10 @@ def _rejections(row: Document) -> list[str]:
 
 
 def _nearest(rows: list[Document]) -> list[str]:
-    lines = ["Nearest measured problems; distance: sum of |log2| of ratios of m, n, k, batch"]
+    lines = [
+        f"Nearest problems measured on {rows[0]['device']}",
+        "distance: sum of |log2| of the ratios of m, n, k, batch",
+    ]
     shown = [[n["problem"], n["distance"], n["us"], n["config"]["family"]] for n in rows]
     widest = WIDTH - 36
     shown = [[key if len(key) <= widest else key[: widest - 1] + "…", *rest] for key, *rest in shown]

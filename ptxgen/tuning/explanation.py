@@ -78,13 +78,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Near:
-    """A measured problem of the same types and layout. ``distance``: the sum over m, n, k and batch of |log2| of the
+    """A problem of the same types and layout, measured on ``device``. ``distance``: the sum over m, n, k and batch of |log2| of the
     ratio of extents."""
 
     problem: Problem
     distance: float
     config: Config
     us: float
+    device: str
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def explain(
         floor(problem, device),
         len(space.candidates(p, device)),
         dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
-        near(problem, device, database),
+        near(problem, device.name, database) or near(problem, model.measured_on, database),
         (vendor_us or {}).get(problem, float("nan")),
     )
 
@@ -184,17 +185,17 @@ def residency(problem: Problem, config: Config, device: Device, registers: int =
     )
 
 
-def near(problem: Problem, device: Device, database: Database | None, count: int = NEAREST) -> tuple[Near, ...]:
+def near(problem: Problem, device: str, database: Database | None, count: int = NEAREST) -> tuple[Near, ...]:
     """The nearest other problems of the same operation, types and layout with a measured time: of the user's database,
-    and the shipped winners."""
-    winners = tuning_files.shipped_winners(device.name)
+    and the shipped winners. ``device``: its name."""
+    winners = tuning_files.shipped_winners(device)
     found: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, winners)))
     if database is not None:
-        rows = {m.problem: m for m in database.fastest(device.name, tuning_files.clock_of(device.name))}
+        rows = {m.problem: m for m in database.fastest(device, tuning_files.clock_of(device))}
         found.update({p: rows[p] for p in _comparable(problem, rows)})
     nearest = sorted((_distance(p, problem), p.key(), p) for p in found)[:count]
     measured = [(d, p, found[p] or winners[key]) for d, key, p in nearest]
-    return tuple(Near(p, d, m.config, m.us) for d, p, m in measured)
+    return tuple(Near(p, d, m.config, m.us, device) for d, p, m in measured)
 
 
 def _distance(p: Problem, q: Problem) -> float:

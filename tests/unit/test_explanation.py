@@ -60,15 +60,19 @@ def test_candidates_have_predicted_times_and_measured_ones_of_current_kernels(pa
 
 def test_nearest_problems_have_the_same_types_and_layout(path: Path) -> None:
     with Database(path, readonly=True) as database:
-        first, second, *_ = explanation.near(PROBLEM, H200, database)
+        first, second, *_ = explanation.near(PROBLEM, "h200", database)
     assert (first.problem, first.us) == (Gemm(300, 100, 100, "TN"), 5.0)
     assert first.distance == pytest.approx(1)
     assert second.distance >= first.distance
     assert (second.problem.dtype, second.problem.layout) == ("f32", "TN")
-    batch = explanation.near(Gemm(300, 100, 100, "TN", batch=4), H200, None, 100)
+    batch = explanation.near(Gemm(300, 100, 100, "TN", batch=4), "h200", None, 100)
     assert batch
     assert all(n.problem.dtype == "f32" for n in batch)
     assert any(n.distance >= 2 for n in batch)
+
+
+def test_a_device_without_measurements_has_the_near_problems_of_its_models_device() -> None:
+    assert {n.device for n in explanation.explain(PROBLEM, device("h100"), None, 1).nearest} == {"h200"}
 
 
 def test_residency_is_that_of_the_occupancy_rules() -> None:
@@ -124,7 +128,14 @@ def test_text_fits_80_columns(words: list[str], capsys: pytest.CaptureFixture[st
     assert run(["explain", *words, "--device", "h200"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    for part in ("roofline floor", "(predicted)", "binds", "legal candidates", "Nearest measured problems", "unknown"):
+    for part in (
+        "roofline floor",
+        "(predicted)",
+        "binds",
+        "legal candidates",
+        "Nearest problems measured on h200",
+        "unknown",
+    ):
         assert part in out
 
 
