@@ -78,8 +78,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Near:
-    """A problem of the same types and layout, measured on ``device``. ``distance``: the sum over m, n, k and batch of |log2| of the
-    ratio of extents."""
+    """A problem of the same types and layout, measured on ``device``. ``distance``: the sum over m, n, k and batch of
+    |log2| of the ratio of extents."""
 
     problem: Problem
     distance: float
