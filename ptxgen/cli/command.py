@@ -51,6 +51,10 @@ db = typer.Typer(
 app.add_typer(db, name="db")
 model = typer.Typer(help="Evaluate the model that predicts times.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model, name="model")
+paper = typer.Typer(
+    help="Print tables of the paper, measured with ptxgen.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(paper, name="paper")
 #: base class of the errors of the argument parser; typer does not export it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint

@@ -17,6 +17,7 @@ from typing import Any
 
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of, default_family
+from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
@@ -48,6 +49,20 @@ def plain(value: Any) -> Any:
 
 def to_json(document: Document) -> str:
     return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII fits every output encoding
+
+
+def read_document(path: Path, *commands: str, device: str | None = None) -> Document:
+    """The document that one of ``commands`` printed to a file with ``--json``. ``device``: that it must be of.
+    InputError: it is another one, or none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not a JSON document: {error}") from error
+    if not isinstance(document, dict) or document.get("command") not in commands:
+        raise InputError(f"{path} must be the output of {' or '.join(commands)} --json")
+    if device is not None and document["device"] != device:
+        raise InputError(f"{path} is of device {document['device']}; it must be of {device}")
+    return document
 
 
 def problem_fields(case: Case) -> Document:
@@ -286,6 +301,9 @@ def evaluation_text(document: Document) -> str:
     if document["curve"]:
         points = [[p["problems"], p["rows"], *(_three(p[c]) for c in ("error", "first"))] for p in document["curve"]]
         lines += ["", table(("training problems", "rows", "error", "first"), points)]
+    for name in ("samples", "architectures"):
+        if found := [regressor_cells(r) for r in document[name]]:
+            lines += ["", table(REGRESSOR, found)]
     lines += [
         "",
         f"{document['folds']} folds of {document['problems']} problems, {document['rows']} measurements of"
@@ -310,6 +328,15 @@ def validation_text(document: Document) -> str:
             "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
         ]
     )
+
+
+REGRESSOR = ("regressor", "weights", "samples", "MSE", "first")
+
+
+def regressor_cells(row: Document) -> list[Any]:
+    """A regressor of ``model evaluate``: the trees, or the sizes of the hidden layers of a perceptron."""
+    name = ", ".join(map(str, row["hidden"])) or "trees"
+    return [name, row["weights"] or None, row["samples"], _three(row["mse"]), _three(row["first"])]
 
 
 def _three(value: Any) -> Any:

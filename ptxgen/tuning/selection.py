@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import DatabaseError
+from ptxgen.errors import ConfigError, DatabaseError
 from ptxgen.families import rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -169,6 +169,17 @@ def select(
         ranked = model.rank(problem, device, k)
         out += [Selection(problem, c, origin, us, other) for c, us in ranked if all(c != s.config for s in out)]
     return out[:k]
+
+
+def require(
+    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+) -> list[Selection]:
+    """``select``, of at least one configuration. ConfigError: none is legal."""
+    found = select(problem, device, database, use_model, k)
+    if not found:
+        why = why_unsupported(problem, device)
+        raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
+    return found
 
 
 def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:

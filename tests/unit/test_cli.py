@@ -43,7 +43,7 @@ from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 
-ON_PROBLEMS = ("tune", "select", "emit", "check", "bench", "sampler")
+ON_PROBLEMS = ("tune", "select", "explain", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")
 CONFIG = "ms=2 ns=2 ml=16 nl=32 u=8"
 
@@ -174,7 +174,7 @@ def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
     names = [n for n in group.commands if n not in groups] + [f"{g} {n}" for g in groups for n in groups[g]]
-    assert len(names) == 15
+    assert len(names) == 22
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 
@@ -733,9 +733,10 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
         *(([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_driver") for name in ("tune", "check", "bench")),
         *(
             ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
-            for name in ("select", "emit", "sampler")
+            for name in ("select", "explain", "emit", "sampler")
         ),
         (["collect", "--problems", "1"], "ptxgen.tuning.collect.Station.__init__"),
+        (["paper", "table4"], "ptxgen.cli.options.Target.find_driver"),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),
         (["db", "info"], "ptxgen.tuning.database.Database.info"),
