@@ -174,7 +174,7 @@ def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
     names = [n for n in group.commands if n not in groups] + [f"{g} {n}" for g in groups for n in groups[g]]
-    assert len(names) == 22
+    assert len(names) == 23
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 
