@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ptxgen.cli.collect import DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
 from ptxgen.cli.options import DatabaseOptions, SeedOption
+
+if TYPE_CHECKING:
+    from ptxgen.tuning.validation import Validated
 
 
 @command(model, "evaluate")
@@ -105,6 +108,10 @@ def validate(
     rows: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete.")
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Summarize a file that --rows wrote; time nothing."),
+    ] = None,
 ) -> Answer:
     """Time the model's choices for problems that were never measured.
 
@@ -118,9 +125,9 @@ def validate(
     from dataclasses import replace
     from itertools import islice
 
-    from ptxgen.cli import report
     from ptxgen.cli.collect import generator, limits_of
     from ptxgen.cli.doctor import revision
+    from ptxgen.cli.report import progress as shown_progress
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
@@ -129,6 +136,8 @@ def validate(
     from ptxgen.tuning.executor import StationOptions
     from ptxgen.tuning.selection import model_folder
 
+    if source is not None:
+        return _validated(*validation.read_rows(source))
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time-limit is {time_limit:g}; it must be positive")
     budget, numbers = collect.CollectBudget(configurations, seed=seed), collect.read_devices(devices)
@@ -140,8 +149,11 @@ def validate(
     known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()
     drawn = list(islice((p for p in replace(random, limits=limits) if p not in known), problems))
     with ExitStack() as stack:
-        database, progress = stack.enter_context(Database(options.path)), stack.enter_context(report.progress())
+        database, progress = stack.enter_context(Database(options.path)), stack.enter_context(shown_progress())
+        header = {"device": device, "seed": seed, "commit": revision()}
         lines = stack.enter_context(rows.open("w", buffering=1)) if rows is not None else None
+        if lines is not None:
+            lines.write(json.dumps(header) + "\n")
 
         def keep(row: validation.Validated) -> None:
             if lines is not None:
@@ -150,12 +162,19 @@ def validate(
         models = model_folder(database, "").parent
         arguments = StationOptions(budget, driver, numbers, jobs, models, revision())
         found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
+    return _validated(header, found)
+
+
+def _validated(header: dict[str, Any], rows: list[Validated]) -> Answer:
+    from ptxgen.cli import report
+    from ptxgen.tuning import validation
+
     document = {
         "command": "model validate",
-        "device": device,
-        "seed": seed,
-        "problems": len(found),
-        "configurations": sum(row.measured for row in found),
-        "scores": [asdict(s) for s in validation.summaries(found)],
+        "device": header["device"],
+        "seed": header.get("seed"),
+        "problems": len(rows),
+        "configurations": sum(row.measured for row in rows),
+        "scores": [asdict(s) for s in validation.summaries(rows)],
     }
     return Answer(document, report.validation_text(document))

@@ -8,12 +8,14 @@ the checked lists; XGBoost never reads a model file directly.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.tuning.training import xgboost
+from ptxgen.errors import UnavailableError
 
 #: a tree's lists, by node: the children (-1: a leaf), the feature and the threshold of a split (of a leaf: 0 and its
 #: value), and whether a feature that is NaN goes left. XGBoost's own name for each
@@ -27,6 +29,27 @@ LISTS = {
 TREES_MOST, NODES_MOST = 4096, 1 << 13
 FLOAT_MOST = 3.4e38
 Forest = dict[str, Any]  #: ``base``: the sum's first term; ``trees``: a list of ``LISTS``
+
+
+def xgboost() -> Any:
+    """XGBoost. UnavailableError: it is not installed."""
+    try:
+        import xgboost as library
+    except ImportError as e:  # pragma: no cover
+        raise UnavailableError("the model needs xgboost: pip install 'xgboost-cpu>=3.0'") from e
+    return library
+
+
+def weighted_sum(boosters: Sequence[Any], weight: float, features: int) -> Any:
+    """A booster that predicts the sum of the predictions of ``boosters``, each times ``weight``. Their trees alternate,
+    so that the first trees approximate the sum."""
+    forests = [forest_of(booster) for booster in boosters]
+    for forest in forests:
+        for tree in forest["trees"]:
+            leaf = np.asarray(tree["left"]) == -1
+            tree["value"] = np.where(leaf, np.asarray(tree["value"]) * weight, tree["value"]).tolist()
+    trees = [tree for row in zip_longest(*(f["trees"] for f in forests)) for tree in row if tree is not None]
+    return booster_of({"base": sum(f["base"] for f in forests) * weight, "trees": trees}, features)
 
 
 def forest_of(booster: Any) -> Forest:

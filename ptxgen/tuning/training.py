@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
-from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
@@ -21,25 +20,21 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.model_trees import weighted_sum, xgboost
 
 Floats = NDArray[np.float32]
 
-TREES, DEPTH, RATE, BINS = 430, 7, 0.08, 256
+RATE, BINS = 0.13, 256
+TREES, DEPTH, CHILD_WEIGHT = 200, 9, 8.0  #: of a regressor of configurations; the least weight of the rows of a node
+LEVEL_TREES, LEVEL_DEPTH, LEVEL_CHILD_WEIGHT = 60, 6, 1.0  #: of the regressor of a problem's best time
 ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of rows and features drawn for each tree
 SEED = 7
 THREAD_ROWS = 20_000  #: rows from which two threads train; the same on every machine, as sums depend on it
 FOLDS = 3
 
-#: baselines of times: none, the problem's roofline, the performance model
-TARGETS = ("time", "roofline", "clock")
-
-
-def xgboost() -> Any:
-    try:
-        import xgboost as found
-    except ImportError as e:  # pragma: no cover
-        raise UnavailableError("the model needs xgboost: pip install 'xgboost-cpu>=3.0'") from e
-    return found
+#: baselines of times: none, the problem's roofline, the performance model; ``average``: the geometric mean of the last
+#: two, with the average of two regressors
+TARGETS = ("time", "roofline", "clock", "average")
 
 
 def threads() -> int:
@@ -51,6 +46,8 @@ def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
     """log2 of the baseline in microseconds; ``us``: the times by the performance model."""
     if target == "time":
         return np.zeros_like(us)
+    if target == "average":
+        return (baseline("roofline", p, d, us) + baseline("clock", p, d, us)) / 2
     return np.full_like(us, np.log2(clock.roofline(p, d))) if target == "roofline" else np.log2(us)
 
 
@@ -138,26 +135,49 @@ class Training:
         return weights
 
     def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
-        library = xgboost()
-        y = (self.log_us - self.bases[target])[mask]
-        weight, workers = self.weights()[mask], 2 if len(y) >= THREAD_ROWS else 1
-        data = library.QuantileDMatrix(self.x[mask], y, weight=weight, max_bin=BINS, nthread=workers)
+        """A booster that predicts log2(time / baseline). ``mask``: the rows to train on, all of a problem or none."""
+        if target != "average":
+            y = (self.log_us - self.bases[target])[mask]
+            return self._regressor(self.x[mask], y, self.weights()[mask], TREES, DEPTH, CHILD_WEIGHT)
+        # The errors of the two differ, so their average chooses better than either: one learns the time over that of
+        # the performance model; the other the time over the best of the problem, and a third that best time.
+        _, first, group = np.unique(self.group[mask], return_index=True, return_inverse=True)
+        x, best = self.x[mask], self.best()[self.group][mask]
+        fixed = (x == x[first][group]).all(axis=0)  # features of the problem alone
+        weight = self.weights()[mask]
+        members = (
+            self._regressor(x, (self.log_us - self.bases["clock"])[mask], weight, TREES, DEPTH, CHILD_WEIGHT),
+            self._regressor(x, self.log_us[mask] - best, weight, TREES, DEPTH, CHILD_WEIGHT),
+            self._regressor(
+                np.where(fixed, x[first], np.float32(0)),
+                (best - self.bases["roofline"][mask])[first],
+                np.ones(len(first), np.float32),
+                LEVEL_TREES,
+                LEVEL_DEPTH,
+                LEVEL_CHILD_WEIGHT,
+            ),
+        )
+        return weighted_sum(members, 0.5, x.shape[1])
+
+    def _regressor(self, x: Floats, y: Floats, weight: Floats, trees: int, depth: int, child_weight: float) -> Any:
+        library, workers = xgboost(), 2 if len(y) >= THREAD_ROWS else 1
+        data = library.QuantileDMatrix(x, y, weight=weight, max_bin=BINS, nthread=workers)
         options = {
             "tree_method": "hist",
             "objective": "reg:squarederror",
-            "max_depth": DEPTH,
+            "max_depth": depth,
             "eta": RATE,
             "seed": SEED,
             "max_bin": BINS,
             "nthread": workers,
             "base_score": float(np.mean(y)),
-            "min_child_weight": 2,
+            "min_child_weight": child_weight,
             "subsample": ROWS_DRAWN,
             "colsample_bytree": FEATURES_DRAWN,
             "lambda": 1.0,
             "verbosity": 0,
         }
-        return library.train(options, data, TREES)
+        return library.train(options, data, trees)
 
     def validate(self, target: str) -> tuple[float, float]:
         """(error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""

@@ -7,6 +7,8 @@ candidate of the vendor's library. Choices never use the measurements of this ru
 
 from __future__ import annotations
 
+import json
+import lzma
 import math
 import multiprocessing
 import os
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem, parse
@@ -184,6 +187,19 @@ def compare(
         *(worker.vendor(problem, baseline) if baseline else (math.nan, math.nan)),
         (finals[0], finals[best]),
     )
+
+
+def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
+    """(first line, rows) of a file that ``model validate --rows`` wrote; compressed with xz if its name says so.
+    InputError: the file cannot be read, or has another form."""
+    try:
+        with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
+            header = json.loads(next(lines, "null"))
+            return {"device": header["device"], **header}, [Validated.from_dict(json.loads(line)) for line in lines]
+    except OSError as error:
+        raise InputError(f"from {path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, lzma.LZMAError) as error:
+        raise InputError(f"from {path} must be a file that model validate --rows wrote: {error}") from error
 
 
 def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:

@@ -19,6 +19,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import evaluation, perceptron, training, tuning_files
 from ptxgen.tuning.exchange import Header
 from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.model_trees import weighted_sum
 from ptxgen.tuning.training import Training
 
 H200 = device("h200")
@@ -44,6 +45,27 @@ def rows() -> Training:
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):
     monkeypatch.setattr(training, "TREES", 10)
+
+
+def test_weighted_sum_of_boosters(rows):
+    every = np.ones(len(rows.log_us), bool)
+    members = [rows.train(target, every) for target in ("time", "clock")]
+    total = weighted_sum(members, 0.25, rows.x.shape[1])
+    expected = 0.25 * sum(booster.inplace_predict(rows.x) for booster in members)
+    assert np.abs(total.inplace_predict(rows.x) - expected).max() < 1e-5
+    assert total.num_boosted_rounds() == 20
+    first = total.inplace_predict(rows.x, iteration_range=(0, 6))
+    assert np.abs(first - expected).mean() < np.abs(first).mean()
+
+
+def test_average_of_regressors_predicts_times(rows, monkeypatch):
+    monkeypatch.setattr(training, "TREES", 60)
+    held_out = rows.group % 4 == 0
+    booster = rows.train("average", ~held_out)
+    predicted = booster.inplace_predict(rows.x) + rows.bases["average"]
+    assert rows.bases["average"] == pytest.approx((rows.bases["clock"] + rows.bases["roofline"]) / 2)
+    assert evaluation.error(rows, predicted, ~held_out) < 0.15
+    assert evaluation.error(rows, predicted, held_out) < 0.6
 
 
 def test_kinds_of_problems():

@@ -176,7 +176,7 @@ def test_cross_validation_selects_the_target(fitted, rows, monkeypatch):
     assert (facts.rows, facts.problems, facts.skipped, facts.commits) == (len(rows), 24, 0, ("abc",))
     for target in model.TARGETS:
         assert Model.fit(rows[:600], H200, target=target).facts.target == target
-    with pytest.raises(InputError, match="target is 'speed'; it must be one of time, roofline, clock"):
+    with pytest.raises(InputError, match="target is 'speed'; it must be one of time, roofline, clock, average"):
         Model.fit(rows, H200, target="speed")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 from dataclasses import replace
 
@@ -10,11 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from ptxgen.cli import app
+from ptxgen.errors import InputError
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.validation import Validated, compare, summaries
+from ptxgen.tuning.validation import Validated, compare, read_rows, summaries
 
 P = Gemm(64, 64, 64)
 CONFIGS = [config for config, _ in Model.analytic(device("h200")).rank(P, None, 12)]
@@ -118,5 +120,22 @@ def test_command_on_the_emulated_device(tmp_path, monkeypatch):
     assert document["problems"] == 2
     assert document["scores"][0]["problems"] == 2
     assert 0 < document["scores"][0]["first"] <= 1
-    found = [Validated.from_dict(json.loads(line)) for line in rows.read_text().splitlines()]
+    header, found = read_rows(rows)
+    assert (header["device"], header["seed"]) == ("emulated", 0)
     assert [row.measured >= 3 for row in found] == [True, True]
+    (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress(rows.read_bytes()))
+    again = CliRunner().invoke(app, ["model", "validate", "--from", str(tmp_path / "rows.jsonl.xz"), "--json"])
+    assert json.loads(again.stdout) == document
+
+
+@pytest.mark.parametrize("text", ["", "[]\n", '{"device": "h200"}\n{"problem": "gemm"}\n'])
+def test_a_file_of_another_form_is_refused(tmp_path, text):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match="must be a file that model validate --rows wrote"):
+        read_rows(path)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"from .*rows\.jsonl cannot be read"):
+        read_rows(tmp_path / "rows.jsonl")
