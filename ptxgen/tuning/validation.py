@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
@@ -72,7 +73,10 @@ class Validated:
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> Validated:
         values: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
-        problem, configs = parse(values.pop("problem")), tuple(map(parse_config, values.pop("configs")))
+        problem, configs = (
+            parse(values.pop("problem")),
+            tuple(parse_config(translate(text)) for text in values.pop("configs")),
+        )
         return cls(problem=problem, configs=configs, **values)
 
 
