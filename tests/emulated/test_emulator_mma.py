@@ -101,8 +101,8 @@ def test_fragments(shape, bits):
             assert at == formula(lane, register * fragment.packed + e)
             seen[at] += 1
         assert (seen == 1).all()
-        assert sorted(fragment.place.reshape(-1)) == list(range(math.prod(extent)))
-        assert fragment.place[fragment.row, fragment.column].reshape(-1).tolist() == list(range(math.prod(extent)))
+        assert sorted(fragment.index.reshape(-1)) == list(range(math.prod(extent)))
+        assert fragment.index[fragment.row, fragment.column].reshape(-1).tolist() == list(range(math.prod(extent)))
 
 
 def test_wide_accumulators():

@@ -124,18 +124,18 @@ def test_rows_narrower_than_the_swizzle(inner, span):
     """Rows are a swizzle span apart, and the barrier counts only their own bytes."""
     x = np.arange(1, 8 * 128 + 1, dtype="u2").view("u1").reshape(8, 256).copy()
     m = tensormap(x, box=(inner, 8), swizzle=span)
-    assert (m.size, m.room) == (8 * inner, 8 * span)
-    out = np.zeros(m.room, "u1")
+    assert (m.size, m.footprint) == (8 * inner, 8 * span)
+    out = np.zeros(m.footprint, "u1")
     fill = DUMP.replace("ld.shared.u32 %r7, [%r3]; st.global.u32 [%d3], %r7;", "st.shared.u32 [%r3], 0;")
-    fill = fill.replace("D:", "C:").replace("bra D;", "bra C;").replace("DONE", "CLEARED").replace("BYTES", str(m.room))
+    fill = fill.replace("D:", "C:").replace("bra D;", "bra C;").replace("DONE", "CLEARED").replace("BYTES", str(m.footprint))
     body = f"""{fill} fence.proxy.async; bar.sync 0;
     @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {m.size};
     @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.{SIGNAL} [%r1], [%d0, {{16, 0}}], [%r2];
-    {WAIT} {DUMP.replace("BYTES", str(m.room))} fence.proxy.async; bar.sync 0;
+    {WAIT} {DUMP.replace("BYTES", str(m.footprint))} fence.proxy.async; bar.sync 0;
     @%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d2, {{0, 0}}], [%r1];
     @%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0;"""
     y = np.zeros((8, 256), "u1")
-    launch(kernel(body), "k", 1, 64, [m, out, tensormap(y, box=(inner, 8), swizzle=span)], m.room)
+    launch(kernel(body), "k", 1, 64, [m, out, tensormap(y, box=(inner, 8), swizzle=span)], m.footprint)
     rows = straight(out, span).reshape(8, span)
     assert (rows[:, :inner] == x[:, 16 : 16 + inner]).all()
     assert not rows[:, inner:].any()
