@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -95,7 +95,7 @@ class CandidateSpace:
         """What each shape is crossed with: ways of copying, stages, ways to leave."""
         raise NotImplementedError
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """Sets the axes that follow from the others. Rows may still be illegal."""
         return c
 
@@ -144,22 +144,65 @@ def violations(
     return result
 
 
+class Grid(Columns):
+    """Every way crossed with every shape. A column is an array with a row for each way, or one row if it does not
+    depend on the way, and with a column for each shape, or one. NumPy broadcasts: arithmetic on columns that depend on
+    the shape alone is done once for each shape."""
+
+    def __init__(self, columns: dict[str, NDArray[np.int64]], size: tuple[int, int]) -> None:
+        super().__init__(columns, size[0] * size[1])
+        self.size = size
+
+    @classmethod
+    def of(cls, shapes: Columns, ways: list[dict[str, int]]) -> Grid:
+        columns = {n: v[None, :1] if v.strides == (0,) else v[None, :] for n, v in shapes.columns.items()}
+        columns |= {n: np.array([[way[n]] for way in ways], np.int64) for n in ways[0]}
+        return cls(columns, (len(ways), len(shapes)))
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        if name in self.columns:
+            return self.columns[name]
+        return np.full((1, 1), AXIS[name].default if name != "family" else 0, np.int64)
+
+    def replace(self, **columns: Any) -> Grid:
+        new = {n: np.atleast_2d(np.asarray(v, np.int64)) for n, v in columns.items()}
+        return Grid({**self.columns, **new}, self.size)
+
+    def parts(self, rows: int) -> Iterable[tuple[slice, Grid]]:
+        """The shapes in parts of about ``rows`` rows, so that temporaries stay in the cache."""
+        step = max(rows // max(self.size[0], 1), 1)
+        for at in range(0, self.size[1], step):
+            these = slice(at, min(at + step, self.size[1]))
+            columns = {n: v[:, these] if v.shape[1] > 1 else v for n, v in self.columns.items()}
+            yield these, Grid(columns, (self.size[0], these.stop - at))
+
+    def flat(self) -> Columns:
+        """The rows one after the other, way by way."""
+        return Columns({n: np.broadcast_to(v, self.size).ravel() for n, v in self.columns.items()}, len(self))
+
+
+PART = 1 << 14  #: rows of a grid per step
+
+
+def legal_rows(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, skip: tuple[str, ...] = ()) -> NDArray[np.bool_]:
+    """A mask of the rows, (ways, shapes), that break no rule but those of ``skip``."""
+    result = np.zeros(c.size, np.bool_)
+    chosen = [rule for _, rule in rules_of(f.name) if rule.name not in skip]
+    with np.errstate(all="ignore"):
+        for shapes, part in c.parts(PART):
+            g, holds = geometry(p, part), np.ones((1, 1), np.bool_)
+            for rule in chosen:
+                holds = holds & rule.holds(p, part, g, d)
+            result[:, shapes] = holds
+    return result
+
+
 def picked(c: Columns, rows: NDArray[Any]) -> Columns:
     """As ``c.take(rows)``; columns of one number stay that."""
     size = int(rows.sum()) if rows.dtype == bool else len(rows)
     return Columns(
         {n: np.broadcast_to(v[:1].sum(), size) if v.strides == (0,) else v[rows] for n, v in c.columns.items()}, size
     )
-
-
-def crossed(shapes: Columns, ways: list[dict[str, int]]) -> Columns:
-    """Every shape with every way; a way's shapes lie together."""
-    size = len(shapes) * len(ways)
-    values = {n: np.tile(v, len(ways)) for n, v in shapes.columns.items() if v.strides != (0,)}
-    fixed = {n: np.broadcast_to(v[:1].sum(), size) for n, v in shapes.columns.items() if v.strides == (0,) and len(v)}
-    for name in ways[0]:
-        values[name] = np.repeat(np.array([w[name] for w in ways], np.int64), len(shapes))
-    return Columns({**fixed, **values}, size)
 
 
 def whole_waves(tiles: Any, d: Device) -> Ints:

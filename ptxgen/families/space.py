@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, base, families, kind, unsupported_by
+from ptxgen.families.space_bases import SPACES, Base, base, families, kind, rejected_rows, unsupported_by
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -148,7 +148,7 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
         _, broken = f.cells(p, d, b.tiles)
         broken = broken.reshape(len(b.tiles), -1)
         slices = (broken != -2).sum(axis=1)
-        for i, per_tile in b.rejected.items():
+        for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
         legal_rows = np.bincount(b.tile, minlength=len(b.tiles))
         for i in np.unique(broken[broken >= 0]):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families.candidates import CandidateSpace, Ints, crossed, picked, violations
+from ptxgen.families.candidates import PART, CandidateSpace, Grid, Ints, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
+from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -21,10 +22,9 @@ class Base:
     """The legal rows of one family and a class of problems, without what extents decide.
 
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
-    ``tiles``; ``rejected``: rule index -> rejected rows by tile; ``refused``: for each row and option of slices the
-    rule that it breaks, -1 if none, -2 if it does not come with it, where that depends on the row. Rows
-    that differ only in the family's axes ``alike``, which the performance model hardly tells apart, form an
-    ``equivalence_class``; one of each ``is_representative``.
+    ``tiles``; ``refused``: for each row and option of slices the rule that it breaks, -1 if none, -2 if it does not
+    come with it, where that depends on the row. Rows that differ only in the family's axes ``alike``, which the
+    performance model hardly tells apart, form an ``equivalence_class``; one of each ``is_representative``.
     """
 
     family: CandidateSpace
@@ -33,7 +33,6 @@ class Base:
     columns: Columns
     tile: NDArray[np.intp]
     tiles: Columns
-    rejected: Mapping[int, Ints]
     refused: Ints | None
     equivalence_class: NDArray[np.intp]
     is_representative: NDArray[np.bool_]
@@ -42,7 +41,9 @@ class Base:
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    return int(violations(f, p, one, d, ("output_dtype", *f.fixed))[0])
+    names = ("output_dtype", *f.fixed)
+    broken = (i for i, rule in rules_of(f.name) if rule.name in names and not np.all(rule.holds(p, one, None, d)))
+    return next(broken, -1)
 
 
 def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
@@ -62,29 +63,61 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 
 @lru_cache(maxsize=24)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
+    tiles, shapes, _ = _tiles_and_shapes(f, p, d)
+    grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
+    kept, vec_c = _distinct(f, p, grid, legal_rows(f, p, grid, d, f.tile_rules))
+    grid = grid.replace(vec_c=vec_c)
+    rows = np.nonzero(kept)
+    columns = Columns({n: _taken(v, rows) for n, v in grid.columns.items()}, len(rows[0]))
+    classes, representative = _classes(f, grid, rows)
+    tile = _taken(_Index(tiles, f.tile).of(grid), rows)
+    return Base(f, p, d, columns, tile, tiles, _refused(f, p, d, columns), classes, representative)
+
+
+def _tiles_and_shapes(f: CandidateSpace, p: KernelGemm, d: Device) -> tuple[Columns, Columns, dict[int, Ints]]:
+    """Tiles, the legal shapes, and how many shapes of each tile a rule rejects, by the index of the rule."""
     tiles, shapes = f.tiles(p), f.shapes(p)
     violated = violations(f, p, shapes, d, f.tile_rules)
-    ways = f.ways(p)
     index = _Index(tiles, f.tile)
-    rejected = {int(i): len(ways) * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
-    rows = f.finalize(p, d, crossed(picked(shapes, violated < 0), ways))
+    rejected = {int(i): index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
+    return tiles, picked(shapes, violated < 0), rejected
+
+
+def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
+    """Index of a rule -> how many rows of the base it rejects, tile by tile."""
+    p = f.neutral(p)
+    tiles, shapes, rejected = _tiles_and_shapes(f, p, d)
+    ways = f.ways(p)
+    rows = f.finalize(p, d, Grid.of(shapes, ways)).flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
-    for i in np.unique(violated[violated >= 0]):
-        rejected[int(i)] = index.count(rows, violated == i)
-    kept = _distinct(f, p, picked(rows, violated < 0))
-    classes, representative = _classes(f, kept)
-    return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), classes, representative)
+    index = _Index(tiles, f.tile)
+    later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
+    return {**{i: len(ways) * count for i, count in rejected.items()}, **later}
 
 
-def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
-    """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
-    if not len(c):
-        return c
-    plain = f.canonical(p, c)
-    same = np.logical_and.reduce(
-        [c.column(n) == v for n, v in plain.columns.items() if n != "vec_c" and c.columns.get(n) is not v]
-    )
-    return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
+def _taken(column: NDArray[Any], rows: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[Any]:
+    """The values of a column of a grid in some rows; of a column of one number a view."""
+    ways, shapes = column.shape
+    if ways == shapes == 1:
+        return np.broadcast_to(column[0, 0], len(rows[0]))
+    if ways == 1:
+        return column[0][rows[1]]
+    return column[:, 0][rows[0]] if shapes == 1 else column[rows]
+
+
+def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Any]:
+    """The legal rows without those that are the kernels of others; and accesses of C as wide as they are, not as they
+    may be."""
+    kept, vec_c = legal.copy(), []
+    for shapes, part in c.parts(PART):
+        with np.errstate(all="ignore"):
+            plain = f.canonical(p, part)
+        for n, v in plain.columns.items():
+            if n != "vec_c" and part.columns.get(n) is not v:
+                kept[:, shapes] &= part.column(n) == v
+        width = plain.vec_c
+        vec_c.append(np.broadcast_to(width, (width.shape[0], part.size[1])))
+    return kept, np.concatenate(vec_c, axis=1) if vec_c else c.column("vec_c")
 
 
 def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
@@ -112,10 +145,10 @@ class _Index:
         self.place[key] = np.arange(len(tiles))
 
     def _key(self, c: Columns) -> NDArray[np.intp]:
-        key = np.zeros(len(c), np.intp)
+        key: Any = 0
         for name, values in zip(self.names, self.values, strict=True):
             key = key * len(values) + np.searchsorted(values, c.column(name))
-        return key
+        return np.asarray(key, np.intp)
 
     def of(self, c: Columns) -> NDArray[np.intp]:
         return self.place[self._key(c)]
@@ -125,18 +158,26 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _classes(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _classes(
+    f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], NDArray[np.intp]]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """(equivalence class of each row, whether a row represents its class)."""
-    key = np.zeros(len(c), np.int64)
+    key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():
-        if name not in f.alike and name not in f.derived and column.strides != (0,):
+        if name not in f.alike and name not in f.derived and column.size > 1:
             values, code = np.unique(column, return_inverse=True)
-            key = key * len(values) + code
-    _, classes = np.unique(key, return_inverse=True)
-    best = [_distance(c.column(name), liked) for name, liked in f.alike.items()]
-    order = np.lexsort((*best[::-1], classes))
-    representative = np.zeros(len(c), bool)
-    representative[order[np.unique(classes[order], return_index=True)[1]]] = True
+            key = key * len(values) + _taken(code.reshape(column.shape), rows)
+    for name, liked in f.alike.items():
+        distance = _distance(c.column(name), liked)
+        key = key * (int(distance.max(initial=0)) + 1) + _taken(distance, rows)
+    ranks = int(np.prod([int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items()]))
+    order = np.argsort(key, kind="stable")
+    groups = key[order] // ranks
+    first = np.ones(len(key), np.bool_)
+    first[1:] = groups[1:] != groups[:-1]
+    classes, representative = np.empty(len(key), np.intp), np.zeros(len(key), np.bool_)
+    classes[order] = np.cumsum(first) - 1
+    representative[order[first]] = True
     return classes, representative
 
 
@@ -148,4 +189,4 @@ def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
     return out
 
 
-__all__ = ["SPACES", "Base", "base", "families", "kind", "unsupported_by"]
+__all__ = ["SPACES", "Base", "base", "families", "kind", "rejected_rows", "unsupported_by"]

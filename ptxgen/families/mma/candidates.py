@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Ints, default, meetings, overlap
+from ptxgen.families.candidates import Grid, Ints, default, meetings, overlap
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import MmaGeometry, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
@@ -117,7 +117,7 @@ class Mma(Cooperative):
             plain,
         )
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
     def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:

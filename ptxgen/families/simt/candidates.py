@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import default, violations
+from ptxgen.families.candidates import Grid, default, legal_rows
 from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import Cooperative
 from ptxgen.families.simt import axes
@@ -50,15 +50,14 @@ class Simt(Cooperative):
         shapes = Columns.product({n: self.axes[n] for n in self.shape})
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
         staged C is the better default where direct stores are scalar, as long as it fits."""
         lanes = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(lane_interleave=lanes, vec_c=p.vectors[2], raster_group=8)
-        staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
-        wants = np.flatnonzero(staged)
-        if len(wants):
-            staged[wants] = violations(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+        staged = (c.kmajor_smem_b == 1) & (c.kl == 1)
+        if staged.any():
+            staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, self.tile_rules)
         return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:

@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.candidates import NEUTRAL, meetings
+from ptxgen.families.candidates import NEUTRAL, Grid, meetings
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import Cooperative
@@ -148,7 +148,7 @@ class Stream(Cooperative):
     def ways(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
         g = geometry(p, c)
         for name, thin, along in (

@@ -22,7 +22,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
+from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Grid, Ints, default, meetings, overlap, single, violations
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import axes, operand_packing
@@ -229,7 +229,7 @@ class Wgmma(CandidateSpace):
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
     def options(self, p: KernelGemm) -> list[dict[str, int]]:
