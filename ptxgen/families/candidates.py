@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -91,8 +92,8 @@ class CandidateSpace:
         """Tiles of blocks, warps and threads."""
         raise NotImplementedError
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        """What each shape is crossed with: ways of copying, stages, ways to leave."""
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        """The lists that each shape is crossed with: ways of copying, stages, ways to leave."""
         raise NotImplementedError
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
@@ -145,55 +146,73 @@ def violations(
 
 
 class Grid(Columns):
-    """Every way crossed with every shape. A column is an array with a row for each way, or one row if it does not
-    depend on the way, and with a column for each shape, or one. NumPy broadcasts: arithmetic on columns that depend on
-    the shape alone is done once for each shape."""
+    """Shapes crossed with ways, as an array: the last dimension counts shapes, each other one the ways of one list.
 
-    def __init__(self, columns: dict[str, NDArray[np.int64]], size: tuple[int, int]) -> None:
-        super().__init__(columns, size[0] * size[1])
+    A column has size 1 along the dimensions that it does not depend on. NumPy broadcasts, so arithmetic on columns that
+    depend on the shape alone is done once for each shape.
+    """
+
+    def __init__(self, columns: dict[str, NDArray[np.int64]], size: tuple[int, ...]) -> None:
+        super().__init__(columns, math.prod(size))
         self.size = size
 
     @classmethod
-    def of(cls, shapes: Columns, ways: list[dict[str, int]]) -> Grid:
-        columns = {n: v[None, :1] if v.strides == (0,) else v[None, :] for n, v in shapes.columns.items()}
-        columns |= {n: np.array([[way[n]] for way in ways], np.int64) for n in ways[0]}
-        return cls(columns, (len(ways), len(shapes)))
+    def of(cls, shapes: Columns, ways: list[list[dict[str, int]]]) -> Grid:
+        size = (*map(len, ways), len(shapes))
+        columns = {n: v[:1] if v.strides == (0,) else v for n, v in shapes.columns.items()}
+        out = {n: v.reshape(*(1,) * len(ways), -1) for n, v in columns.items()}
+        for i, way in enumerate(ways):
+            place = [-1 if i == j else 1 for j in range(len(size))]
+            out.update({n: np.array([values[n] for values in way], np.int64).reshape(place) for n in way[0]})
+        return cls(out, size)
 
     def column(self, name: str) -> NDArray[np.int64]:
         if name in self.columns:
             return self.columns[name]
-        return np.full((1, 1), AXIS[name].default if name != "family" else 0, np.int64)
+        return np.full((1,) * len(self.size), AXIS[name].default if name != "family" else 0, np.int64)
 
     def replace(self, **columns: Any) -> Grid:
-        new = {n: np.atleast_2d(np.asarray(v, np.int64)) for n, v in columns.items()}
-        return Grid({**self.columns, **new}, self.size)
+        return Grid({**self.columns, **{n: self._whole(np.asarray(v, np.int64)) for n, v in columns.items()}}, self.size)
 
-    def parts(self, rows: int) -> Iterable[tuple[slice, Grid]]:
-        """The shapes in parts of about ``rows`` rows, so that temporaries stay in the cache."""
-        step = max(rows // max(self.size[0], 1), 1)
-        for at in range(0, self.size[1], step):
-            these = slice(at, min(at + step, self.size[1]))
-            columns = {n: v[:, these] if v.shape[1] > 1 else v for n, v in self.columns.items()}
-            yield these, Grid(columns, (self.size[0], these.stop - at))
+    def _whole(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The column with every dimension."""
+        return column.reshape((1,) * (len(self.size) - column.ndim) + column.shape)
+
+    def options(self, options: list[dict[str, int]]) -> Grid:
+        """The rows with each option: one more dimension, the first."""
+        first = {n: np.array([option[n] for option in options], np.int64) for n in options[0]}
+        columns = {n: v.reshape(-1, *(1,) * len(self.size)) for n, v in first.items()}
+        return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
+
+    def shapes(self, which: slice | NDArray[Any]) -> Grid:
+        """Some of the shapes."""
+        columns = {n: v[..., which] if v.shape[-1] > 1 else v for n, v in self.columns.items()}
+        return Grid(columns, (*self.size[:-1], len(np.arange(self.size[-1])[which])))
+
+    def parts(self) -> Iterable[tuple[slice, Grid]]:
+        """The shapes in parts of about PART rows, so that temporaries stay in the cache."""
+        step = max(PART // max(math.prod(self.size[:-1]), 1), 1)
+        for at in range(0, self.size[-1], step):
+            yield slice(at, at + step), self.shapes(slice(at, at + step))
 
     def flat(self) -> Columns:
-        """The rows one after the other, way by way."""
+        """The rows one after the other."""
         return Columns({n: np.broadcast_to(v, self.size).ravel() for n, v in self.columns.items()}, len(self))
 
 
-PART = 1 << 14  #: rows of a grid per step
+PART = 1 << 16  #: rows of a grid per step
 
 
 def legal_rows(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, skip: tuple[str, ...] = ()) -> NDArray[np.bool_]:
-    """A mask of the rows, (ways, shapes), that break no rule but those of ``skip``."""
+    """A mask of the rows, with the dimensions of ``c``, that break no rule but those of ``skip``."""
     result = np.zeros(c.size, np.bool_)
     chosen = [rule for _, rule in rules_of(f.name) if rule.name not in skip]
     with np.errstate(all="ignore"):
-        for shapes, part in c.parts(PART):
-            g, holds = geometry(p, part), np.ones((1, 1), np.bool_)
+        for shapes, part in c.parts():
+            g, holds = geometry(p, part), np.True_
             for rule in chosen:
                 holds = holds & rule.holds(p, part, g, d)
-            result[:, shapes] = holds
+            result[..., shapes] = holds
     return result
 
 

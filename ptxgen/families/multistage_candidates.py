@@ -25,8 +25,8 @@ class Cooperative(CandidateSpace):
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{"stages": n, **way} for n in self.axes["stages"] for way in self.copies(p)]
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{"stages": n} for n in self.axes["stages"]], self.copies(p)]
 
     def split(self, p: KernelGemm, c: Columns) -> Ints:
         """The ``split`` that slices take unless the search on hardware finds better."""

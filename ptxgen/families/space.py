@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, base, families, kind, rejected_rows, unsupported_by
+from ptxgen.families.space_bases import SPACES, Base, base, families, kind, refused_rows, rejected_rows, unsupported_by
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -130,9 +130,9 @@ def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
     """The rows of a base that come with an option of slices; ``open_``: the tiles that do."""
     if not open_.any():
         return np.zeros(0, np.intp)
-    if b.refused is None:
+    if b.accepted is None:
         return np.arange(len(b.tile)) if open_.all() else np.flatnonzero(open_[b.tile])
-    return np.flatnonzero(open_[b.tile] & (b.refused[:, option] == -1))
+    return np.flatnonzero(open_[b.tile] & b.accepted[:, option])
 
 
 def explain(p: KernelGemm, d: Device) -> dict[str, int]:
@@ -153,8 +153,9 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
         legal_rows = np.bincount(b.tile, minlength=len(b.tiles))
         for i in np.unique(broken[broken >= 0]):
             counts[RULES[i].name] += int((legal_rows * (broken == i).sum(axis=1)).sum())
-        if b.refused is not None:
-            refused = np.where(broken[b.tile] == -1, b.refused, -1)
+        refused = refused_rows(b)
+        if refused is not None:
+            refused = np.where(broken[b.tile] == -1, refused, -1)
             for i, n in zip(*np.unique(refused[refused >= 0], return_counts=True), strict=True):
                 counts[RULES[i].name] += int(n)
     return {name: n for name, n in counts.items() if n}

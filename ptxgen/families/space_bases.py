@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families.candidates import PART, CandidateSpace, Grid, Ints, legal_rows, picked, violations
+from ptxgen.families.candidates import CandidateSpace, Grid, Ints, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
 from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -22,9 +23,9 @@ class Base:
     """The legal rows of one family and a class of problems, without what extents decide.
 
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
-    ``tiles``; ``refused``: for each row and option of slices the rule that it breaks, -1 if none, -2 if it does not
-    come with it, where that depends on the row. Rows that differ only in the family's axes ``alike``, which the
-    performance model hardly tells apart, form an ``equivalence_class``; one of each ``is_representative``.
+    ``tiles``; ``accepted``: whether each row comes with each option of slices, where that depends on the row. Rows that
+    differ only in the family's axes ``alike``, which the performance model hardly tells apart, form an
+    ``equivalence_class``; one of each ``is_representative``.
     """
 
     family: CandidateSpace
@@ -33,7 +34,7 @@ class Base:
     columns: Columns
     tile: NDArray[np.intp]
     tiles: Columns
-    refused: Ints | None
+    accepted: NDArray[np.bool_] | None
     equivalence_class: NDArray[np.intp]
     is_representative: NDArray[np.bool_]
 
@@ -65,13 +66,16 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes, _ = _tiles_and_shapes(f, p, d)
     grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
-    kept, vec_c = _distinct(f, p, grid, legal_rows(f, p, grid, d, f.tile_rules))
+    legal = legal_rows(f, p, grid, d, f.tile_rules)
+    used = legal.reshape(-1, len(shapes)).any(axis=0)
+    grid, legal = grid.shapes(used), legal[..., used]
+    kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
     rows = np.nonzero(kept)
     columns = Columns({n: _taken(v, rows) for n, v in grid.columns.items()}, len(rows[0]))
     classes, representative = _classes(f, grid, rows)
     tile = _taken(_Index(tiles, f.tile).of(grid), rows)
-    return Base(f, p, d, columns, tile, tiles, _refused(f, p, d, columns), classes, representative)
+    return Base(f, p, d, columns, tile, tiles, _accepted(f, p, d, grid, rows, columns), classes, representative)
 
 
 def _tiles_and_shapes(f: CandidateSpace, p: KernelGemm, d: Device) -> tuple[Columns, Columns, dict[int, Ints]]:
@@ -87,51 +91,60 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
     """Index of a rule -> how many rows of the base it rejects, tile by tile."""
     p = f.neutral(p)
     tiles, shapes, rejected = _tiles_and_shapes(f, p, d)
-    ways = f.ways(p)
-    rows = f.finalize(p, d, Grid.of(shapes, ways)).flat()
+    grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
+    ways, rows = math.prod(grid.size[:-1]), grid.flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
     index = _Index(tiles, f.tile)
     later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
-    return {**{i: len(ways) * count for i, count in rejected.items()}, **later}
+    return {**{i: ways * count for i, count in rejected.items()}, **later}
 
 
-def _taken(column: NDArray[Any], rows: tuple[NDArray[np.intp], NDArray[np.intp]]) -> NDArray[Any]:
+def _taken(column: NDArray[Any], rows: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
     """The values of a column of a grid in some rows; of a column of one number a view."""
-    ways, shapes = column.shape
-    if ways == shapes == 1:
-        return np.broadcast_to(column[0, 0], len(rows[0]))
-    if ways == 1:
-        return column[0][rows[1]]
-    return column[:, 0][rows[0]] if shapes == 1 else column[rows]
+    if column.size == 1:
+        return np.broadcast_to(column.sum(dtype=column.dtype), len(rows[0]))
+    taken: NDArray[Any] = column[tuple(0 if n == 1 else i for n, i in zip(column.shape, rows, strict=True))]
+    return taken
 
 
 def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Any]:
     """The legal rows without those that are the kernels of others; and accesses of C as wide as they are, not as they
     may be."""
     kept, vec_c = legal.copy(), []
-    for shapes, part in c.parts(PART):
+    for shapes, part in c.parts():
         with np.errstate(all="ignore"):
             plain = f.canonical(p, part)
         for n, v in plain.columns.items():
             if n != "vec_c" and part.columns.get(n) is not v:
-                kept[:, shapes] &= part.column(n) == v
+                kept[..., shapes] &= part.column(n) == v
         width = plain.vec_c
-        vec_c.append(np.broadcast_to(width, (width.shape[0], part.size[1])))
-    return kept, np.concatenate(vec_c, axis=1) if vec_c else c.column("vec_c")
+        vec_c.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
+    return kept, np.concatenate(vec_c, axis=-1) if vec_c else c.vec_c
 
 
-def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
+def _accepted(
+    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, rows: tuple[NDArray[np.intp], ...], columns: Columns
+) -> NDArray[np.bool_] | None:
+    """Whether each row is legal, and worth having, with each option of slices; None: every row is with every one."""
     options = f.options(p)
-    if not options or not len(rows):
+    if not options or not len(columns):
+        return None
+    legal = legal_rows(f, p, c.options(options), d, (*f.tile_rules, *f.extent_rules))
+    return np.stack([of[rows] & f.takes(o, columns) for o, of in zip(options, legal, strict=True)], axis=1)
+
+
+def refused_rows(b: Base) -> Ints | None:
+    """For each row of a base and option of slices the rule that it breaks, -1 if none, -2 if it does not come with it;
+    None: every row comes with every option."""
+    f, options = b.family, b.family.options(b.problem)
+    if not options or not len(b.columns):
         return None
     skip = (*f.tile_rules, *f.extent_rules)
-    known: dict[tuple[tuple[str, int], ...], Ints] = {}
-    for option in options:
-        key = tuple(option.items())
-        if key not in known:
-            violated = violations(f, p, rows.replace(**option), d, None, skip)
-            known[key] = np.where(f.takes(option, rows), violated, -2)
-    return np.stack([known[tuple(option.items())] for option in options], axis=1)
+    each = [
+        np.where(f.takes(o, b.columns), violations(f, b.problem, b.columns.replace(**o), b.device, None, skip), -2)
+        for o in options
+    ]
+    return np.stack(each, axis=1)
 
 
 class _Index:
@@ -159,7 +172,7 @@ class _Index:
 
 
 def _classes(
-    f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], NDArray[np.intp]]
+    f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """(equivalence class of each row, whether a row represents its class)."""
     key = np.zeros(len(rows[0]), np.int64)
@@ -189,4 +202,4 @@ def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
     return out
 
 
-__all__ = ["SPACES", "Base", "base", "families", "kind", "rejected_rows", "unsupported_by"]
+__all__ = ["SPACES", "Base", "base", "families", "kind", "refused_rows", "rejected_rows", "unsupported_by"]

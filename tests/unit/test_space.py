@@ -636,7 +636,7 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*f.ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
+    later = {*(name for ways in f.ways(p) for name in ways[0]), *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.column(name.name) for name in AXIS.values() if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
@@ -666,7 +666,9 @@ def test_rules_of_split_k_are_evaluated_per_option():
     options = WGMMA.options(b.problem)
     for j, option in enumerate(options):
         whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
-        assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
+        taken = np.broadcast_to(WGMMA.takes(option, b.columns), len(b.columns))
+        assert (b.accepted[:, j] == (taken & (whole < 0))).all()
+        assert (b.accepted[:, j] == (space_bases.refused_rows(b)[:, j] == -1)).all()
 
 
 @pytest.mark.parametrize(

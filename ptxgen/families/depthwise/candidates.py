@@ -38,8 +38,8 @@ class Slide(CandidateSpace):
         threads = every.ml * every.nl
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{"store_policy": n, "vec_a": v} for n in self.axes["store_policy"] for v in self.axes["vec_a"]]
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{name: n} for n in self.axes[name]] for name in ("store_policy", "vec_a")]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Of gradients of filters, slices for some waves of blocks."""

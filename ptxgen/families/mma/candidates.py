@@ -99,14 +99,9 @@ class Mma(Cooperative):
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
         return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
         """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
-        return [
-            {**way, "fragment_prefetch": n, "epilogue_smem": c}
-            for way in super().ways(p)
-            for n in (0, 1)
-            for c in (0, 1)
-        ]
+        return [*super().ways(p), *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
 
     def split(self, p: KernelGemm, c: Columns) -> Ints:
         """Copies take the workspace that flags would have to find clear."""

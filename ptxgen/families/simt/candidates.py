@@ -42,9 +42,16 @@ class Simt(Cooperative):
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
     def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
-        names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
-        a, b = ([dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names)
+        a, b = self._copies(p)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
+
+    def _copies(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        """How A reaches shared memory, and how B does."""
+        names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
+        return [[dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names]
+
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{"stages": n} for n in self.axes["stages"]], *self._copies(p)]
 
     def shapes(self, p: KernelGemm) -> Columns:
         shapes = Columns.product({n: self.axes[n] for n in self.shape})

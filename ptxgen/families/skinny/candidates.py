@@ -145,8 +145,8 @@ class Stream(Cooperative):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, swap)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [self.copies(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""

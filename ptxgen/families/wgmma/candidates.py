@@ -225,9 +225,9 @@ class Wgmma(CandidateSpace):
             }
         ).replace(family=self.code)
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
-        return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
+    def ways(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
+        return [[{"stages": s} for s in STAGES], [dict(zip(names, way, strict=True)) for way in LEAVING]]
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
