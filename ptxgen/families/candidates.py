@@ -200,7 +200,7 @@ class Grid(Columns):
         return Columns({n: np.broadcast_to(v, self.size).ravel() for n, v in self.columns.items()}, len(self))
 
 
-PART = 1 << 16  #: rows of a grid per step
+PART = 1 << 17  #: rows of a grid per step
 
 
 def legal_rows(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, skip: tuple[str, ...] = ()) -> NDArray[np.bool_]:

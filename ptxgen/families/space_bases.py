@@ -129,8 +129,10 @@ def _accepted(
     options = f.options(p)
     if not options or not len(columns):
         return None
-    legal = legal_rows(f, p, c.options(options), d, (*f.tile_rules, *f.extent_rules))
-    return np.stack([of[rows] & f.takes(o, columns) for o, of in zip(options, legal, strict=True)], axis=1)
+    distinct = list({tuple(o.items()): o for o in options}.values())
+    legal = legal_rows(f, p, c.options(distinct), d, (*f.tile_rules, *f.extent_rules))
+    of = {tuple(o.items()): mask[rows] & f.takes(o, columns) for o, mask in zip(distinct, legal, strict=True)}
+    return np.stack([of[tuple(o.items())] for o in options], axis=1)
 
 
 def refused_rows(b: Base) -> Ints | None:

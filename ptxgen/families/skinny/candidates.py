@@ -93,9 +93,9 @@ class Stream(Cooperative):
         out = {}
         for swap, thin in self._sides(p):
             depths = sorted({d for _, _, d in self._depths(p, swap)})
-            for each, wm, along, kl, steps, depth in product(EACH, LANES, ALONG, GROUPS, STEPS, depths):
-                if each * thin > SUMS or not THREADS[0] <= along * kl * WARP <= THREADS[1]:
-                    continue
+            threads = [(n, kl) for n in ALONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
+            few = [n for n in EACH if n * thin <= SUMS]
+            for each, wm, (along, kl), steps, depth in product(few, LANES, threads, STEPS, depths):
                 tile, u = each * wm * along, WARP // wm * kl * steps * depth
                 sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
                 if not swap:
