@@ -65,9 +65,12 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 @lru_cache(maxsize=24)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes, _ = _tiles_and_shapes(f, p, d)
+    if not len(shapes):
+        none = np.zeros(0, np.intp)
+        return Base(f, p, d, shapes, none, tiles, None, none, none > 0)
     grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
     legal = legal_rows(f, p, grid, d, f.tile_rules)
-    used = legal.reshape(-1, len(shapes)).any(axis=0)
+    used = legal.any(axis=tuple(range(legal.ndim - 1)))
     grid, legal = grid.shapes(used), legal[..., used]
     kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
@@ -91,6 +94,8 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
     """Index of a rule -> how many rows of the base it rejects, tile by tile."""
     p = f.neutral(p)
     tiles, shapes, rejected = _tiles_and_shapes(f, p, d)
+    if not len(shapes):
+        return {i: math.prod(map(len, f.ways(p))) * count for i, count in rejected.items()}
     grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
     ways, rows = math.prod(grid.size[:-1]), grid.flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
