@@ -203,10 +203,17 @@ class Grid(Columns):
 PART = 1 << 17  #: rows of a grid per step
 
 
-def legal_rows(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, skip: tuple[str, ...] = ()) -> NDArray[np.bool_]:
-    """A mask of the rows, with the dimensions of ``c``, that break no rule but those of ``skip``."""
+def legal_rows(
+    f: CandidateSpace,
+    p: KernelGemm,
+    c: Grid,
+    d: Device,
+    names: tuple[str, ...] | None = None,
+    skip: tuple[str, ...] = (),
+) -> NDArray[np.bool_]:
+    """A mask of the rows, with the dimensions of ``c``, that break none of the named rules (None: all) but ``skip``."""
     result = np.zeros(c.size, np.bool_)
-    chosen = [rule for _, rule in rules_of(f.name) if rule.name not in skip]
+    chosen = [r for _, r in rules_of(f.name) if (names is None or r.name in names) and r.name not in skip]
     with np.errstate(all="ignore"):
         for shapes, part in c.parts():
             g, holds = geometry(p, part), np.True_

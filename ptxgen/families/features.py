@@ -8,7 +8,6 @@ columns are the same for every family; what a family does not have is at its axi
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -190,7 +189,7 @@ def _pitch(p: KernelGemm, operand: str) -> float:
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
+def _extent(p: KernelGemm, c: Columns, g: Geometry, roofline: float) -> Floats:
     """The block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     moved = g.tiles * (c.ml + c.nl) * p.k * size
@@ -210,7 +209,7 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
         _log(p.flops / max(p.bytes, 1)),
         _log(p.flops),
-        _log(clock.roofline(p, d)),
+        _log(roofline),
         size,
         p.accumulator.bytes,
         p.layout[0] == "N",
@@ -229,13 +228,13 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
 
 
 def _both(
-    p: KernelGemm,
     d: Device,
     out: Floats,
     blocks: Floats,
     iterations: Floats,
     own: tuple[Floats, Floats, Floats],
     us: Floats,
+    roofline: float,
 ) -> None:
     """Fills the block that needs both. ``own``: what ``_thread`` returns."""
     fits, thread, moved = own
@@ -248,19 +247,19 @@ def _both(
     out[:, 3] = np.log2(thread * iterations)
     out[:, 4] = np.log2(moved * iterations * np.maximum(most, 1))
     out[:, 5] = np.log2(us)
-    out[:, 6] = out[:, 5] - np.float32(np.log2(clock.roofline(p, d)))
+    out[:, 6] = out[:, 5] - np.float32(np.log2(roofline))
 
 
-@lru_cache(maxsize=24)
-def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """(block of the configuration alone, what the block of both takes of it) of a base's rows."""
-    w = clock.base_work(b)
-    parts = []
-    for at in range(0, len(b.columns), 1 << 15):
-        rows = np.arange(at, min(at + (1 << 15), len(b.columns)))
-        c = b.columns.take(rows)
-        parts.append(_own(b.problem, c, geometry(b.problem, c), w.take(rows), b.device))
-    return np.concatenate(parts), _thread(b.problem, b.columns, w)
+def _own_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """(block of the configuration alone, what the block of both takes of it) of some rows of a base, all different."""
+    parts, of_row = [], []
+    for at in range(0, len(rows), 1 << 15):
+        some = rows[at : at + (1 << 15)]
+        c, (w, place) = b.columns.take(some), clock.work_of_rows(b, some)
+        parts.append(_own(b.problem, c, geometry(b.problem, c), w.take(place), b.device))
+        of_row.append(_thread(b.problem, c, w.take(place)))
+    fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
+    return np.concatenate(parts), (fits, thread, moved)
 
 
 def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
@@ -279,15 +278,15 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
     x = np.empty((len(c), len(NAMES)), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
-            table = _Table(p, part, d)
+            table = _Table(p, part, d, rows)
             for at in range(0, len(rows), CHUNK):
                 these = slice(at, at + CHUNK)
                 if isinstance(where, slice):  # filled in place
                     place = slice(where.start + at, min(where.start + at + CHUNK, where.stop))
-                    table.fill(x[place], rows[these], cells[these], us[place])
+                    table.fill(x[place], these, cells[these], us[place])
                 else:
                     block = np.empty((len(rows[these]), len(NAMES)), np.float32)
-                    table.fill(block, rows[these], cells[these], us[where[these]])
+                    table.fill(block, these, cells[these], us[where[these]])
                     x[where[these]] = block
         return x
     for _, found in clock.by_family(c):
@@ -295,30 +294,34 @@ def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> 
         w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
         block = np.empty((len(found), len(NAMES)), np.float32)
         block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
-        block[:, OWN:EXTENT] = _extent(p, mine, g, d)
+        roofline = clock.roofline(p, d)
+        block[:, OWN:EXTENT] = _extent(p, mine, g, roofline)
         blocks = np.asarray(g.blocks, np.float32)
-        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[found])
+        _both(d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[found], roofline)
         x[found] = block
     return x
 
 
 class _Table:
-    """The two small tables of one part of the candidates of a problem."""
+    """The two small tables of one part of the candidates of a problem: of the rows of its base, and of its cells."""
 
-    def __init__(self, p: KernelGemm, part: Part, d: Device) -> None:
-        self.problem, self.device = p, d
-        self.own, self.of_row = _base_own(part.base)
-        g = geometry(p, part.cells)
-        self.extent, self.blocks = _extent(p, part.cells, g, d), np.asarray(g.blocks, np.float32)
+    def __init__(self, p: KernelGemm, part: Part, d: Device, rows: NDArray[np.int32]) -> None:
+        self.device = d
+        some, self.place = clock.distinct_rows(part.base, rows)
+        self.own, self.of_row = _own_of_rows(part.base, some)
+        g, self.roofline = part.geometry, clock.roofline(p, d)
+        self.extent = _extent(p, part.cells, g, self.roofline)
+        self.blocks = np.asarray(g.blocks, np.float32)
         self.iterations = _iterations(p, part.cells, g)
 
-    def fill(self, out: Floats, rows: NDArray[np.int32], cells: NDArray[np.int32], us: Floats) -> None:
-        """The rows of the matrix of these rows of the base and these cells."""
+    def fill(self, out: Floats, these: slice, cells: NDArray[np.int32], us: Floats) -> None:
+        """The rows of the matrix of these of the part's rows and of these cells."""
+        rows = self.place[these]
         out[:, :OWN] = self.own[rows]
         out[:, OWN:EXTENT] = self.extent[cells]
         fits, thread, moved = (x[rows] for x in self.of_row)
         blocks, iterations = self.blocks[cells], self.iterations[cells]
-        _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
+        _both(self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us, self.roofline)
 
 
 def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:

@@ -40,9 +40,24 @@ def work(p: KernelGemm, c: Columns, d: Device) -> Work:
 
 
 @lru_cache(maxsize=24)
-def base_work(b: Base) -> Work:
-    """The cost of every row of a base. Kept between calls."""
-    return work(b.problem, b.columns, b.device)
+def _work_of_classes(b: Base) -> Work:
+    """The cost of the representative of each class of a base. Kept between calls."""
+    return work(b.problem, b.columns.take(b.representatives), b.device)
+
+
+def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[np.intp]]:
+    """(costs of some rows of a base, which of them each of ``rows`` has)."""
+    if b.is_representative(rows).all():
+        return _work_of_classes(b), b.equivalence_class[rows]
+    some, place = distinct_rows(b, rows)
+    return work(b.problem, b.columns.take(some), b.device), place
+
+
+def distinct_rows(b: Base, rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(the different ones of ``rows``, in order, where each of ``rows`` is among them)."""
+    used = np.zeros(len(b.columns), np.bool_)
+    used[rows] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:
@@ -87,12 +102,13 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """``predict`` from the tables that candidates index."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
-        formula, w = _family(part.base.family.code).model, base_work(part.base)
-        x = formula.cell(p, part.cells, geometry(p, part.cells), d)
+        formula = _family(part.base.family.code).model
+        w, place = work_of_rows(part.base, rows)
+        x = part.costs
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), CHUNK):
             these = slice(at, at + CHUNK)
-            us[these] = formula.microseconds(p, d, w, rows[these], x, cells[these])
+            us[these] = formula.microseconds(p, d, w, place[these], x, cells[these])
         out[where] = us
     return out
 
@@ -101,8 +117,8 @@ __all__ = [
     "Counts",
     "Floats",
     "Work",
-    "base_work",
     "by_family",
+    "distinct_rows",
     "from_stats",
     "perf_costs",
     "predict",
@@ -110,4 +126,5 @@ __all__ = [
     "roofline",
     "without_slices",
     "work",
+    "work_of_rows",
 ]

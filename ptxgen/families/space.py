@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
+from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
 from ptxgen.families.space_bases import SPACES, Base, base, families, kind, refused_rows, rejected_rows, unsupported_by
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -30,10 +34,22 @@ class Part:
     """What one family adds to the candidates of a problem: its base, and its tiles crossed with slices. The candidates
     number the rows and cells of all parts together; this one's begin at ``row`` and ``cell``."""
 
+    problem: KernelGemm
     base: Base
     cells: Columns
     row: int
     cell: int
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The geometry of the cells."""
+        return geometry(self.problem, self.cells)
+
+    @cached_property
+    def costs(self) -> Any:
+        """What the performance model needs of the cells."""
+        model = registry.FAMILIES[self.base.family.name].model
+        return model.cell(self.problem, self.cells, self.geometry, self.base.device)
 
 
 class _Lazy(Mapping[str, Ints]):
@@ -67,9 +83,13 @@ class Candidates(Columns):
     Reads like ``Columns``; what works on the whole space reads the small tables instead, part by part (``groups``).
     """
 
-    def __init__(self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32]) -> None:
+    def __init__(
+        self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32], total: int | None = None
+    ) -> None:
+        """``total``: how many there are with those that these represent."""
         self.parts, self.rows, self.cell = parts, rows, cell
         self.length = len(rows)
+        self.total = self.length if total is None else total
         self.columns = _Lazy(self)  # type: ignore[assignment]
         self._groups: list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]] | None = None
 
@@ -106,30 +126,52 @@ class Candidates(Columns):
         return config_of(f.code, values)
 
 
-def candidates(p: KernelGemm, d: Device) -> Candidates:
-    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults."""
+def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candidates:
+    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults.
+
+    ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands."""
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    first_row = first_cell = 0
+    first_row = first_cell = total = 0
     for f in families(p, d):
         b = base(f, p, d)
         if not len(b.columns):
             continue
         cells, broken = f.cells(p, d, b.tiles)
-        parts.append(Part(b, cells, first_row, first_cell))
+        parts.append(Part(p, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
+        total += int((b.counts * open_).sum())
         for j in range(open_.shape[1]):
-            taken = _takers(b, open_[:, j], j)
+            taken = _takers(b, open_[:, j], j, representatives)
             rows.append((taken + first_row).astype(np.int32))
             cell.append((b.tile[taken] * open_.shape[1] + j + first_cell).astype(np.int32))
         first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
-    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell))
+    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell), total)
 
 
-def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
+def members(c: Candidates) -> Candidates:
+    """Every row of the equivalence classes of ``c``, with the same slices of K, in the order of ``candidates``."""
+    all_rows, all_cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for part, _, rows, cells in c.groups():
+        b, options = part.base, len(part.cells) // len(part.base.tiles)
+        found, place = b.members(b.equivalence_class[rows])
+        cell = cells[place]
+        if b.accepted is not None:
+            legal = b.accepted[found, cell % options]
+            found, cell = found[legal], cell[legal]
+        order = np.lexsort((found, cell % options))
+        all_rows.append((found[order] + part.row).astype(np.int32))
+        all_cells.append((cell[order] + part.cell).astype(np.int32))
+    return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
+
+
+def _takers(b: Base, open_: NDArray[np.bool_], option: int, representatives: bool) -> NDArray[np.intp]:
     """The rows of a base that come with an option of slices; ``open_``: the tiles that do."""
     if not open_.any():
         return np.zeros(0, np.intp)
+    if representatives:
+        rows = b.representatives[open_[b.tile[b.representatives]]]
+        return np.sort(rows if b.accepted is None else rows[b.accepted[rows, option]])
     if b.accepted is None:
         return np.arange(len(b.tile)) if open_.all() else np.flatnonzero(open_[b.tile])
     return np.flatnonzero(open_[b.tile] & b.accepted[:, option])
@@ -210,6 +252,7 @@ __all__ = [
     "explain",
     "families",
     "kind",
+    "members",
     "refinements",
     "unique",
     "unsupported_by",

@@ -23,9 +23,10 @@ class Base:
     """The legal rows of one family and a class of problems, without what extents decide.
 
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
-    ``tiles``; ``accepted``: whether each row comes with each option of slices, where that depends on the row. Rows that
-    differ only in the family's axes ``alike``, which the performance model hardly tells apart, form an
-    ``equivalence_class``; one of each ``is_representative``.
+    ``tiles``; ``accepted``: whether each row comes with each option of slices, where that depends on the row;
+    ``counts``: how many rows each tile has, by option where that depends on it. Rows that differ only in the family's
+    axes ``alike``, which the performance model hardly tells apart, form an ``equivalence_class``; ``by_class``: the rows
+    class by class, of which those of class i begin at ``starts[i]``; ``representatives``: the best row of each class.
     """
 
     family: CandidateSpace
@@ -35,8 +36,23 @@ class Base:
     tile: NDArray[np.intp]
     tiles: Columns
     accepted: NDArray[np.bool_] | None
+    counts: Ints
     equivalence_class: NDArray[np.intp]
-    is_representative: NDArray[np.bool_]
+    by_class: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    representatives: NDArray[np.intp]
+
+    def is_representative(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of ``rows`` represent their class."""
+        found: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
+        return found
+
+    def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The rows of these classes, one class after the other, and the place of the class of each in ``classes``."""
+        sizes = self.starts[classes + 1] - self.starts[classes]
+        place = np.repeat(np.arange(len(classes)), sizes)
+        offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return self.by_class[self.starts[classes][place] + offset], place
 
 
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
@@ -64,44 +80,40 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 
 @lru_cache(maxsize=24)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
-    tiles, shapes, _ = _tiles_and_shapes(f, p, d)
+    tiles, shapes = f.tiles(p), f.shapes(p)
+    shapes = picked(shapes, legal_rows(f, p, Grid.of(shapes, []), d, f.tile_rules))
     if not len(shapes):
         none = np.zeros(0, np.intp)
-        return Base(f, p, d, shapes, none, tiles, None, none, none > 0)
+        return Base(f, p, d, shapes, none, tiles, None, none, none, none, none, none)
     grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
-    legal = legal_rows(f, p, grid, d, f.tile_rules)
+    legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = legal.any(axis=tuple(range(legal.ndim - 1)))
     grid, legal = grid.shapes(used), legal[..., used]
     kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
     rows = np.nonzero(kept)
     columns = Columns({n: _taken(v, rows) for n, v in grid.columns.items()}, len(rows[0]))
-    classes, representative = _classes(f, grid, rows)
     tile = _taken(_Index(tiles, f.tile).of(grid), rows)
-    return Base(f, p, d, columns, tile, tiles, _accepted(f, p, d, grid, rows, columns), classes, representative)
-
-
-def _tiles_and_shapes(f: CandidateSpace, p: KernelGemm, d: Device) -> tuple[Columns, Columns, dict[int, Ints]]:
-    """Tiles, the legal shapes, and how many shapes of each tile a rule rejects, by the index of the rule."""
-    tiles, shapes = f.tiles(p), f.shapes(p)
-    violated = violations(f, p, shapes, d, f.tile_rules)
-    index = _Index(tiles, f.tile)
-    rejected = {int(i): index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
-    return tiles, picked(shapes, violated < 0), rejected
+    accepted = _accepted(f, p, d, grid, rows, columns)
+    each = [slice(None)] if accepted is None else list(accepted.T)
+    counts = np.stack([np.bincount(tile[some], minlength=len(tiles)) for some in each], axis=1)
+    return Base(f, p, d, columns, tile, tiles, accepted, counts, *_classes(f, grid, rows))
 
 
 def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
     """Index of a rule -> how many rows of the base it rejects, tile by tile."""
     p = f.neutral(p)
-    tiles, shapes, rejected = _tiles_and_shapes(f, p, d)
+    shapes, ways, index = f.shapes(p), f.ways(p), _Index(f.tiles(p), f.tile)
+    violated = violations(f, p, shapes, d, f.tile_rules)
+    each = math.prod(map(len, ways))
+    rejected = {int(i): each * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
+    shapes = picked(shapes, violated < 0)
     if not len(shapes):
-        return {i: math.prod(map(len, f.ways(p))) * count for i, count in rejected.items()}
-    grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
-    ways, rows = math.prod(grid.size[:-1]), grid.flat()
+        return rejected
+    rows = f.finalize(p, d, Grid.of(shapes, ways)).flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
-    index = _Index(tiles, f.tile)
     later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
-    return {**{i: ways * count for i, count in rejected.items()}, **later}
+    return {**rejected, **later}
 
 
 def _taken(column: NDArray[Any], rows: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
@@ -135,7 +147,7 @@ def _accepted(
     if not options or not len(columns):
         return None
     distinct = list({tuple(o.items()): o for o in options}.values())
-    legal = legal_rows(f, p, c.options(distinct), d, (*f.tile_rules, *f.extent_rules))
+    legal = legal_rows(f, p, c.options(distinct), d, skip=(*f.tile_rules, *f.extent_rules))
     of = {tuple(o.items()): mask[rows] & f.takes(o, columns) for o, mask in zip(distinct, legal, strict=True)}
     return np.stack([of[tuple(o.items())] for o in options], axis=1)
 
@@ -178,10 +190,8 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _classes(
-    f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """(equivalence class of each row, whether a row represents its class)."""
+def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[NDArray[np.intp], ...]:
+    """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
     key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():
         if name not in f.alike and name not in f.derived and column.size > 1:
@@ -190,15 +200,15 @@ def _classes(
     for name, liked in f.alike.items():
         distance = _distance(c.column(name), liked)
         key = key * (int(distance.max(initial=0)) + 1) + _taken(distance, rows)
-    ranks = int(np.prod([int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items()]))
-    order = np.argsort(key, kind="stable")
-    groups = key[order] // ranks
+    ranks = math.prod(int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items())
+    by_class = np.argsort(key, kind="stable")
+    groups = key[by_class] // ranks
     first = np.ones(len(key), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
-    classes, representative = np.empty(len(key), np.intp), np.zeros(len(key), np.bool_)
-    classes[order] = np.cumsum(first) - 1
-    representative[order[first]] = True
-    return classes, representative
+    classes = np.empty(len(key), np.intp)
+    classes[by_class] = np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    return classes, by_class, np.append(starts, len(key)), by_class[starts]
 
 
 def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:

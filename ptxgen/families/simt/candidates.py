@@ -64,7 +64,7 @@ class Simt(Cooperative):
         c = c.replace(lane_interleave=lanes, vec_c=p.vectors[2], raster_group=8)
         staged = (c.kmajor_smem_b == 1) & (c.kl == 1)
         if staged.any():
-            staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, self.tile_rules)
+            staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, skip=self.tile_rules)
         return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
