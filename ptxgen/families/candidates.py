@@ -195,9 +195,22 @@ class Grid(Columns):
         for at in range(0, self.size[-1], step):
             yield slice(at, at + step), self.shapes(slice(at, at + step))
 
-    def flat(self) -> Columns:
-        """The rows one after the other."""
-        return Columns({n: np.broadcast_to(v, self.size).ravel() for n, v in self.columns.items()}, len(self))
+    def flat(self, last_first: bool = False) -> Columns:
+        """The rows one after the other, or, with ``last_first``, shape by shape."""
+        whole = {n: np.broadcast_to(v, self.size) for n, v in self.columns.items() if v.size > 1}
+        one = {n: np.broadcast_to(v.sum(), len(self)) for n, v in self.columns.items() if v.size == 1}
+        return Columns({**one, **{n: (v.T if last_first else v).ravel() for n, v in whole.items()}}, len(self))
+
+
+def first_violations(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...]) -> Ints:
+    """As ``violations``, with the dimensions of ``c``."""
+    result = np.full(c.size, -1, np.int64)
+    with np.errstate(all="ignore"):
+        g = geometry(p, c)
+        for i, rule in rules_of(f.name):
+            if rule.name in names and not np.all(holds := rule.holds(p, c, g, d)):
+                result[(result < 0) & np.logical_not(holds)] = i
+    return result
 
 
 PART = 1 << 17  #: rows of a grid per step

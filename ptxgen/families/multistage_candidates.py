@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import CandidateSpace, Ints, single, split_for, violations, whole_waves
+from ptxgen.families.candidates import CandidateSpace, Grid, Ints, first_violations, single, split_for, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -34,24 +34,23 @@ class Cooperative(CandidateSpace):
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices that fill whole waves. As many as hold something are counted, and each count once."""
-        count = len(tiles)
-        sliced = whole_waves(geometry(p, tiles).tiles, d)
-        columns = {n: np.repeat(tiles.column(n), sliced.shape[1]) for n in self.tile}
-        c = Columns({**columns, "kg": sliced.ravel()}, sliced.size).replace(family=self.code)
+        sliced = whole_waves(geometry(p, tiles).tiles, d).T
+        plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
+        c = Grid.of(plain, [[{}] * len(sliced)]).replace(kg=sliced)
         c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
-        broken = violations(self, p, c, d, self.extent_rules)
+        broken = first_violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = violations(self, p, c, d, self.extent_rules)
-        kg = np.where(broken == -1, g.slices, c.kg).reshape(count, -1)
-        seen = np.zeros_like(kg, bool)
-        for j in range(1, kg.shape[1]):
-            seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
-        c = c.replace(kg=kg.ravel())
-        return c.replace(splitk=self.split(p, c)), np.where(seen.ravel(), -2, broken)
+            broken = first_violations(self, p, c, d, self.extent_rules)
+        kg = np.where(broken == -1, g.slices, c.kg)
+        seen = np.zeros(kg.shape, np.bool_)
+        for j in range(1, len(kg)):
+            seen[j] = (kg[:j] == kg[j]).any(axis=0)
+        c = c.replace(kg=kg)
+        return c.replace(splitk=self.split(p, c)).flat(last_first=True), np.where(seen, -2, broken).T.ravel()
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single(self)

@@ -90,19 +90,18 @@ class Stream(Cooperative):
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
     def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
-        out = {}
+        out: dict[tuple[int, ...], None] = {}
         for swap, thin in self._sides(p):
-            depths = sorted({d for _, _, d in self._depths(p, swap)})
+            # powers of two: of equal products of steps and depths the first is kept
+            reaches = dict.fromkeys(n * depth for n in STEPS for depth in sorted({d for _, _, d in self._depths(p, swap)}))
             threads = [(n, kl) for n in ALONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
             few = [n for n in EACH if n * thin <= SUMS]
-            for each, wm, (along, kl), steps, depth in product(few, LANES, threads, STEPS, depths):
-                tile, u = each * wm * along, WARP // wm * kl * steps * depth
-                sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
-                if not swap:
-                    sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_long": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
-                out[tuple(row.values())] = row
-        return [*out.values(), *self._fragments(p)]
+            for each, wm, (along, kl), reach in product(few, LANES, threads, reaches):
+                tile, u = each * wm * along, WARP // wm * kl * reach
+                sides = (thin, each, thin, tile) if swap else (each, thin, tile, thin)
+                out[(*sides, wm, kl, u, swap, 0)] = None
+        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
+        return [*(dict(zip(names, row, strict=True)) for row in out), *self._fragments(p)]
 
     def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
         """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""

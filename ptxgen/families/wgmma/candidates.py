@@ -22,7 +22,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Grid, Ints, default, meetings, overlap, single, violations
+from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Grid, Ints, default, first_violations, meetings, overlap, single
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import axes, operand_packing
@@ -252,10 +252,10 @@ class Wgmma(CandidateSpace):
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
         for images, of which each tap reads again what a pass has just copied."""
-        slices, count = self._slices(p), len(tiles)
-        names = {n: np.repeat(tiles.column(n), len(slices)) for n in self.tile}
-        split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
-        c = Columns({**names, "splitk": split}).replace(family=self.code)
+        slices = self._slices(p)
+        plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
+        c = Grid.of(plain, [[{"splitk": split} for _, split in slices]])
+        waves, split = np.array([[n] for n, _ in slices]), c.splitk
         g = geometry(p, c)
         room = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
@@ -273,16 +273,15 @@ class Wgmma(CandidateSpace):
             l2_evict_first=streamed,
             raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1),
         )
-        broken = violations(self, p, c, d, self.extent_rules)
+        broken = first_violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = violations(self, p, c, d, self.extent_rules)
-        table = np.stack([kg, split]).reshape(2, count, -1)
-        seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
-        for j in range(1, table.shape[2]):
-            seen[:, j] |= (table[:, :, :j] == table[:, :, j : j + 1]).all(axis=0).any(axis=1)
-        return c, np.where(seen.ravel(), -2, broken)
+            broken = first_violations(self, p, c, d, self.extent_rules)
+        seen = (kg <= 1) & (waves > 0)
+        for j in range(1, len(slices)):
+            seen[j] |= ((kg[:j] == kg[j]) & (split[:j] == split[j])).any(axis=0)
+        return c.flat(last_first=True), np.where(seen, -2, broken).T.ravel()
 
     # ---- one configuration
 
