@@ -255,9 +255,9 @@ def _own_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Floats, tuple[Floats, Flo
     parts, of_row = [], []
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
-        c, (w, place) = b.columns.take(some), clock.work_of_rows(b, some)
-        parts.append(_own(b.problem, c, geometry(b.problem, c), w.take(place), b.device))
-        of_row.append(_thread(b.problem, c, w.take(place)))
+        c, w = b.columns.take(some), clock.work_of_rows(b, some)
+        parts.append(_own(b.problem, c, geometry(b.problem, c), w, b.device))
+        of_row.append(_thread(b.problem, c, w))
     fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
     return np.concatenate(parts), (fits, thread, moved)
 
@@ -307,7 +307,7 @@ class _Table:
 
     def __init__(self, p: KernelGemm, part: Part, d: Device, rows: NDArray[np.int32]) -> None:
         self.device = d
-        some, self.place = clock.distinct_rows(part.base, rows)
+        some, self.place = part.base.distinct(rows)
         self.own, self.of_row = _own_of_rows(part.base, some)
         g, self.roofline = part.geometry, clock.roofline(p, d)
         self.extent = _extent(p, part.cells, g, self.roofline)

@@ -39,25 +39,17 @@ def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     return result
 
 
-@lru_cache(maxsize=24)
+@lru_cache(maxsize=512)
 def _work_of_classes(b: Base) -> Work:
     """The cost of the representative of each class of a base. Kept between calls."""
     return work(b.problem, b.columns.take(b.representatives), b.device)
 
 
-def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[np.intp]]:
-    """(costs of some rows of a base, which of them each of ``rows`` has)."""
+def work_of_rows(b: Base, rows: NDArray[Any]) -> Work:
+    """The cost of these rows of a base, all different."""
     if b.is_representative(rows).all():
-        return _work_of_classes(b), b.equivalence_class[rows]
-    some, place = distinct_rows(b, rows)
-    return work(b.problem, b.columns.take(some), b.device), place
-
-
-def distinct_rows(b: Base, rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(the different ones of ``rows``, in order, where each of ``rows`` is among them)."""
-    used = np.zeros(len(b.columns), np.bool_)
-    used[rows] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+        return _work_of_classes(b).take(b.equivalence_class[rows])
+    return work(b.problem, b.columns.take(rows), b.device)
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:
@@ -103,7 +95,8 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
         formula = _family(part.base.family.code).model
-        w, place = work_of_rows(part.base, rows)
+        some, place = part.base.distinct(rows)
+        w = work_of_rows(part.base, some)
         x = part.costs
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), CHUNK):
@@ -118,7 +111,6 @@ __all__ = [
     "Floats",
     "Work",
     "by_family",
-    "distinct_rows",
     "from_stats",
     "perf_costs",
     "predict",

@@ -47,6 +47,12 @@ class Base:
         found: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
         return found
 
+    def distinct(self, rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(the different ones of ``rows``, in order, where each of ``rows`` is among them)."""
+        used = np.zeros(len(self.columns), np.bool_)
+        used[rows] = True
+        return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+
     def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The rows of these classes, one class after the other, and the place of the class of each in ``classes``."""
         sizes = self.starts[classes + 1] - self.starts[classes]
@@ -78,7 +84,7 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     return tuple((f.name, f.neutral(p)) for f in families(p, d))
 
 
-@lru_cache(maxsize=24)
+@lru_cache(maxsize=512)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     shapes = picked(shapes, legal_rows(f, p, Grid.of(shapes, []), d, f.tile_rules))

@@ -39,6 +39,7 @@ STAGES = ((30, 1_500), (100, 300))
 #: all trees rank every row of the classes that are left; for more configurations than FEW, all limits are four times
 #: as high
 FEW, MORE = 8, 4
+ONE_THREAD = 8_000  #: rows that one thread predicts
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 
@@ -163,6 +164,8 @@ class Model:
     def _predicted(self, x: Floats, trees: int) -> Floats:
         """The prediction of the first ``trees`` (0: of all) for rows of features."""
         assert self._booster is not None
+        # waking a second thread takes longer than a few rows do
+        self._booster.set_param({"nthread": 1 if len(x) <= ONE_THREAD else threads()})
         found: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
         return found
 
