@@ -202,6 +202,33 @@ class Grid(Columns):
         return Columns({**one, **{n: (v.T if last_first else v).ravel() for n, v in whole.items()}}, len(self))
 
 
+class GridRows(Columns):
+    """Some rows of a grid. Columns are gathered when they are read: the grid takes a fraction of their memory."""
+
+    def __init__(self, grid: Grid, rows: NDArray[np.int32]) -> None:
+        """``rows``: their numbers in the order of ``Grid.flat``."""
+        self.grid, self.rows, self.length = grid, rows, len(rows)
+
+    @property
+    def columns(self) -> dict[str, NDArray[np.int64]]:  # type: ignore[override]
+        return self.take(np.arange(self.length)).columns
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        return gathered(self.grid.column(name), np.unravel_index(self.rows, self.grid.size))
+
+    def take(self, rows: NDArray[Any]) -> Columns:
+        places = np.unravel_index(self.rows[rows], self.grid.size)
+        return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
+
+
+def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
+    """The values of a column of a grid at some places; of a column of one number a view."""
+    if column.size == 1:
+        return np.broadcast_to(column.sum(dtype=column.dtype), len(places[0]))
+    found: NDArray[Any] = column[tuple(0 if n == 1 else i for n, i in zip(column.shape, places, strict=True))]
+    return found
+
+
 def first_violations(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...]) -> Ints:
     """As ``violations``, with the dimensions of ``c``."""
     result = np.full(c.size, -1, np.int64)

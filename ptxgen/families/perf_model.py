@@ -20,7 +20,7 @@ from ptxgen.families import perf_costs, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.space import Base, Candidates, families
+from ptxgen.families.space import BASES, Base, Candidates, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -39,7 +39,7 @@ def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     return result
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=BASES)
 def _work_of_classes(b: Base) -> Work:
     """The cost of the representative of each class of a base. Kept between calls."""
     return work(b.problem, b.columns.take(b.representatives), b.device)

@@ -22,7 +22,7 @@ from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, base, families, kind, refused_rows, rejected_rows, unsupported_by
+from ptxgen.families.space_bases import BASES, SPACES, Base, base, families, kind, refused_rows, rejected_rows, unsupported_by
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -121,7 +121,7 @@ class Candidates(Columns):
         row, cell = int(self.rows[i]), int(self.cell[i])
         part = next(p for p in reversed(self.parts) if row >= p.row)
         f = part.base.family
-        values = {n: int(v[row - part.row]) for n, v in part.base.columns.columns.items()}
+        values = {n: int(v[0]) for n, v in part.base.columns.take(np.array([row - part.row])).columns.items()}
         values.update({n: int(part.cells.column(n)[cell - part.cell]) for n in f.cell})
         return config_of(f.code, values)
 
@@ -240,6 +240,7 @@ def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
 
 
 __all__ = [
+    "BASES",
     "FAMILIES",
     "SPACES",
     "Base",

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families.candidates import CandidateSpace, Grid, Ints, legal_rows, picked, violations
+from ptxgen.families.candidates import CandidateSpace, Grid, GridRows, Ints, gathered, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
 from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
+
+
+BASES = 128  #: that are kept, of a megabyte on average
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +87,7 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     return tuple((f.name, f.neutral(p)) for f in families(p, d))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=BASES)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     shapes = picked(shapes, legal_rows(f, p, Grid.of(shapes, []), d, f.tile_rules))
@@ -98,8 +101,8 @@ def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
     rows = np.nonzero(kept)
-    columns = Columns({n: _taken(v, rows) for n, v in grid.columns.items()}, len(rows[0]))
-    tile = _taken(_Index(tiles, f.tile).of(grid), rows)
+    columns = GridRows(grid, np.flatnonzero(kept).astype(np.int32))
+    tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
     accepted = _accepted(f, p, d, grid, rows, columns)
     each = [slice(None)] if accepted is None else list(accepted.T)
     counts = np.stack([np.bincount(tile[some], minlength=len(tiles)) for some in each], axis=1)
@@ -120,14 +123,6 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
     later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
     return {**rejected, **later}
-
-
-def _taken(column: NDArray[Any], rows: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
-    """The values of a column of a grid in some rows; of a column of one number a view."""
-    if column.size == 1:
-        return np.broadcast_to(column.sum(dtype=column.dtype), len(rows[0]))
-    taken: NDArray[Any] = column[tuple(0 if n == 1 else i for n, i in zip(column.shape, rows, strict=True))]
-    return taken
 
 
 def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Any]:
@@ -202,16 +197,16 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     for name, column in c.columns.items():
         if name not in f.alike and name not in f.derived and column.size > 1:
             values, code = np.unique(column, return_inverse=True)
-            key = key * len(values) + _taken(code.reshape(column.shape), rows)
+            key = key * len(values) + gathered(code.reshape(column.shape), rows)
     for name, liked in f.alike.items():
         distance = _distance(c.column(name), liked)
-        key = key * (int(distance.max(initial=0)) + 1) + _taken(distance, rows)
+        key = key * (int(distance.max(initial=0)) + 1) + gathered(distance, rows)
     ranks = math.prod(int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items())
     by_class = np.argsort(key, kind="stable")
     groups = key[by_class] // ranks
     first = np.ones(len(key), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
-    classes = np.empty(len(key), np.intp)
+    classes, by_class = np.empty(len(key), np.int32), by_class.astype(np.int32)
     classes[by_class] = np.cumsum(first) - 1
     starts = np.flatnonzero(first)
     return classes, by_class, np.append(starts, len(key)), by_class[starts]
