@@ -227,7 +227,9 @@ class Columns:
     def replace(self, **columns: Any) -> Columns:
         """The same rows with some axes replaced by a column or a number."""
         new = {
-            n: _repeated(v, self.length) if isinstance(v, int) else np.broadcast_to(np.asarray(v, np.int64), self.length)
+            n: _repeated(v, self.length)
+            if isinstance(v, int)
+            else np.broadcast_to(np.asarray(v, np.int64), self.length)
             for n, v in columns.items()
         }
         return Columns({**self.columns, **new}, self.length)

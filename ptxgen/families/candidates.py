@@ -172,7 +172,9 @@ class Grid(Columns):
         return np.full((1,) * len(self.size), AXIS[name].default if name != "family" else 0, np.int64)
 
     def replace(self, **columns: Any) -> Grid:
-        return Grid({**self.columns, **{n: self._whole(np.asarray(v, np.int64)) for n, v in columns.items()}}, self.size)
+        return Grid(
+            {**self.columns, **{n: self._whole(np.asarray(v, np.int64)) for n, v in columns.items()}}, self.size
+        )
 
     def _whole(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
         """The column with every dimension."""

@@ -22,7 +22,17 @@ from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import BASES, SPACES, Base, base, families, kind, refused_rows, rejected_rows, unsupported_by
+from ptxgen.families.space_bases import (
+    BASES,
+    SPACES,
+    Base,
+    base,
+    families,
+    kind,
+    refused_rows,
+    rejected_rows,
+    unsupported_by,
+)
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

@@ -17,7 +17,6 @@ from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-
 BASES = 128  #: that are kept, of a megabyte on average
 
 
@@ -28,8 +27,8 @@ class Base:
     ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
     ``tiles``; ``accepted``: whether each row comes with each option of slices, where that depends on the row;
     ``counts``: how many rows each tile has, by option where that depends on it. Rows that differ only in the family's
-    axes ``alike``, which the performance model hardly tells apart, form an ``equivalence_class``; ``by_class``: the rows
-    class by class, of which those of class i begin at ``starts[i]``; ``representatives``: the best row of each class.
+    axes ``alike``, which the performance model hardly tells apart, form an ``equivalence_class``; ``by_class``: the
+    rows class by class, those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
     """
 
     family: CandidateSpace

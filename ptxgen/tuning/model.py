@@ -33,9 +33,9 @@ from ptxgen.tuning.training import TARGETS, Training, clock_of, threads, yardsti
 FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
 #: so many rows at most are scored, one of each equivalence class; of 300 random problems one chose another
 #: configuration than with four times as many
-LIMIT = 8_000
+LIMIT = 12_000
 #: (trees, rows): the first trees rank those, and so many are left
-STAGES = ((30, 1_500), (100, 300))
+STAGES = ((60, 2_500), (150, 400))
 #: all trees rank every row of the classes that are left; for more configurations than FEW, all limits are four times
 #: as high
 FEW, MORE = 8, 4

@@ -93,7 +93,9 @@ class Stream(Cooperative):
         out: dict[tuple[int, ...], None] = {}
         for swap, thin in self._sides(p):
             # powers of two: of equal products of steps and depths the first is kept
-            reaches = dict.fromkeys(n * depth for n in STEPS for depth in sorted({d for _, _, d in self._depths(p, swap)}))
+            reaches = dict.fromkeys(
+                n * depth for n in STEPS for depth in sorted({d for _, _, d in self._depths(p, swap)})
+            )
             threads = [(n, kl) for n in ALONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
             few = [n for n in EACH if n * thin <= SUMS]
             for each, wm, (along, kl), reach in product(few, LANES, threads, reaches):

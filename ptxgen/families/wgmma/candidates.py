@@ -22,7 +22,17 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Grid, Ints, default, first_violations, meetings, overlap, single
+from ptxgen.families.candidates import (
+    NEUTRAL,
+    CandidateSpace,
+    Grid,
+    Ints,
+    default,
+    first_violations,
+    meetings,
+    overlap,
+    single,
+)
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import axes, operand_packing
