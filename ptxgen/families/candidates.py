@@ -157,7 +157,8 @@ class Grid(Columns):
         self.size = size
 
     @classmethod
-    def of(cls, shapes: Columns, ways: list[list[dict[str, int]]]) -> Grid:
+    def crossed(cls, shapes: Columns, ways: list[list[dict[str, int]]]) -> Grid:
+        """Every shape with every combination of one way of each list."""
         size = (*map(len, ways), len(shapes))
         columns = {n: v[:1] if v.strides == (0,) else v for n, v in shapes.columns.items()}
         out = {n: v.reshape(*(1,) * len(ways), -1) for n, v in columns.items()}

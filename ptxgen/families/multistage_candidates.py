@@ -36,7 +36,7 @@ class Cooperative(CandidateSpace):
         """Slices that fill whole waves. As many as hold something are counted, and each count once."""
         sliced = whole_waves(geometry(p, tiles).tiles, d).T
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
-        c = Grid.of(plain, [[{}] * len(sliced)]).replace(kg=sliced)
+        c = Grid.crossed(plain, [[{}] * len(sliced)]).replace(kg=sliced)
         c = c.replace(splitk=self.split(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))

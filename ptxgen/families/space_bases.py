@@ -89,13 +89,13 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 @lru_cache(maxsize=BASES)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
-    shapes = picked(shapes, legal_rows(f, p, Grid.of(shapes, []), d, f.tile_rules))
+    shapes = picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
     if not len(shapes):
         none = np.zeros(0, np.intp)
         return Base(f, p, d, shapes, none, tiles, None, none, none, none, none, none)
-    grid = f.finalize(p, d, Grid.of(shapes, f.ways(p)))
+    grid = f.finalize(p, d, Grid.crossed(shapes, f.ways(p)))
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
-    used = legal.any(axis=tuple(range(legal.ndim - 1)))
+    used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
     grid, legal = grid.shapes(used), legal[..., used]
     kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
@@ -118,7 +118,7 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
     shapes = picked(shapes, violated < 0)
     if not len(shapes):
         return rejected
-    rows = f.finalize(p, d, Grid.of(shapes, ways)).flat()
+    rows = f.finalize(p, d, Grid.crossed(shapes, ways)).flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
     later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
     return {**rejected, **later}
@@ -190,7 +190,7 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[NDArray[np.intp], ...]:
+def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[Any, ...]:
     """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
     key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():

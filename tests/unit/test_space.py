@@ -553,7 +553,7 @@ def test_grids_compute_what_columns_compute():
         p = f.neutral(CLASSES[f.code][0])
         shapes = f.shapes(p)
         some = shapes.take(np.random.default_rng(0).integers(0, len(shapes), 40))
-        grid = f.finalize(p, H200, Grid.of(some, f.ways(p)))
+        grid = f.finalize(p, H200, Grid.crossed(some, f.ways(p)))
         legal = legal_rows(f, p, grid, H200)
         assert legal.any()
         assert ((violations(f, p, grid.flat(), H200, None) < 0) == legal.ravel()).all()

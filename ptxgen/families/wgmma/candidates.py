@@ -264,7 +264,7 @@ class Wgmma(CandidateSpace):
         for images, of which each tap reads again what a pass has just copied."""
         slices = self._slices(p)
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
-        c = Grid.of(plain, [[{"splitk": split} for _, split in slices]])
+        c = Grid.crossed(plain, [[{"splitk": split} for _, split in slices]])
         waves, split = np.array([[n] for n, _ in slices]), c.splitk
         g = geometry(p, c)
         room = resident_blocks(d, c)
