@@ -39,7 +39,7 @@ STAGES = ((60, 2_500), (150, 400))
 #: all trees rank every row of the classes that are left; for more configurations than FEW, all limits are four times
 #: as high
 FEW, MORE = 8, 4
-ONE_THREAD = 8_000  #: rows that one thread predicts
+ONE_THREAD = 16_000  #: rows that one thread predicts
 CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
 
 
