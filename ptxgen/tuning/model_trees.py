@@ -167,7 +167,8 @@ def _ubjson(value: Any) -> bytes:
         return b"L" + struct.pack(">q", value)
     if isinstance(value, list):
         return b"[#L" + struct.pack(">q", len(value)) + b"".join(map(_ubjson, value))
-    return b"[$" + MARKERS[value.dtype.str] + b"#L" + struct.pack(">q", len(value)) + value.tobytes()
+    numbers: bytes = value.tobytes()
+    return b"[$" + MARKERS[value.dtype.str] + b"#L" + struct.pack(">q", len(value)) + numbers
 
 
 def _counted(text: bytes) -> bytes:
