@@ -187,6 +187,11 @@ def parse_config(text: str) -> Config:
     return kind(**values)
 
 
+def _repeated(number: int, length: int) -> NDArray[np.int64]:
+    """A column of one number, without the memory of one; ``np.broadcast_to`` takes longer."""
+    return np.ndarray((length,), np.int64, np.int64(number).tobytes(), strides=(0,))
+
+
 class Columns:
     """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``; ``family`` is a column of
     indices in FAMILIES. An axis without a column has its default in every row, and so has one that a row's family
@@ -210,7 +215,7 @@ class Columns:
         """The values of one axis."""
         if name in self.columns:
             return self.columns[name]
-        return np.broadcast_to(np.int64(AXIS[name].default if name != "family" else 0), self.length)
+        return _repeated(AXIS[name].default if name != "family" else 0, self.length)
 
     def take(self, rows: NDArray[Any]) -> Columns:
         """The rows that a mask or a list of indices picks."""
@@ -222,7 +227,12 @@ class Columns:
 
     def replace(self, **columns: Any) -> Columns:
         """The same rows with some axes replaced by a column or a number."""
-        new = {n: np.broadcast_to(np.asarray(v, np.int64), self.length) for n, v in columns.items()}
+        new = {
+            n: _repeated(v, self.length)
+            if isinstance(v, int)
+            else np.broadcast_to(np.asarray(v, np.int64), self.length)
+            for n, v in columns.items()
+        }
         return Columns({**self.columns, **new}, self.length)
 
     @classmethod

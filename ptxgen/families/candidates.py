@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -92,11 +93,12 @@ class CandidateSpace:
         """Tiles of blocks, warps and threads."""
         raise NotImplementedError
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        """Values of the other axes that each shape is combined with: copy modes, stages, epilogues."""
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        """Lists of values of the other axes: copy modes, stages, epilogues. Each shape is combined with every
+        combination of one entry of each list."""
         raise NotImplementedError
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """Sets the axes that are computed from the others. Rows may still be illegal."""
         return c
 
@@ -146,22 +148,134 @@ def violations(
     return result
 
 
+class Grid(Columns):
+    """Every shape combined with every variant, as an array: the last dimension is the shape, each other one the entry
+    of one list of variants.
+
+    A column has size 1 along the dimensions that it does not depend on. NumPy broadcasts: arithmetic on columns that
+    depend on the shape alone is done once for each shape.
+    """
+
+    def __init__(self, columns: dict[str, NDArray[np.int64]], size: tuple[int, ...]) -> None:
+        super().__init__(columns, math.prod(size))
+        self.size = size
+
+    @classmethod
+    def crossed(cls, shapes: Columns, variants: list[list[dict[str, int]]]) -> Grid:
+        """Every shape with every combination of one entry of each list."""
+        size = (*map(len, variants), len(shapes))
+        columns = {n: v[:1] if v.strides == (0,) else v for n, v in shapes.columns.items()}
+        out = {n: v.reshape(*(1,) * len(variants), -1) for n, v in columns.items()}
+        for i, entries in enumerate(variants):
+            dimensions = [-1 if i == j else 1 for j in range(len(size))]
+            out.update({n: np.array([e[n] for e in entries], np.int64).reshape(dimensions) for n in entries[0]})
+        return cls(out, size)
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        if name in self.columns:
+            return self.columns[name]
+        return np.full((1,) * len(self.size), AXIS[name].default if name != "family" else 0, np.int64)
+
+    def replace(self, **columns: Any) -> Grid:
+        return Grid(
+            {**self.columns, **{n: self._expanded(np.asarray(v, np.int64)) for n, v in columns.items()}}, self.size
+        )
+
+    def _expanded(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The column with all dimensions: those that it lacks in front have size 1."""
+        return column.reshape((1,) * (len(self.size) - column.ndim) + column.shape)
+
+    def options(self, options: list[dict[str, int]]) -> Grid:
+        """The rows combined with each of ``options``, which are a new first dimension."""
+        first = {n: np.array([option[n] for option in options], np.int64) for n in options[0]}
+        columns = {n: v.reshape(-1, *(1,) * len(self.size)) for n, v in first.items()}
+        return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
+
+    def shapes(self, which: slice | NDArray[Any]) -> Grid:
+        """The rows of the shapes that a slice, a mask or a list of indices picks."""
+        columns = {n: v[..., which] if v.shape[-1] > 1 else v for n, v in self.columns.items()}
+        return Grid(columns, (*self.size[:-1], len(np.arange(self.size[-1])[which])))
+
+    def parts(self) -> Iterable[tuple[slice, Grid]]:
+        """(shapes, their rows) in parts of about PART rows, so that temporaries fit the cache."""
+        step = max(PART // max(math.prod(self.size[:-1]), 1), 1)
+        for at in range(0, self.size[-1], step):
+            yield slice(at, at + step), self.shapes(slice(at, at + step))
+
+    def flat(self, shape_major: bool = False) -> Columns:
+        """The rows as plain columns, in C order; with ``shape_major``, the rows of a shape are contiguous."""
+        whole = {n: np.broadcast_to(v, self.size) for n, v in self.columns.items() if v.size > 1}
+        one = {n: np.broadcast_to(v.sum(), len(self)) for n, v in self.columns.items() if v.size == 1}
+        return Columns({**one, **{n: (v.T if shape_major else v).ravel() for n, v in whole.items()}}, len(self))
+
+
+class GridRows(Columns):
+    """Some rows of a grid. A column is gathered when it is read: the grid takes a fraction of the memory."""
+
+    def __init__(self, grid: Grid, rows: NDArray[np.int32]) -> None:
+        """``rows``: their indices in the order of ``Grid.flat``."""
+        self.grid, self.rows, self.length = grid, rows, len(rows)
+
+    @property
+    def columns(self) -> dict[str, NDArray[np.int64]]:  # type: ignore[override]
+        return self.take(np.arange(self.length)).columns
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        return gathered(self.grid.column(name), np.unravel_index(self.rows, self.grid.size))
+
+    def take(self, rows: NDArray[Any]) -> Columns:
+        places = np.unravel_index(self.rows[rows], self.grid.size)
+        return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
+
+
+def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
+    """The values of a column of a grid at these indices, one array per dimension; one number is broadcast."""
+    if column.size == 1:
+        return np.broadcast_to(column.sum(dtype=column.dtype), len(places[0]))
+    values: NDArray[Any] = column[tuple(0 if n == 1 else i for n, i in zip(column.shape, places, strict=True))]
+    return values
+
+
+def first_violations(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...]) -> Ints:
+    """As ``violations``; the result has the dimensions of ``c``."""
+    result = np.full(c.size, -1, np.int64)
+    with np.errstate(all="ignore"):
+        g = geometry(p, c)
+        for i, rule in rules_of(f.name):
+            if rule.name in names and not np.all(holds := rule.holds(p, c, g, d)):
+                result[(result < 0) & np.logical_not(holds)] = i
+    return result
+
+
+PART = 1 << 17  #: rows of a part of a grid
+
+
+def legal_rows(
+    f: CandidateSpace,
+    p: KernelGemm,
+    c: Grid,
+    d: Device,
+    names: tuple[str, ...] | None = None,
+    skip: tuple[str, ...] = (),
+) -> NDArray[np.bool_]:
+    """A mask, with the dimensions of ``c``: the rows that satisfy the named rules (None: all) but ``skip``."""
+    result = np.zeros(c.size, np.bool_)
+    chosen = [r for _, r in rules_of(f.name) if (names is None or r.name in names) and r.name not in skip]
+    with np.errstate(all="ignore"):
+        for shapes, part in c.parts():
+            g, holds = geometry(p, part), np.True_
+            for rule in chosen:
+                holds = holds & rule.holds(p, part, g, d)
+            result[..., shapes] = holds
+    return result
+
+
 def picked(c: Columns, rows: NDArray[Any]) -> Columns:
     """As ``c.take(rows)``; broadcast columns stay broadcast."""
     size = int(rows.sum()) if rows.dtype == bool else len(rows)
     return Columns(
         {n: np.broadcast_to(v[:1].sum(), size) if v.strides == (0,) else v[rows] for n, v in c.columns.items()}, size
     )
-
-
-def crossed(shapes: Columns, variants: list[dict[str, int]]) -> Columns:
-    """Every shape with every variant; the rows of a variant are contiguous."""
-    size = len(shapes) * len(variants)
-    values = {n: np.tile(v, len(variants)) for n, v in shapes.columns.items() if v.strides != (0,)}
-    fixed = {n: np.broadcast_to(v[:1].sum(), size) for n, v in shapes.columns.items() if v.strides == (0,) and len(v)}
-    for name in variants[0]:
-        values[name] = np.repeat(np.array([v[name] for v in variants], np.int64), len(shapes))
-    return Columns({**fixed, **values}, size)
 
 
 def whole_waves(tiles: Any, d: Device) -> Ints:

@@ -219,7 +219,7 @@ def _pitch(p: KernelGemm, operand: str) -> float:
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
+def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, roofline: float) -> Floats:
     """The features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
@@ -240,7 +240,7 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
         _log(p.flops / max(p.bytes, 1)),
         _log(p.flops),
-        _log(clock.roofline(p, d)),
+        _log(roofline),
         size,
         p.accumulator.bytes,
         p.layout[0] == "N",
@@ -261,18 +261,18 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
 
 def _both(
     names: tuple[str, ...],
-    p: KernelGemm,
     d: Device,
     out: Floats,
     blocks: Floats,
     iterations: Floats,
     own: tuple[Floats, ...],
     us: Floats,
+    roofline: float,
 ) -> None:
     """Fills the features ``names`` of the block that depends on both. ``own``: the result of ``_thread``."""
     if names != _BOTH:
         full = np.empty((len(out), len(_BOTH)), np.float32)
-        _both(_BOTH, p, d, full, blocks, iterations, own, us)
+        _both(_BOTH, d, full, blocks, iterations, own, us, roofline)
         out[:] = full[:, [_BOTH.index(name) for name in names]]
         return
     fits, thread, moved = own
@@ -285,19 +285,19 @@ def _both(
     out[:, 3] = np.log2(thread * iterations)
     out[:, 4] = np.log2(moved * iterations * np.maximum(most, 1))
     out[:, 5] = np.log2(us)
-    out[:, 6] = out[:, 5] - np.float32(np.log2(clock.roofline(p, d)))
+    out[:, 6] = out[:, 5] - np.float32(np.log2(roofline))
 
 
-@lru_cache(maxsize=24)
-def _base_own(b: Base, names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """(features ``names`` of the configuration alone, result of ``_thread``) of a base's rows."""
-    w = clock.base_work(b)
-    parts = []
-    for at in range(0, len(b.columns), 1 << 15):
-        rows = np.arange(at, min(at + (1 << 15), len(b.columns)))
-        c = b.columns.take(rows)
-        parts.append(_own(names, b.problem, c, geometry(b.problem, c), w.take(rows), b.device))
-    return np.concatenate(parts), _thread(b.problem, b.columns, w)
+def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """(features ``names`` of the configuration alone, result of ``_thread``) of some distinct rows of a base."""
+    parts, of_row = [], []
+    for at in range(0, len(rows), 1 << 15):
+        some = rows[at : at + (1 << 15)]
+        c, w = b.columns.take(some), clock.work_of_rows(b, some)
+        parts.append(_own(names, b.problem, c, geometry(b.problem, c), w, b.device))
+        of_row.append(_thread(b.problem, c, w))
+    fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
+    return np.concatenate(parts), (fits, thread, moved)
 
 
 def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
@@ -318,49 +318,51 @@ def features(
     x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
-            table = _Table(blocks, p, part, d)
+            table = _Table(blocks, p, part, d, rows)
             for at in range(0, len(rows), CHUNK):
                 these = slice(at, at + CHUNK)
                 if isinstance(where, slice):  # filled in place
                     place = slice(where.start + at, min(where.start + at + CHUNK, where.stop))
-                    table.fill(x[place], rows[these], cells[these], us[place])
+                    table.fill(x[place], these, cells[these], us[place])
                 else:
                     block = np.empty((len(rows[these]), blocks.width), np.float32)
-                    table.fill(block, rows[these], cells[these], us[where[these]])
+                    table.fill(block, these, cells[these], us[where[these]])
                     x[where[these]] = block
         return blocks.ordered(x)
-    own, extent = blocks.at
+    (own, extent), roofline = blocks.at, clock.roofline(p, d)
     for _, rows_of in clock.by_family(c):
         mine = c.take(rows_of)
         w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
         block = np.empty((len(rows_of), blocks.width), np.float32)
         block[:, :own] = _own(blocks.own, p, one, geometry(p, one), w, d)
-        block[:, own:extent] = _extent(blocks.extent, p, mine, g, d)
-        launched = np.asarray(g.blocks, np.float32)
-        _both(blocks.both, p, d, block[:, extent:], launched, _iterations(p, mine, g), _thread(p, mine, w), us[rows_of])
+        block[:, own:extent] = _extent(blocks.extent, p, mine, g, roofline)
+        launched, iterations = np.asarray(g.blocks, np.float32), _iterations(p, mine, g)
+        _both(blocks.both, d, block[:, extent:], launched, iterations, _thread(p, mine, w), us[rows_of], roofline)
         x[rows_of] = block
     return blocks.ordered(x)
 
 
 class _Table:
-    """The two small tables of one part of the candidates of a problem."""
+    """The two small tables of one part of the candidates of a problem: of the rows of its base, and of its cells."""
 
-    def __init__(self, blocks: _Blocks, p: KernelGemm, part: Part, d: Device) -> None:
-        self.names, self.problem, self.device = blocks, p, d
-        self.own, self.of_row = _base_own(part.base, blocks.own)
-        g = geometry(p, part.cells)
-        self.extent = _extent(blocks.extent, p, part.cells, g, d)
+    def __init__(self, blocks: _Blocks, p: KernelGemm, part: Part, d: Device, rows: NDArray[np.int32]) -> None:
+        self.names, self.device, self.roofline = blocks, d, clock.roofline(p, d)
+        distinct, self.place = part.base.distinct(rows)
+        self.own, self.of_row = _own_of_rows(part.base, distinct, blocks.own)
+        g = part.geometry
+        self.extent = _extent(blocks.extent, p, part.cells, g, self.roofline)
         self.blocks = np.asarray(g.blocks, np.float32)
         self.iterations = _iterations(p, part.cells, g)
 
-    def fill(self, out: Floats, rows: NDArray[np.int32], cells: NDArray[np.int32], us: Floats) -> None:
-        """Fills ``out`` with the features of these rows of the base and these cells."""
+    def fill(self, out: Floats, these: slice, cells: NDArray[np.int32], us: Floats) -> None:
+        """Fills ``out`` with the features of ``these`` of the part's rows, combined with these cells."""
         own, extent = self.names.at
+        rows = self.place[these]
         out[:, :own] = self.own[rows]
         out[:, own:extent] = self.extent[cells]
         each = tuple(x[rows] for x in self.of_row)
         blocks, iterations = self.blocks[cells], self.iterations[cells]
-        _both(self.names.both, self.problem, self.device, out[:, extent:], blocks, iterations, each, us)
+        _both(self.names.both, self.device, out[:, extent:], blocks, iterations, each, us, self.roofline)
 
 
 def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:

@@ -9,10 +9,11 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import (
     CandidateSpace,
+    Grid,
     Ints,
     default_splitk,
+    first_violations,
     single_axis_changes,
-    violations,
     whole_waves,
 )
 from ptxgen.families.geometry import geometry
@@ -34,8 +35,8 @@ class MultistageSpace(CandidateSpace):
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{"stages": n, **mode} for n in self.axes["stages"] for mode in self.copy_modes(p)]
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{"stages": n} for n in self.axes["stages"]], self.copy_modes(p)]
 
     def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
         """The ``splitk`` of candidates; the search on hardware tries the others."""
@@ -43,24 +44,23 @@ class MultistageSpace(CandidateSpace):
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices of K that fill whole waves. Empty slices do not count, and each number of slices occurs once."""
-        count = len(tiles)
-        sliced = whole_waves(geometry(p, tiles).tiles, d)
-        columns = {n: np.repeat(tiles.column(n), sliced.shape[1]) for n in self.tile}
-        c = Columns({**columns, "kg": sliced.ravel()}, sliced.size).replace(family=self.code)
+        sliced = whole_waves(geometry(p, tiles).tiles, d).T
+        plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
+        c = Grid.crossed(plain, [[{}] * len(sliced)]).replace(kg=sliced)
         c = c.replace(splitk=self.default_splitk(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
-        broken = violations(self, p, c, d, self.extent_rules)
+        broken = first_violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1)  # raster_group=1 limits the grid along N
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = violations(self, p, c, d, self.extent_rules)
-        kg = np.where(broken == -1, g.slices, c.kg).reshape(count, -1)
-        seen = np.zeros_like(kg, bool)
-        for j in range(1, kg.shape[1]):
-            seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
-        c = c.replace(kg=kg.ravel())
-        return c.replace(splitk=self.default_splitk(p, c)), np.where(seen.ravel(), -2, broken)
+            broken = first_violations(self, p, c, d, self.extent_rules)
+        kg = np.where(broken == -1, g.slices, c.kg)
+        seen = np.zeros(kg.shape, np.bool_)
+        for j in range(1, len(kg)):
+            seen[j] = (kg[:j] == kg[j]).any(axis=0)
+        c = c.replace(kg=kg)
+        return c.replace(splitk=self.default_splitk(p, c)).flat(shape_major=True), np.where(seen, -2, broken).T.ravel()
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single_axis_changes(self)

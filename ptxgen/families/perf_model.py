@@ -20,7 +20,7 @@ from ptxgen.families import perf_costs, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.space import Base, Candidates, families
+from ptxgen.families.space import BASES, Base, Candidates, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -39,10 +39,17 @@ def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     return result
 
 
-@lru_cache(maxsize=24)
-def base_work(b: Base) -> Work:
-    """The cost of every row of a base. Kept between calls."""
-    return work(b.problem, b.columns, b.device)
+@lru_cache(maxsize=BASES)
+def _work_of_classes(b: Base) -> Work:
+    """The cost of the representative of each class of a base. Kept between calls."""
+    return work(b.problem, b.columns.take(b.representatives), b.device)
+
+
+def work_of_rows(b: Base, rows: NDArray[Any]) -> Work:
+    """The cost of these rows of a base, which are distinct."""
+    if b.is_representative(rows).all():
+        return _work_of_classes(b).take(b.equivalence_class[rows])
+    return work(b.problem, b.columns.take(rows), b.device)
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:
@@ -87,12 +94,14 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """``predict`` from the tables that candidates index."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
-        formula, w = _family(part.base.family.code).model, base_work(part.base)
-        x = formula.cell(p, part.cells, geometry(p, part.cells), d)
+        formula = _family(part.base.family.code).model
+        some, place = part.base.distinct(rows)
+        w = work_of_rows(part.base, some)
+        x = part.costs
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), CHUNK):
             these = slice(at, at + CHUNK)
-            us[these] = formula.microseconds(p, d, w, rows[these], x, cells[these])
+            us[these] = formula.microseconds(p, d, w, place[these], x, cells[these])
         out[where] = us
     return out
 
@@ -101,7 +110,6 @@ __all__ = [
     "Counts",
     "Floats",
     "Work",
-    "base_work",
     "by_family",
     "from_stats",
     "perf_costs",
@@ -110,4 +118,5 @@ __all__ = [
     "roofline",
     "without_slices",
     "work",
+    "work_of_rows",
 ]

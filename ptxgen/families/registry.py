@@ -120,7 +120,7 @@ def of(c: Any) -> Family:
     found = c.family
     if isinstance(found, str):
         return FAMILIES[found]
-    return by_code(int(found[0]) if len(found) else 0)
+    return by_code(int(found.flat[0]) if len(found) else 0)
 
 
 def by_code(code: int) -> Family:

@@ -9,15 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
+from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import SPACES, Base, base, families, kind, unsupported_by
+from ptxgen.families.space_bases import (
+    BASES,
+    SPACES,
+    Base,
+    base,
+    families,
+    kind,
+    refused_rows,
+    rejected_rows,
+    unsupported_by,
+)
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -29,10 +43,22 @@ class Part:
     """The candidates of one family for a problem: its base, and its tiles combined with slices. Rows and cells are
     numbered over all parts; those of this one begin at ``row`` and ``cell``."""
 
+    problem: KernelGemm
     base: Base
     cells: Columns
     row: int
     cell: int
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The geometry of the cells."""
+        return geometry(self.problem, self.cells)
+
+    @cached_property
+    def costs(self) -> Any:
+        """The costs of the cells by the performance model."""
+        model = registry.FAMILIES[self.base.family.name].model
+        return model.cell(self.problem, self.cells, self.geometry, self.base.device)
 
 
 class _Lazy(Mapping[str, Ints]):
@@ -66,9 +92,13 @@ class Candidates(Columns):
     Reads like ``Columns``; code that visits the whole space reads the small tables instead, part by part (``groups``).
     """
 
-    def __init__(self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32]) -> None:
+    def __init__(
+        self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32], total: int | None = None
+    ) -> None:
+        """``total``: the number of candidates, with those that these represent."""
         self.parts, self.rows, self.cell = parts, rows, cell
         self.length = len(rows)
+        self.total = self.length if total is None else total
         self.columns = _Lazy(self)  # type: ignore[assignment]
         self._groups: list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]] | None = None
 
@@ -100,38 +130,61 @@ class Candidates(Columns):
         row, cell = int(self.rows[i]), int(self.cell[i])
         part = next(p for p in reversed(self.parts) if row >= p.row)
         f = part.base.family
-        values = {n: int(v[row - part.row]) for n, v in part.base.columns.columns.items()}
+        values = {n: int(v[0]) for n, v in part.base.columns.take(np.array([row - part.row])).columns.items()}
         values.update({n: int(part.cells.column(n)[cell - part.cell]) for n in f.cell})
         return config_of(f.code, values)
 
 
-def candidates(p: KernelGemm, d: Device) -> Candidates:
-    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults."""
+def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candidates:
+    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults.
+
+    ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands."""
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    first_row = first_cell = 0
+    first_row = first_cell = total = 0
     for f in families(p, d):
         b = base(f, p, d)
         if not len(b.columns):
             continue
         cells, broken = f.cells(p, d, b.tiles)
-        parts.append(Part(b, cells, first_row, first_cell))
+        parts.append(Part(p, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
+        total += int((b.counts * open_).sum())
         for j in range(open_.shape[1]):
-            taken = _takers(b, open_[:, j], j)
+            taken = _takers(b, open_[:, j], j, representatives)
             rows.append((taken + first_row).astype(np.int32))
             cell.append((b.tile[taken] * open_.shape[1] + j + first_cell).astype(np.int32))
         first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
-    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell))
+    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell), total)
 
 
-def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
-    """The rows of a base that are candidates with an option of slices; ``open_``: the tiles that are."""
+def members(c: Candidates) -> Candidates:
+    """Every row of the equivalence classes of ``c``, with the same slices of K, in the order of ``candidates``."""
+    all_rows, all_cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for part, _, rows, cells in c.groups():
+        b, options = part.base, len(part.cells) // len(part.base.tiles)
+        every, place = b.members(b.equivalence_class[rows])
+        cell = cells[place]
+        if b.accepted is not None:
+            legal = b.accepted[every, cell % options]
+            every, cell = every[legal], cell[legal]
+        order = np.lexsort((every, cell % options))
+        all_rows.append((every[order] + part.row).astype(np.int32))
+        all_cells.append((cell[order] + part.cell).astype(np.int32))
+    return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
+
+
+def _takers(b: Base, open_: NDArray[np.bool_], option: int, representatives: bool) -> NDArray[np.intp]:
+    """The rows of a base that are candidates with an option of slices; ``open_``: the tiles that are;
+    ``representatives``: only one row of each equivalence class."""
     if not open_.any():
         return np.zeros(0, np.intp)
-    if b.refused is None:
+    if representatives:
+        rows = b.representatives[open_[b.tile[b.representatives]]]
+        return np.sort(rows if b.accepted is None else rows[b.accepted[rows, option]])
+    if b.accepted is None:
         return np.arange(len(b.tile)) if open_.all() else np.flatnonzero(open_[b.tile])
-    return np.flatnonzero(open_[b.tile] & (b.refused[:, option] == -1))
+    return np.flatnonzero(open_[b.tile] & b.accepted[:, option])
 
 
 def explain(p: KernelGemm, d: Device) -> dict[str, int]:
@@ -147,13 +200,14 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
         _, broken = f.cells(p, d, b.tiles)
         broken = broken.reshape(len(b.tiles), -1)
         slices = (broken != -2).sum(axis=1)
-        for i, per_tile in b.rejected.items():
+        for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
         legal_rows = np.bincount(b.tile, minlength=len(b.tiles))
         for i in np.unique(broken[broken >= 0]):
             counts[RULES[i].name] += int((legal_rows * (broken == i).sum(axis=1)).sum())
-        if b.refused is not None:
-            refused = np.where(broken[b.tile] == -1, b.refused, -1)
+        refused = refused_rows(b)
+        if refused is not None:
+            refused = np.where(broken[b.tile] == -1, refused, -1)
             for i, n in zip(*np.unique(refused[refused >= 0], return_counts=True), strict=True):
                 counts[RULES[i].name] += int(n)
     return {name: n for name, n in counts.items() if n}
@@ -196,6 +250,7 @@ def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
 
 
 __all__ = [
+    "BASES",
     "FAMILIES",
     "SPACES",
     "Base",
@@ -208,6 +263,7 @@ __all__ = [
     "explain",
     "families",
     "kind",
+    "members",
     "refinements",
     "unique",
     "unsupported_by",

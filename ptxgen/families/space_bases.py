@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families.candidates import CandidateSpace, Ints, crossed, picked, violations
+from ptxgen.families.candidates import CandidateSpace, Grid, GridRows, Ints, gathered, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
+from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
+
+BASES = 128  #: bases that a process keeps; one takes a megabyte on average
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +25,10 @@ class Base:
     """The legal rows of one family and a class of problems, without the axes of its cells.
 
     ``problem``: the representative of the class, with neutral extents; ``tile``: for each row the index of its tile in
-    ``tiles``; ``rejected``: rule index -> rejected rows by tile; ``refused``: for each row and option of slices the
-    rule that it breaks, -1 if none, -2 if it is not a candidate with it; None if that does not depend on the row. Rows
-    that differ only in the family's axes ``alike``, which have nearly equal predicted times, form an
-    ``equivalence_class``; one of each ``is_representative``.
+    ``tiles``; ``accepted``: whether each row is a candidate with each option of slices, None if that does not depend on
+    the row; ``counts``: the number of rows of each tile, by option if that depends on it. Rows that differ only in the
+    family's axes ``alike``, which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the
+    rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
     """
 
     family: CandidateSpace
@@ -33,16 +37,38 @@ class Base:
     columns: Columns
     tile: NDArray[np.intp]
     tiles: Columns
-    rejected: Mapping[int, Ints]
-    refused: Ints | None
+    accepted: NDArray[np.bool_] | None
+    counts: Ints
     equivalence_class: NDArray[np.intp]
-    is_representative: NDArray[np.bool_]
+    by_class: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    representatives: NDArray[np.intp]
+
+    def is_representative(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of ``rows`` represent their class."""
+        mask: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
+        return mask
+
+    def distinct(self, rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(the distinct ones of ``rows``, in order, the index of each of ``rows`` among them)."""
+        used = np.zeros(len(self.columns), np.bool_)
+        used[rows] = True
+        return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+
+    def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(the rows of these classes, class by class, the index of the class of each in ``classes``)."""
+        sizes = self.starts[classes + 1] - self.starts[classes]
+        place = np.repeat(np.arange(len(classes)), sizes)
+        offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return self.by_class[self.starts[classes][place] + offset], place
 
 
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    return int(violations(f, p, one, d, ("output_dtype", *f.fixed))[0])
+    names = ("output_dtype", *f.fixed)
+    broken = (i for i, rule in rules_of(f.name) if rule.name in names and not np.all(rule.holds(p, one, None, d)))
+    return next(broken, -1)
 
 
 def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
@@ -60,47 +86,83 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     return tuple((f.name, f.neutral(p)) for f in families(p, d))
 
 
-@lru_cache(maxsize=24)
+@lru_cache(maxsize=BASES)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
+    shapes = picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
+    if not len(shapes):
+        none = np.zeros(0, np.intp)
+        return Base(f, p, d, shapes, none, tiles, None, none, none, none, none, none)
+    grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p)))
+    legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
+    used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
+    grid, legal = grid.shapes(used), legal[..., used]
+    kept, vec_c = _distinct(f, p, grid, legal)
+    grid = grid.replace(vec_c=vec_c)
+    rows = np.nonzero(kept)
+    columns = GridRows(grid, np.flatnonzero(kept).astype(np.int32))
+    tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
+    accepted = _accepted(f, p, d, grid, rows, columns)
+    each = [slice(None)] if accepted is None else list(accepted.T)
+    counts = np.stack([np.bincount(tile[some], minlength=len(tiles)) for some in each], axis=1)
+    return Base(f, p, d, columns, tile, tiles, accepted, counts, *_classes(f, grid, rows))
+
+
+def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
+    """Index of a rule -> the number of rows of the base that it rejects, by tile."""
+    p = f.neutral(p)
+    shapes, variants, index = f.shapes(p), f.variants(p), _Index(f.tiles(p), f.tile)
     violated = violations(f, p, shapes, d, f.tile_rules)
-    ways = f.variants(p)
-    index = _Index(tiles, f.tile)
-    rejected = {int(i): len(ways) * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
-    rows = f.finalize(p, d, crossed(picked(shapes, violated < 0), ways))
+    each = math.prod(map(len, variants))
+    rejected = {int(i): each * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
+    shapes = picked(shapes, violated < 0)
+    if not len(shapes):
+        return rejected
+    rows = f.finalize(p, d, Grid.crossed(shapes, variants)).flat()
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
-    for i in np.unique(violated[violated >= 0]):
-        rejected[int(i)] = index.count(rows, violated == i)
-    distinct = _distinct(f, p, picked(rows, violated < 0))
-    classes, representative = _classes(f, distinct)
-    return Base(
-        f, p, d, distinct, index.of(distinct), tiles, rejected, _refused(f, p, d, distinct), classes, representative
-    )
+    later = {int(i): index.count(rows, violated == i) for i in np.unique(violated[violated >= 0])}
+    return {**rejected, **later}
 
 
-def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
-    """The rows without duplicates of a kernel, with the width of accesses to C that the kernel has."""
-    if not len(c):
-        return c
-    plain = f.canonical(p, c)
-    same = np.logical_and.reduce(
-        [c.column(n) == v for n, v in plain.columns.items() if n != "vec_c" and c.columns.get(n) is not v]
-    )
-    return picked(c.replace(vec_c=plain.vec_c), np.broadcast_to(same, len(c)))
+def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Any]:
+    """(the legal rows without duplicates of a kernel, ``vec_c`` as wide as accesses to C of the kernel are)."""
+    kept, vec_c = legal.copy(), []
+    for shapes, part in c.parts():
+        with np.errstate(all="ignore"):
+            plain = f.canonical(p, part)
+        for n, v in plain.columns.items():
+            if n != "vec_c" and part.columns.get(n) is not v:
+                kept[..., shapes] &= part.column(n) == v
+        width = plain.vec_c
+        vec_c.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
+    return kept, np.concatenate(vec_c, axis=-1) if vec_c else c.vec_c
 
 
-def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
+def _accepted(
+    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, rows: tuple[NDArray[np.intp], ...], columns: Columns
+) -> NDArray[np.bool_] | None:
+    """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row."""
     options = f.slice_options(p)
-    if not options or not len(rows):
+    if not options or not len(columns):
+        return None
+    distinct = list({tuple(o.items()): o for o in options}.values())
+    legal = legal_rows(f, p, c.options(distinct), d, skip=(*f.tile_rules, *f.extent_rules))
+    of = {tuple(o.items()): mask[rows] & f.accepts(o, columns) for o, mask in zip(distinct, legal, strict=True)}
+    return np.stack([of[tuple(o.items())] for o in options], axis=1)
+
+
+def refused_rows(b: Base) -> Ints | None:
+    """For each row of a base and option of slices the rule that it breaks, -1 if none, -2 if it is not a candidate with
+    it; None: that does not depend on the row."""
+    f, options = b.family, b.family.slice_options(b.problem)
+    if not options or not len(b.columns):
         return None
     skip = (*f.tile_rules, *f.extent_rules)
-    known: dict[tuple[tuple[str, int], ...], Ints] = {}
-    for option in options:
-        key = tuple(option.items())
-        if key not in known:
-            violated = violations(f, p, rows.replace(**option), d, None, skip)
-            known[key] = np.where(f.accepts(option, rows), violated, -2)
-    return np.stack([known[tuple(option.items())] for option in options], axis=1)
+    each = [
+        np.where(f.accepts(o, b.columns), violations(f, b.problem, b.columns.replace(**o), b.device, None, skip), -2)
+        for o in options
+    ]
+    return np.stack(each, axis=1)
 
 
 class _Index:
@@ -114,10 +176,10 @@ class _Index:
         self.place[key] = np.arange(len(tiles))
 
     def _key(self, c: Columns) -> NDArray[np.intp]:
-        key = np.zeros(len(c), np.intp)
+        key: Any = 0
         for name, values in zip(self.names, self.values, strict=True):
             key = key * len(values) + np.searchsorted(values, c.column(name))
-        return key
+        return np.asarray(key, np.intp)
 
     def of(self, c: Columns) -> NDArray[np.intp]:
         return self.place[self._key(c)]
@@ -127,19 +189,25 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _classes(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """(equivalence class of each row, whether a row represents its class)."""
-    key = np.zeros(len(c), np.int64)
+def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[Any, ...]:
+    """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
+    key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():
-        if name not in f.alike and name not in f.derived and column.strides != (0,):
+        if name not in f.alike and name not in f.derived and column.size > 1:
             values, code = np.unique(column, return_inverse=True)
-            key = key * len(values) + code
-    _, classes = np.unique(key, return_inverse=True)
-    best = [_distance(c.column(name), liked) for name, liked in f.alike.items()]
-    order = np.lexsort((*best[::-1], classes))
-    representative = np.zeros(len(c), bool)
-    representative[order[np.unique(classes[order], return_index=True)[1]]] = True
-    return classes, representative
+            key = key * len(values) + gathered(code.reshape(column.shape), rows)
+    for name, liked in f.alike.items():
+        distance = _distance(c.column(name), liked)
+        key = key * (int(distance.max(initial=0)) + 1) + gathered(distance, rows)
+    ranks = math.prod(int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items())
+    by_class = np.argsort(key, kind="stable")
+    groups = key[by_class] // ranks
+    first = np.ones(len(key), np.bool_)
+    first[1:] = groups[1:] != groups[:-1]
+    classes, by_class = np.empty(len(key), np.int32), by_class.astype(np.int32)
+    classes[by_class] = np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    return classes, by_class, np.append(starts, len(key)), by_class[starts]
 
 
 def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
@@ -150,4 +218,4 @@ def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
     return out
 
 
-__all__ = ["SPACES", "Base", "base", "families", "kind", "unsupported_by"]
+__all__ = ["SPACES", "Base", "base", "families", "kind", "refused_rows", "rejected_rows", "unsupported_by"]

@@ -19,7 +19,7 @@ from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
 from ptxgen.families.features import all_names, default_names, features
-from ptxgen.families.space import Candidates, candidates
+from ptxgen.families.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -27,15 +27,18 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_files import Facts
-from ptxgen.tuning.search import Floats, fastest, representatives, same_class
+from ptxgen.tuning.search import Floats, fastest, shortlist
 from ptxgen.tuning.training import TARGETS, Training, baseline, clock_of, threads
 
 FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
-#: if more rows than this remain (as many as two cores score in 200 ms), one of each equivalence class is scored first,
-LIMIT = 32_000
-FINALISTS = 1_000  #: then all rows of the classes of this many best ones
-#: above this number of rows, the first trees rank all of them, and all trees rank the best of these
-SHORTLIST, FIRST_TREES = 4_000, 100
+#: most rows that are scored, one of each equivalence class; for one of 300 random problems the choice differs from that
+#: with four times as many
+LIMIT = 12_000
+#: (trees, rows): the first ``trees`` trees rank the rows that are left, and ``rows`` of them are kept
+STAGES = ((60, 2_500), (150, 400))
+#: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
+FEW, MORE = 8, 4
+ONE_THREAD = 16_000  #: most rows that one thread predicts
 CHUNK = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
 
 
@@ -145,8 +148,8 @@ class Model:
             return np.sort(np.concatenate(rows)) if rows else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats, trees: int = 0) -> Floats:
-        """Microseconds by the first ``trees`` (0: all) of rows that take ``us`` by the performance model."""
+    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
+        """Microseconds of rows that take ``us`` by the performance model."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
             return us
@@ -154,11 +157,36 @@ class Model:
         base = baseline(self.facts.target, p, d, us)
         for at in range(0, len(learnt), CHUNK):
             rows = learnt[at : at + CHUNK]
-            part = c if len(rows) == len(c) else c.take(rows)
-            x = features(p, part, d, us[rows], self._names)
-            predicted = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
-            out[rows] = np.exp2(predicted + base[rows])
+            x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
+            out[rows] = np.exp2(self._predicted(x, 0) + base[rows])
         return out
+
+    def _predicted(self, x: Floats, trees: int) -> Floats:
+        """The prediction of the first ``trees`` (0: of all) for rows of features."""
+        assert self._booster is not None
+        # for few rows, starting a second thread takes longer than the prediction
+        self._booster.set_param({"nthread": 1 if len(x) <= ONE_THREAD else threads()})
+        predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
+        return predicted
+
+    def _best_classes(
+        self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[int, int]]
+    ) -> Candidates:
+        """The rows of ``c`` that remain after ``stages`` of (trees, rows): few trees rank many rows, more trees rank
+        fewer."""
+        learnt = self._learnt(c)
+        if self._booster is None or self.facts is None or not len(learnt):
+            return c.take(np.sort(fastest(us, stages[-1][1])))
+        left, log_us = np.arange(len(c)), np.log2(us)
+        x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
+        place[learnt] = np.arange(len(learnt))
+        base = baseline(self.facts.target, p, d, us)
+        for trees, count in stages:
+            if len(left) > count and self._booster.num_boosted_rounds() > 2 * trees:
+                known = left[place[left] >= 0]
+                log_us[known] = self._predicted(x[place[known]], trees) + base[known]
+                left = np.sort(left[fastest(log_us[left], count)])
+        return c.take(left)
 
     def search(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
@@ -169,31 +197,21 @@ class Model:
         """
         d = self._own(device)
         p = lower(problem)
-        c = candidates(p, d)
+        every = exhaustive or not self.trained
+        c = candidates(p, d, representatives=not every)
         us = clock.predict(p, c, d)
         total = scored = len(c)
         factor = float("inf")
-        if self.trained and not exhaustive:
-            near = np.flatnonzero(us <= FACTOR * us.min()) if total else np.zeros(0, np.intp)
-            scored, factor = len(near), FACTOR
-            if scored > LIMIT:
-                first, factor = representatives(c, us, near, LIMIT, FACTOR)
-                predicted = self._score(p, c.take(first), d, us[first], self._first_trees())
-                near = same_class(c, near, first[fastest(predicted, FINALISTS)])
-                scored = len(first) + len(near)
-            c, us = c.take(near), us[near]
-            if len(c) > max(SHORTLIST, 4 * k) and self._first_trees():
-                near = fastest(self._score(p, c, d, us, self._first_trees()), max(SHORTLIST, 4 * k))
-                near.sort()
-                c, us = c.take(near), us[near]
+        if not every:
+            more = 1 if k <= FEW else MORE
+            near, factor = shortlist(c, us, FACTOR, more * LIMIT)
+            total, scored = c.total, len(near)
+            c = members(self._best_classes(p, c.take(near), d, us[near], [(t, max(more * n, k)) for t, n in STAGES]))
+            us = clock.predict(p, c, d)
+            scored += len(c)
         us = self._score(p, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
         return Search(best, total, scored, factor)
-
-    def _first_trees(self) -> int:
-        """The number of trees that rank all rows. 0: all, because there are few."""
-        booster = self._booster
-        return FIRST_TREES if booster is not None and booster.num_boosted_rounds() > 2 * FIRST_TREES else 0
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

@@ -127,7 +127,12 @@ def test_rows_narrower_than_the_swizzle(inner, span):
     assert (m.size, m.footprint) == (8 * inner, 8 * span)
     out = np.zeros(m.footprint, "u1")
     fill = DUMP.replace("ld.shared.u32 %r7, [%r3]; st.global.u32 [%d3], %r7;", "st.shared.u32 [%r3], 0;")
-    fill = fill.replace("D:", "C:").replace("bra D;", "bra C;").replace("DONE", "CLEARED").replace("BYTES", str(m.footprint))
+    fill = (
+        fill.replace("D:", "C:")
+        .replace("bra D;", "bra C;")
+        .replace("DONE", "CLEARED")
+        .replace("BYTES", str(m.footprint))
+    )
     body = f"""{fill} fence.proxy.async; bar.sync 0;
     @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {m.size};
     @%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.{SIGNAL} [%r1], [%d0, {{16, 0}}], [%r2];

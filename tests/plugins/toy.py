@@ -82,8 +82,8 @@ class Candidates(CandidateSpace):
 
     shapes = tiles
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{}]
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return []
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         return tiles, violations(self, p, tiles, d, self.extent_rules)

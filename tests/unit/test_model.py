@@ -33,7 +33,7 @@ from ptxgen.tuning import model, model_files, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import promising
-from ptxgen.tuning.search import representatives, same_class
+from ptxgen.tuning.search import shortlist
 
 H200, H100 = device("h200"), device("h100")
 FUZZED = 2000  #: changed model files that are read
@@ -235,12 +235,16 @@ def test_search_agrees_with_scoring_every_candidate(fitted, monkeypatch):
         fast, whole = fitted.search(p, H200), fitted.search(p, H200, exhaustive=True)
         assert fast.total == whole.total == whole.scored == len(space.candidates(lower(p), H200))
         assert fast.scored < fast.total
-        assert fast.scored < model.LIMIT + 6 * model.FINALISTS
+        assert fast.scored < model.MORE * (model.LIMIT + 6 * model.STAGES[-1][1])
         assert fast.best[0] == whole.best[0]
         assert len({c for c, _ in fast.best} & {c for c, _ in whole.best}) >= 95
+        first = fitted.search(p, H200, 1)
+        assert first.best == whole.best[:1]
+        assert first.total == whole.total
+        assert first.scored < model.LIMIT + 6 * model.STAGES[-1][1]
     monkeypatch.setattr(model, "LIMIT", 1000)
-    tight = fitted.search(HELD_OUT[2], H200, 10)
-    assert 1000 < tight.scored <= 1000 + 6 * model.FINALISTS
+    tight = fitted.search(HELD_OUT[2], H200, 8)
+    assert 1000 < tight.scored <= 1000 + 6 * model.STAGES[-1][1]
     assert 1 < tight.factor < fast.factor
     assert tight.best[0][1] <= 1.1 * whole.best[0][1]
 
@@ -352,17 +356,15 @@ def test_shortened_search_includes_every_family():
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
-    found, reach = representatives(c, us, near, 600, 3.0)
+    found, reach = shortlist(c, us, 3.0, 600)
     assert len(found) == len(set(found.tolist())) == 600
     assert set(found.tolist()) <= set(near.tolist())
     counts = np.bincount(c.family[found], minlength=3)
     assert (counts >= 100).all()
     assert 1 < reach < 3
-    kept = same_class(c, near, found[:50])
-    assert set(found[:50].tolist()) <= set(kept.tolist())
-    every, whole = representatives(c, us, near, len(near), 3.0)
+    every, whole = shortlist(c, us, 3.0, len(near))
     assert whole == 3.0
-    assert len(every) < len(near)
+    assert (every == near).all()
 
 
 def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):

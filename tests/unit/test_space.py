@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, Columns, Config, axes_of, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
-from ptxgen.families.candidates import violations, whole_waves
+from ptxgen.families.candidates import Grid, legal_rows, violations, whole_waves
 from ptxgen.families.geometry import ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
@@ -520,6 +520,45 @@ def test_reading_lazily_and_by_row_agree(p):
     assert sum(len(rows) for _, _, rows, _ in mixed.groups()) == 50
 
 
+@pytest.mark.parametrize(
+    "p",
+    [KernelGemm(64, 48, 4096, "NT"), KernelGemm(512, 384, 4096, "NT", "f16"), KernelGemm(3, 256, 4096, "NN", "bf16")],
+    ids=lambda p: p.key(),
+)
+def test_members_of_all_classes_are_all_candidates(p):
+    """One row of each class and slices of K represents the others: the one with the preferred values of ``alike``."""
+    whole, some = space.candidates(p, H200), space.candidates(p, H200, representatives=True)
+    assert some.total == whole.total == len(whole)
+    assert len(some) < len(whole)
+    pairs = set(zip(whole.rows.tolist(), whole.cell.tolist(), strict=True))
+    assert set(zip(some.rows.tolist(), some.cell.tolist(), strict=True)) < pairs
+    every = space.members(some)
+    assert len(every) <= len(whole)
+    found = list(zip(every.rows.tolist(), every.cell.tolist(), strict=True))
+    assert len(set(found)) == len(found)
+    assert set(found) <= pairs
+    missing = pairs - set(found)  # classes whose representative does not come with these slices
+    assert len(missing) < 0.05 * len(pairs)
+    few = some.take(np.array([3, len(some) - 1]))
+    near = space.members(few)
+    for part, _, rows, cells in near.groups():
+        mine = [(r, c) for q, _, r, c in few.groups() if q is part]
+        assert set(part.base.equivalence_class[rows]) == set(part.base.equivalence_class[mine[0][0]])
+        assert set(cells.tolist()) == set(mine[0][1].tolist())
+
+
+def test_grids_compute_what_columns_compute():
+    """Rules and geometry on shapes combined with variants, and row by row."""
+    for f in space.SPACES[:4]:
+        p = f.neutral(CLASSES[f.code][0])
+        shapes = f.shapes(p)
+        some = shapes.take(np.random.default_rng(0).integers(0, len(shapes), 40))
+        grid = f.finalize(p, H200, Grid.crossed(some, f.variants(p)))
+        legal = legal_rows(f, p, grid, H200)
+        assert legal.any()
+        assert ((violations(f, p, grid.flat(), H200, None) < 0) == legal.ravel()).all()
+
+
 def test_explain_accounts_for_every_row(small_axes):
     p = KernelGemm(64, 48, 1000, "NT")
     counts = space.explain(p, H200)
@@ -636,7 +675,8 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*f.variants(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
+    later = {*(name for some in f.variants(p) for name in some[0]), *f.cell}
+    later |= {"vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.column(name.name) for name in AXIS.values() if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
@@ -666,7 +706,9 @@ def test_rules_of_split_k_are_evaluated_per_option():
     options = WGMMA.slice_options(b.problem)
     for j, option in enumerate(options):
         whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
-        assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
+        taken = np.broadcast_to(WGMMA.accepts(option, b.columns), len(b.columns))
+        assert (b.accepted[:, j] == (taken & (whole < 0))).all()
+        assert (b.accepted[:, j] == (space_bases.refused_rows(b)[:, j] == -1)).all()
 
 
 @pytest.mark.parametrize(
@@ -878,7 +920,7 @@ def test_unique_keeps_the_first_of_equal_rows():
 def test_equivalence_classes_differ_only_in_stages_and_sets():
     b = space.base(SIMT, KernelGemm(512, 512, 512, "NT"), H200)
     classes = b.equivalence_class
-    assert (np.bincount(classes[b.is_representative]) == 1).all()
+    assert (np.bincount(classes[b.representatives]) == 1).all()
     group = np.flatnonzero(classes == classes[len(classes) // 2])
     assert 1 < len(group) <= 6
     c = b.columns.take(group)
@@ -890,8 +932,9 @@ def test_equivalence_classes_differ_only_in_stages_and_sets():
 @pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
 def test_each_class_has_one_representative(f):
     b = space.base(f, KernelGemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
-    assert len(np.unique(b.equivalence_class)) == b.is_representative.sum()
-    assert (np.bincount(b.equivalence_class[b.is_representative]) == 1).all()
+    assert len(np.unique(b.equivalence_class)) == len(b.representatives)
+    assert (np.bincount(b.equivalence_class[b.representatives]) == 1).all()
+    assert b.is_representative(np.arange(len(b.columns))).sum() == len(b.representatives)
     group = b.columns.take(np.flatnonzero(b.equivalence_class == b.equivalence_class[len(b.equivalence_class) // 2]))
     for a in AXIS.values():
         if a.name not in (*f.alike, "vec_c"):

@@ -42,8 +42,8 @@ class DepthwiseSpace(CandidateSpace):
         threads = every.block_rows * every.block_lanes
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{"store_policy": n, "vec_lane": v} for n in self.axes["store_policy"] for v in self.axes["vec_lane"]]
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{name: n} for n in self.axes[name]] for name in ("store_policy", "vec_lane")]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """For filter gradients, slices for some waves of blocks."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Ints, default, effective_pdl, splitk_pairs
+from ptxgen.families.candidates import Grid, Ints, default, effective_pdl, splitk_pairs
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import MmaGeometry, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
@@ -99,14 +99,9 @@ class MmaSpace(MultistageSpace):
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
         return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
         """With and without fragment prefetch, and with and without C through shared memory."""
-        return [
-            {**variant, "fragment_prefetch": n, "epilogue_smem": c}
-            for variant in super().variants(p)
-            for n in (0, 1)
-            for c in (0, 1)
-        ]
+        return [*super().variants(p), *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
 
     def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
         """``flag_red`` needs a cleared workspace, which packed operands overwrite."""
@@ -117,7 +112,7 @@ class MmaSpace(MultistageSpace):
             plain,
         )
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
     def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:

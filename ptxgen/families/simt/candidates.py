@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import default, violations
+from ptxgen.families.candidates import Grid, default, legal_rows
 from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.simt import axes
@@ -42,23 +42,29 @@ class SimtSpace(MultistageSpace):
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
     def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
-        names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
-        a, b = ([dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names)
+        a, b = self._copy_modes_by_operand(p)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
+
+    def _copy_modes_by_operand(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        """The copy modes of A, and those of B."""
+        names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
+        return [[dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names]
+
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [[{"stages": n} for n in self.axes["stages"]], *self._copy_modes_by_operand(p)]
 
     def shapes(self, p: KernelGemm) -> Columns:
         shapes = Columns.product({n: self.axes[n] for n in self.shape})
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """Interleaves lanes on small tiles, unless a warp has a single row or column of threads. C goes through shared
         memory where stores from registers would be scalar, if it fits."""
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
-        staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
-        rows = np.flatnonzero(staged)
-        if len(rows):
-            staged[rows] = violations(self, p, c.take(rows).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+        staged = (c.kmajor_smem_b == 1) & (c.kl == 1)
+        if staged.any():
+            staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, skip=self.tile_rules)
         return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:

@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.candidates import NEUTRAL, splitk_pairs
+from ptxgen.families.candidates import NEUTRAL, Grid, splitk_pairs
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import MultistageSpace
@@ -90,19 +90,20 @@ class SkinnySpace(MultistageSpace):
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
     def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
-        out = {}
+        out: dict[tuple[int, ...], None] = {}
         for long_n, short in self._sides(p):
-            depths = sorted({d for _, _, d in self._depths(p, long_n)})
-            for count, lanes, along, kl, steps, depth in product(COUNTS, LANES, WARPS_LONG, GROUPS, STEPS, depths):
-                if count * short > SUMS or not THREADS[0] <= along * kl * WARP <= THREADS[1]:
-                    continue
-                tile, u = count * lanes * along, WARP // lanes * kl * steps * depth
-                sides = {"ms": short, "ns": count, "ml": short, "nl": tile}
-                if not long_n:
-                    sides = {"ms": count, "ns": short, "ml": tile, "nl": short}
-                row = {**sides, "lanes_long": lanes, "kl": kl, "u": u, "long_n": long_n, "mma_m16": 0}
-                out[tuple(row.values())] = row
-        return [*out.values(), *self._fragments(p)]
+            # powers of two: of equal products of steps and depths the first is kept
+            reaches = dict.fromkeys(
+                n * depth for n in STEPS for depth in sorted({d for _, _, d in self._depths(p, long_n)})
+            )
+            threads = [(n, kl) for n in WARPS_LONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
+            counts = [n for n in COUNTS if n * short <= SUMS]
+            for count, lanes, (along, kl), reach in product(counts, LANES, threads, reaches):
+                tile, u = count * lanes * along, WARP // lanes * kl * reach
+                sides = (short, count, short, tile) if long_n else (count, short, tile, short)
+                out[(*sides, lanes, kl, u, long_n, 0)] = None
+        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
+        return [*(dict(zip(names, row, strict=True)) for row in out), *self._fragments(p)]
 
     def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
         """Tiles for matrix instructions: along the short side one instruction wide, with two sums per lane."""
@@ -145,10 +146,10 @@ class SkinnySpace(MultistageSpace):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, long_n)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(mode.items())) for mode in out)]
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{**mode, "fragment_prefetch": n} for mode in self.copy_modes(p) for n in (0, 1)]
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """As many blocks per multiprocessor as its registers allow, for the most loads in flight."""
         g = geometry(p, c)
         for name, short, along in (

@@ -25,12 +25,13 @@ from ptxgen.codegen.config import (
 from ptxgen.families.candidates import (
     NEUTRAL,
     CandidateSpace,
+    Grid,
     Ints,
     default,
     effective_pdl,
+    first_violations,
     single_axis_changes,
     splitk_pairs,
-    violations,
 )
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
@@ -241,11 +242,11 @@ class WgmmaSpace(CandidateSpace):
             }
         ).replace(family=self.code)
 
-    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
-        names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
-        return [dict(zip(names, (s, *epilogue), strict=True)) for s in STAGES for epilogue in EPILOGUES]
+    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+        names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
+        return [[{"stages": s} for s in STAGES], [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES]]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
+    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
     def slice_options(self, p: KernelGemm) -> list[dict[str, int]]:
@@ -268,10 +269,10 @@ class WgmmaSpace(CandidateSpace):
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read once has
         evict_first, except images, which every filter tap reads again."""
-        slices, count = self._slices(p), len(tiles)
-        names = {n: np.repeat(tiles.column(n), len(slices)) for n in self.tile}
-        split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
-        c = Columns({**names, "splitk": split}).replace(family=self.code)
+        slices = self._slices(p)
+        plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
+        c = Grid.crossed(plain, [[{"splitk": split} for _, split in slices]])
+        waves, split = np.array([[n] for n, _ in slices]), c.splitk
         g = geometry(p, c)
         resident = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
@@ -289,16 +290,15 @@ class WgmmaSpace(CandidateSpace):
             l2_evict_first=streamed,
             raster_group=np.where((c.cluster_k == 1) & (blocks > resident), 8, 1),
         )
-        broken = violations(self, p, c, d, self.extent_rules)
+        broken = first_violations(self, p, c, d, self.extent_rules)
         wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # raster_group=1 limits the grid along N
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = violations(self, p, c, d, self.extent_rules)
-        table = np.stack([kg, split]).reshape(2, count, -1)
-        seen = (table[0] <= 1) & (waves.reshape(count, -1) > 0)
-        for j in range(1, table.shape[2]):
-            seen[:, j] |= (table[:, :, :j] == table[:, :, j : j + 1]).all(axis=0).any(axis=1)
-        return c, np.where(seen.ravel(), -2, broken)
+            broken = first_violations(self, p, c, d, self.extent_rules)
+        seen = (kg <= 1) & (waves > 0)
+        for j in range(1, len(slices)):
+            seen[j] |= ((kg[:j] == kg[j]) & (split[:j] == split[j])).any(axis=0)
+        return c.flat(shape_major=True), np.where(seen, -2, broken).T.ravel()
 
     # ---- one configuration
 

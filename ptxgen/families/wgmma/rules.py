@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def _between(value: Any, least: int, most: int) -> Any:
 
 
 def _binary(*values: Any) -> Any:
-    return np.logical_and.reduce([(v == 0) | (v == 1) for v in values])
+    return reduce(np.logical_and, ((v == 0) | (v == 1) for v in values))
 
 
 def _realigns(c: Any) -> Any:
