@@ -34,8 +34,10 @@ FACTOR = 3.0  #: the search drops configurations slower by this factor than the 
 #: most rows that are scored, one of each equivalence class; for one of 300 random problems the choice differs from that
 #: with four times as many
 LIMIT = 12_000
-#: (trees, rows): the first ``trees`` trees rank the rows that are left, and ``rows`` of them are kept
-STAGES = ((60, 2_500), (150, 400))
+#: (fraction, rows): the first trees, this fraction of all, rank the rows that are left, and ``rows`` of them are kept;
+#: fewer than LEAST_TREES rank nothing
+STAGES = ((0.14, 2_500), (0.35, 400))
+LEAST_TREES = 20
 #: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
 FEW, MORE = 8, 4
 ONE_THREAD = 16_000  #: most rows that one thread predicts
@@ -170,10 +172,10 @@ class Model:
         return predicted
 
     def _best_classes(
-        self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[int, int]]
+        self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
-        """The rows of ``c`` that remain after ``stages`` of (trees, rows): few trees rank many rows, more trees rank
-        fewer."""
+        """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows, more
+        trees rank fewer."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))
@@ -181,8 +183,9 @@ class Model:
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
         base = baseline(self.facts.target, p, d, us)
-        for trees, count in stages:
-            if len(left) > count and self._booster.num_boosted_rounds() > 2 * trees:
+        for fraction, count in stages:
+            trees = round(fraction * self._booster.num_boosted_rounds())
+            if len(left) > count and trees >= LEAST_TREES:
                 known = left[place[left] >= 0]
                 log_us[known] = self._predicted(x[place[known]], trees) + base[known]
                 left = np.sort(left[fastest(log_us[left], count)])
@@ -206,7 +209,7 @@ class Model:
             more = 1 if k <= FEW else MORE
             near, factor = shortlist(c, us, FACTOR, more * LIMIT)
             total, scored = c.total, len(near)
-            c = members(self._best_classes(p, c.take(near), d, us[near], [(t, max(more * n, k)) for t, n in STAGES]))
+            c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = clock.predict(p, c, d)
             scored += len(c)
         us = self._score(p, c, d, us)
