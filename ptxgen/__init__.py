@@ -19,6 +19,7 @@ __all__ = [
     "conv2d_weight_grad",
     "conv3d",
     "gemm",
+    "gemm_grouped",
     "selection_digest",
     "workspace_size",
 ]
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
     from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.api.gemm import gemm
+    from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.launch_cache import selection_digest, workspace_size
     from ptxgen.codegen.config import Config
     from ptxgen.problem.conv import Conv
@@ -39,6 +41,7 @@ def __getattr__(name: str) -> Any:
 
     modules = {
         "gemm": "api.gemm",
+        "gemm_grouped": "api.grouped",
         "Gemm": "problem.gemm",
         "Conv": "problem.conv",
         "Config": "codegen.config",

@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.grouped import GroupedGemm
+
+#: leading dimensions that stand for all up to the first, and for larger ones: kernels of the first have 32-bit offsets
+SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def lower_grouped(problem: GroupedGemm) -> GroupedKernelGemm:
     p: GroupedKernelGemm = object.__new__(GroupedKernelGemm)  # fields are valid: the problem has checked them
     extents = problem.extents.astype(np.float64)
     m, n, k = (_mean(extents[:, axis], extents.prod(axis=1)) for axis in range(3))
-    lda, ldb, ldc = (int(x) for x in problem.lds.max(axis=0, initial=1))
+    lda, ldb, ldc = (LARGE_LD if x > SMALL_LD else SMALL_LD for x in problem.lds.max(axis=0, initial=1))
     names = ("layout", "dtype", "compute", "aligned_a", "aligned_b", "aligned_c", "deterministic", "out", "epilogue")
     p.__dict__.update({name: getattr(problem, name) for name in names})
     p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem)
