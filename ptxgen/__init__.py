@@ -20,6 +20,9 @@ __all__ = [
     "conv3d",
     "gemm",
     "gemm_grouped",
+    "gemm_jagged",
+    "gemm_jagged_input_grad",
+    "gemm_jagged_weight_grad",
     "selection_digest",
     "workspace_size",
 ]
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.api.gemm import gemm
     from ptxgen.api.grouped import gemm_grouped
+    from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.launch_cache import selection_digest, workspace_size
     from ptxgen.codegen.config import Config
     from ptxgen.problem.conv import Conv
@@ -49,6 +53,7 @@ def __getattr__(name: str) -> Any:
         "selection_digest": "api.launch_cache",
         "workspace_size": "api.launch_cache",
     }
+    modules |= dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged")
     modules |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
     if name in modules:
         return getattr(import_module(f"ptxgen.{modules[name]}"), name)
