@@ -39,11 +39,12 @@ def gemm_jagged(
 
     ``w``: E×K×N. ``offsets``: E int32, the row after the last one of each expert, as torch's grouped product takes
     them; on a GPU they are read there, and the call does not synchronise. Rows after the last offset of ``out`` are not
-    written. Offsets on a GPU that decrease or pass T are clamped; on the host they are an error.
+    written. Offsets on the host that decrease or pass T are an error; on a GPU they give wrong results, but no access
+    outside the arrays.
 
     ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N.
-    ``residual``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with other
-    offsets.
+    ``residual``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with
+    other offsets.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
