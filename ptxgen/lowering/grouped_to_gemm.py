@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -48,16 +49,28 @@ class GroupedKernelGemm(KernelGemm):
     def tiles_of(self, ml: Any, nl: Any) -> Any:
         if self.group is None:
             return super().tiles_of(ml, nl)
+        counts = _each(lambda a, b: int(self._item_tiles(a, b).sum()), ml, nl)
+        return counts if np.ndim(ml) or np.ndim(nl) else int(counts)
+
+    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
+        if self.group is None:
+            return super().tile_iterations(ml, nl, u)
+        k = self.group.extents[:, 2]
+
+        def mean(a: int, b: int, depth: int) -> float:
+            tiles = self._item_tiles(a, b)
+            return float((tiles * -(-k // depth)).sum() / max(tiles.sum(), 1))
+
+        def longest(a: int, b: int, depth: int) -> float:
+            return float((-(-k // depth))[self._item_tiles(a, b) > 0].max(initial=0))
+
+        return _each(mean, ml, nl, u), _each(longest, ml, nl, u)
+
+    def _item_tiles(self, ml: int, nl: int) -> NDArray[np.int64]:
+        """Tiles of each item."""
+        assert self.group is not None
         m, n, _ = self.group.extents.T
-        pairs = np.stack(np.broadcast_arrays(np.atleast_1d(ml), nl), axis=-1).reshape(-1, 2)
-        found, place = np.unique(pairs, axis=0, return_inverse=True)
-        counts: NDArray[np.int64] = np.array([(-(-m // a) * -(-n // b)).sum() for a, b in np.maximum(found, 1)])
-        tiles = counts[place.reshape(-1)]
-        return (
-            tiles.reshape(np.broadcast_shapes(np.shape(ml), np.shape(nl)))
-            if np.ndim(ml) or np.ndim(nl)
-            else int(tiles[0])
-        )
+        return -(-m // max(ml, 1)) * -(-n // max(nl, 1))
 
     @property
     def results(self) -> int:
@@ -96,3 +109,11 @@ def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:
     """The mean of the extents of an axis, weighted by work; if there is none, the largest extent."""
     total = work.sum()
     return round(float((extents * work).sum() / total)) if total else int(extents.max(initial=0))
+
+
+def _each(of: Callable[..., float], *columns: Any) -> Any:
+    """``of`` for the integers of each row, evaluated once for equal rows."""
+    shape = np.broadcast_shapes(*(np.shape(x) for x in columns))
+    table = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1).reshape(-1, len(columns))
+    found, place = np.unique(table, axis=0, return_inverse=True)
+    return np.array([of(*map(int, row)) for row in found])[place.reshape(-1)].reshape(shape)

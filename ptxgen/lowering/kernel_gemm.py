@@ -58,6 +58,10 @@ class KernelGemm(Gemm):
         """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns."""
         return -(-self.m // ml) * -(-self.n // nl) * self.batch
 
+    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
+        """K iterations of a tile on average, and of the longest one."""
+        return -(-self.k // u), -(-self.k // u)
+
     @property
     def gemms(self) -> tuple[KernelGemm, ...]:
         """The GEMMs of the problem. The same kernel computes each of them, in a launch of its own."""
