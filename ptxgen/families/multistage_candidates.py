@@ -16,7 +16,7 @@ THIN = 512  #: extents of K below which C is what a kernel writes, and is writte
 
 
 class Cooperative(CandidateSpace):
-    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid")
+    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices")
 
     def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """How operands reach shared memory. ``every``: also ways that a search over the whole space leaves out."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
-from ptxgen.families import perf_costs, registry
+from ptxgen.families import perf_costs, perf_grouped, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
@@ -54,6 +54,11 @@ def _family(code: int) -> registry.Family:
     return registry.FAMILIES[FAMILIES[code]]
 
 
+def _formula(p: KernelGemm, code: int) -> Any:
+    """What turns the cost of blocks into the time of a launch."""
+    return perf_grouped if p.grouped else _family(code).model
+
+
 def roofline(p: KernelGemm, d: Device) -> float:
     """A lower bound of the microseconds: the longer of the fastest family's multiply-adds and the memory traffic."""
     fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
@@ -77,7 +82,7 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
         return _gathered(p, c, d)
     out = np.zeros(len(c), np.float32)
     for code, rows in by_family(c):
-        part, formula = c.take(rows), _family(code).model
+        part, formula = c.take(rows), _formula(p, code)
         x = formula.cell(p, part, geometry(p, part), d)
         out[rows] = formula.microseconds(p, d, work(p, part, d), slice(None), x, slice(None))
     return out
@@ -87,7 +92,7 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """``predict`` from the tables that candidates index."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
-        formula, w = _family(part.base.family.code).model, base_work(part.base)
+        formula, w = _formula(p, part.base.family.code), base_work(part.base)
         x = formula.cell(p, part.cells, geometry(p, part.cells), d)
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), CHUNK):

@@ -42,7 +42,7 @@ class Base:
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    return int(violations(f, p, one, d, ("output_dtype", *f.fixed))[0])
+    return int(violations(f, p, one, d, ("output_dtype", "grouped", *f.fixed))[0])
 
 
 def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:

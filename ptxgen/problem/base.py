@@ -190,6 +190,11 @@ class ProblemBase:
         return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
 
     @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of all arrays besides A, B and C, in the order of the kernel parameters."""
+        return self.epilogue_operands
+
+    @property
     def element(self) -> Dtype:
         """The type of A and B."""
         return dtype(self.dtype)

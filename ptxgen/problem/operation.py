@@ -22,6 +22,7 @@ Function = Callable[..., Any] | str
 ROWS = {
     "gemm": "ptxgen.problem.gemm_operation:GEMM",
     "conv": "ptxgen.problem.conv_operation:CONV",
+    "grouped": "ptxgen.problem.grouped_operation:GROUPED",
 }
 
 

@@ -117,7 +117,7 @@ class Runner:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
-        values.update(dict.fromkeys(self.problem.epilogue_operands, 0))
+        values.update(dict.fromkeys(self.problem.arrays, 0))
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")

@@ -32,8 +32,9 @@ class MmaPlan(Plan):
             self.ptx_version = max(self.ptx_version, "8.4")
         self.batch = Batch(p.batch != 1)
         self.fused_ops = FusedOps.of(p, self.batch.active)
-        self.packing: PaddedRowPacking = PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
-        self.scheduler: GridScheduler = GridScheduler(c, self.batch.active)
+        self.scheduler: GridScheduler = self._grid_scheduler()
+        padded = PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
+        self.packing = self._table_packing() or padded
         self.a, self.b = self._operands(found)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction
@@ -56,15 +57,8 @@ class MmaPlan(Plan):
             computes_oob=not via_smem,
         )
         self.c_kernels = self._c_kernels(self.scheduler)
-        self.parameters: KernelParameters = KernelParameters(
-            self.arithmetic,
-            self.batch,
-            self.fused_ops,
-            (self.a.addressing, self.b.addressing),
-            self.c,
-            self.scheduler,
-            self.packing,
-        )
+        addressing = self.a.addressing, self.b.addressing
+        self.parameters: KernelParameters = self._kernel_parameters(addressing, self.scheduler)
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
     def _operands(self, i: Instruction) -> tuple[MmaOperand, MmaOperand]:

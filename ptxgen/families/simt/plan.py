@@ -26,7 +26,7 @@ class SimtPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         self.batch = Batch(p.batch != 1)
         self.fused_ops = FusedOps.of(p, self.batch.active)
-        self.scheduler: GridScheduler = GridScheduler(c, self.batch.active)
+        self.scheduler: GridScheduler = self._grid_scheduler()
         self.a, self.b = self._operands()
         self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
         via_smem, contiguous = bool(g.c_via_smem), self.b.contiguous
@@ -46,16 +46,9 @@ class SimtPlan(Plan):
             computes_oob=not via_smem,
         )
         self.c_kernels = self._c_kernels(self.scheduler)
-        self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
-        self.parameters: KernelParameters = KernelParameters(
-            self.arithmetic,
-            self.batch,
-            self.fused_ops,
-            (self.a.addressing, self.b.addressing),
-            self.c,
-            self.scheduler,
-            self.packing,
-        )
+        self.packing = self._table_packing() or Packing(p, self.entry, self.batch, self.fused_ops)
+        addressing = self.a.addressing, self.b.addressing
+        self.parameters: KernelParameters = self._kernel_parameters(addressing, self.scheduler)
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
     def _operands(self) -> tuple[OperandLayout, OperandLayout]:
