@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import functools
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -145,22 +146,25 @@ class CublasGrouped:
     # ---- what the calls take
 
     def _check_alignment(self) -> None:
-        """LaunchError: a matrix breaks the rule of 16-bit types and tf32: addresses are multiples of 16 bytes where
-        rows of K elements are (of 4 bytes likewise)."""
+        """LaunchError: a matrix breaks the rule of 16-bit types and tf32: if K elements fill a multiple of 16 bytes
+        (else: of 4), so does the offset of each matrix."""
         p = self.problem
         if p.element.bytes > 2 and p.compute != "tf32":
             return
-        for indices in self.groups:
-            k_bytes = p.items[indices[0]][2] * p.element.bytes
-            needed = next((unit for unit in (16, 4) if k_bytes % unit == 0), 1)
-            for i in indices:
-                for x, (name, aligned) in enumerate((("A", p.aligned_a), ("B", p.aligned_b), ("C", p.aligned_c))):
-                    offset = int(p.starts[i, x]) * (p.output if x == C else p.element).bytes
-                    if aligned % needed or offset % needed:
-                        raise LaunchError(
-                            f"{name} of item {i} is not aligned to {needed} bytes, which the grouped call of cuBLAS needs"
-                            f" with K={p.items[i][2]} of {p.dtype}"
-                        )
+        for i in (i for indices in self.groups for i in indices):
+            k_bytes = p.items[i][2] * p.element.bytes
+            unit = next((unit for unit in (16, 4) if k_bytes % unit == 0), 1)
+            for x, aligned in enumerate((p.aligned_a, p.aligned_b, p.aligned_c)):
+                if math.gcd(aligned, self._offset(i, x)) % unit:
+                    raise LaunchError(
+                        f"{'ABC'[x]} of item {i} is not aligned to {unit} bytes; with K={p.items[i][2]} of {p.dtype},"
+                        " the grouped call of cuBLAS requires it"
+                    )
+
+    def _offset(self, item: int, operand: int) -> int:
+        """Bytes from the start of the array to the operand A, B or C of an item."""
+        p = self.problem
+        return int(p.starts[item, operand]) * (p.output if operand == C else p.element).bytes
 
     def _describe(self) -> None:
         """The arrays of the grouped call, one element a group."""
@@ -178,13 +182,9 @@ class CublasGrouped:
         """The device arrays of addresses of A, B and C, group by group."""
         if addresses not in self._pointers:
             order = [i for indices in self.groups for i in indices]
-            sizes = (self.problem.element.bytes, self.problem.element.bytes, self.problem.output.bytes)
-            table = np.stack(
-                [
-                    at + self.problem.starts[order, x] * size
-                    for x, (at, size) in enumerate(zip(addresses, sizes, strict=True))
-                ]
-            ).astype(np.uint64)
+            table = np.array(
+                [[at + self._offset(i, x) for i in order] for x, at in enumerate(addresses)], dtype=np.uint64
+            )
             at = self._allocate(table.nbytes)
             self._driver.upload(at, table)
             row = table.nbytes // 3
@@ -223,10 +223,7 @@ class CublasGrouped:
     def _call_item(self, group: int, item: int, addresses: Addresses) -> None:
         """Queues the product of one item, which has the extents of its group."""
         p, g = self.problem, group
-        a, b, c = (
-            ct.c_void_p(at + int(p.starts[item, x]) * (p.output if x == C else p.element).bytes)
-            for x, at in enumerate(addresses)
-        )
+        a, b, c = (ct.c_void_p(at + self._offset(item, x)) for x, at in enumerate(addresses))
         one, zero = ct.byref(self._scalar(1)), ct.byref(self._scalar(0))
         lda, ldb, ldc = (ct.c_int(x[g]) for x in (self._lda, self._ldb, self._ldc))
         shape = (ct.c_int(x[g]) for x in (self._trans_a, self._trans_b, self._m, self._n, self._k))

@@ -45,7 +45,9 @@ class TorchGrouped:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
         self.problem, self._driver, self._torch = problem, driver, _torch()
-        self._offsets = more[-1]
+        with driver.context("PyTorch"):
+            self._ends = self._torch.as_tensor(_Memory(more[-1], (len(problem.items),), "<i4"), device="cuda")
+        self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._results: dict[Addresses, Any] = {}
 
     def run(self, a: int, b: int, c: int) -> Any:
@@ -58,12 +60,11 @@ class TorchGrouped:
         with self._driver.context("PyTorch"), torch.cuda.stream(self._stream), torch.no_grad():
             self._results.pop((a, b, c), None)  # its memory is used again
             try:
-                self._results[a, b, c] = torch._grouped_mm(*self._operands(a, b), offs=self._ends())
+                self._results[a, b, c] = torch._grouped_mm(*self._operands(a, b), offs=self._ends)
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 self._driver.synchronize()  # raises if the context is lost
-                raise LaunchError(
-                    f"PyTorch does not compute {self.problem.key()}: {str(error).partition(chr(10))[0]}"
-                ) from error
+                why = str(error).partition("\n")[0]
+                raise LaunchError(f"PyTorch does not compute {self.problem.key()}: {why}") from error
             return self._results[a, b, c]
 
     def best(self, sets: Sequence[Addresses], timing: Timing) -> tuple[float, float]:
@@ -78,6 +79,7 @@ class TorchGrouped:
             return statistics.median(self._driver.time(launches, timing)), float("nan")
         finally:
             self._results.clear()
+            self._tensors.clear()
             self._torch.cuda.empty_cache()
 
     @property
@@ -87,27 +89,26 @@ class TorchGrouped:
     def _operands(self, a: int, b: int) -> tuple[Any, Any]:
         """A and B as PyTorch takes them: two-dimensional along the jagged axis, else with an axis of items. Layout T is
         a transposed view."""
-        p, e = self.problem, len(self.problem.items)
-        m, n, k = (int(v) for v in p.extents.max(axis=0))
-        total = int(p.offsets[-1])
-        if p.jagged == "m":
-            shape_a, shape_b = (total, k), (e, k, n)
-        else:
-            shape_a, shape_b = (m, total), (total, n)
-        return self._view(a, shape_a, p.layout[0] == "T", 0), self._view(b, shape_b, p.layout[1] == "T", 1)
+        if (a, b) not in self._tensors:
+            p = self.problem
+            m, n, k = (int(v) for v in p.extents.max(axis=0))
+            total = int(p.offsets[-1])
+            if p.jagged == "m":
+                shapes: tuple[tuple[int, ...], ...] = (total, k), (len(p.items), k, n)
+            else:
+                shapes = (m, total), (total, n)
+            self._tensors[a, b] = self._view(a, shapes[0], 0), self._view(b, shapes[1], 1)
+        return self._tensors[a, b]
 
-    def _view(self, address: int, shape: tuple[int, ...], transposed: bool, operand: int) -> Any:
-        """A tensor of bf16 on memory at ``address``; ``shape``: rows and columns last, before a transposition."""
+    def _view(self, address: int, shape: tuple[int, ...], operand: int) -> Any:
+        """op(A) or op(B), of ``shape``, in memory at ``address``."""
         *items, rows, columns = shape
+        transposed = self.problem.layout[operand] == "T"
         if transposed:
             rows, columns = columns, rows
-        pitch = int(self.problem.lds[0, operand])
-        whole = _Memory(address, (*items, rows, pitch), "<i2")
-        found = self._torch.as_tensor(whole, device="cuda").view(self._torch.bfloat16)[..., :columns]
+        memory = _Memory(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
+        found = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
         return found.transpose(-2, -1) if transposed else found
-
-    def _ends(self) -> Any:
-        return self._torch.as_tensor(_Memory(self._offsets, (len(self.problem.items),), "<i4"), device="cuda")
 
 
 class _Memory:
