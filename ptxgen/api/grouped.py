@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -308,20 +307,14 @@ def _stored(x: Item, operand: int, v: View) -> Any:
     return array.T if operand != C and x.layout[operand] == "T" else array
 
 
-@lru_cache(maxsize=4096)
-def _config(problem: GroupedGemm, on: Driver) -> Config:
-    """The configuration of a problem. DtypeError: no kernel computes it."""
-    chosen = selection.select(problem, on.device, launch_cache.database())
-    if not chosen:
+def launcher(problem: GroupedGemm) -> GroupLaunch:
+    """The loaded kernel of a problem. DtypeError: no kernel computes it."""
+    on = launch_cache.driver()
+    config = launch_cache.choose(problem, on)
+    if config is None:
         why = selection.why_unsupported(problem, on.device)
         raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies them on {on.device.name}: {why}")
-    return chosen[0].config
-
-
-def launcher(problem: GroupedGemm) -> GroupLaunch:
-    """The loaded kernel of a problem."""
-    on = launch_cache.driver()
-    return _launcher(problem, _config(problem, on), on)
+    return _launcher(problem, config, on)
 
 
 _launchers: dict[Any, GroupLaunch] = {}

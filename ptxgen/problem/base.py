@@ -100,6 +100,10 @@ class ProblemBase:
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
         return " ".join([*words, *(f"--{name} {getattr(self, name)}" for name in changed)])
 
+    def typical(self) -> ProblemBase:
+        """The problem whose configuration this one takes while it has no winner."""
+        return self
+
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The shapes of A, B and C as stored."""

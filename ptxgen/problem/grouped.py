@@ -22,6 +22,7 @@ Ints = NDArray[np.int64]
 
 MAX_ITEMS = 1 << 16
 ITEM_ALIGNMENT = 16  #: bytes; items of a list are stored from multiples of it
+TYPICAL_ITEMS, TYPICAL_MULTIPLE = 16, 256  #: of ``typical``: different items, and multiples that extents keep
 #: values of ``jagged``: the axis whose extent differs, "" if all may
 JAGGED = ("", "m", "k")
 
@@ -253,6 +254,30 @@ class GroupedGemm(ProblemBase):
     def arrays(self) -> tuple[str, ...]:
         return (*self.epilogue_operands, "offsets") if self.jagged else self.epilogue_operands
 
+    def typical(self) -> GroupedGemm:
+        """A group with the same alignment class and about the same distribution of extents: one problem stands for
+        many in selection. Items are sorted; extents are rounded to two bits after the first, and to multiples of what
+        all of them are multiples of."""
+        extents = self.extents[(self.extents > 0).all(axis=1)]
+        if not len(extents):
+            return self
+        common = np.gcd.reduce(extents, axis=0)
+        units = np.minimum(common & -common, TYPICAL_MULTIPLE)
+        if self.jagged:
+            units["mk".index(self.jagged) * 2] = 1
+        ranks = np.linspace(0, len(extents) - 1, min(len(extents), TYPICAL_ITEMS)).round().astype(int)
+        ordered = extents[np.lexsort(extents.T)]
+        chosen = np.stack([_rounded(ordered[ranks, x], int(units[x])) for x in range(3)], axis=1)
+        if self.jagged:
+            fixed = [x for x in range(3) if "mnk"[x] != self.jagged]
+            chosen[:, fixed] = extents[0, fixed]
+        repeats = _rounded(np.array([max(1, len(extents) // len(chosen))]), 1)[0]
+        a, b, c = (
+            x * kind.bytes for x, kind in zip(self.vectors, (self.element, self.element, self.output), strict=True)
+        )
+        items = tuple((m, n, k) for m, n, k in np.repeat(chosen, repeats, axis=0).tolist())
+        return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c)
+
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The shapes of the arrays that hold A, B and C of all items: one-dimensional."""
@@ -330,6 +355,14 @@ class GroupedGemm(ProblemBase):
                 raise ShapeError(f"shape has more than {MAX_ITEMS} items")
             items += [tuple(int(x) for x in found["item"].split(","))] * count
         return {"items": tuple(items)}
+
+
+def _rounded(values: Ints, unit: int) -> Ints:
+    """Positive ``values`` rounded up to three significant bits, then to a multiple of ``unit``: an odd one, so that the
+    result is a multiple of no larger power of two."""
+    step = 1 << np.maximum(np.floor(np.log2(np.maximum(values, 1))).astype(np.int64) - 2, 0)
+    found: Ints = (-(-(-(-values // step) * step) // unit) | 1) * unit
+    return found
 
 
 _ITEM = re.compile(r"(?:(?P<count>[0-9]{1,5})x)?(?P<item>[0-9]{1,10},[0-9]{1,10},[0-9]{1,10})")
