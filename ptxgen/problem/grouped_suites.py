@@ -1,13 +1,17 @@
-"""Suites of grouped products as data: random batches and Inception layers of the paper, and layers of experts of public
+"""Suites of grouped products: random batches and Inception layers of the paper, and layers of experts of public
 language models. Everything random has a seed, so a suite is the same in every process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
+
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.operation import Case, Suite, by_name
 
 #: M, N, K
 Item = tuple[int, int, int]
@@ -135,3 +139,32 @@ def moe(seed: int = 0) -> Iterator[Group]:
                 ):
                     name = f"{layer.model} {part} {routing} {tokens}"
                     yield Group(name, tuple((m, n, k) for m in rows), "bf16", "m")
+
+
+# ---- the suites
+
+
+#: one group of each kind, small enough for the emulated device
+SMALL = (
+    Group("random", ((20, 17, 33), (0, 9, 12), (48, 31, 5), (1, 1, 1), (16, 64, 64)), "f32"),
+    Group("equal", ((32, 32, 32),) * 4, "f32"),
+    Group("long K", ((8, 8, 16), (16, 16, 512), (8, 8, 16)), "f32"),
+    Group("experts", ((24, 64, 32), (0, 64, 32), (7, 64, 32), (33, 64, 32)), "bf16", "m"),
+    Group("gradient of experts", ((32, 64, 24), (32, 64, 0), (32, 64, 7)), "bf16", "k"),
+)
+
+
+def _suite(name: str, meaning: str, groups: Callable[[], Iterable[Group]]) -> Suite:
+    def build(**fields: Any) -> Iterator[Case]:
+        return (
+            Case(g.name, GroupedGemm(g.items, **{"dtype": g.dtype, "jagged": g.jagged, **fields})) for g in groups()
+        )
+
+    return Suite(name, meaning, build)
+
+
+SUITES = by_name(
+    _suite("batchgemm", "random batches of 8 to 256 items in 12 ranges of extents, nine Inception modules", batchgemm),
+    _suite("moe", "experts of public language models, uniform and Zipf routing, decoding and prompts", moe),
+    _suite("small", "one group of each kind, small enough for the emulated device", lambda: SMALL),
+)

@@ -7,6 +7,7 @@ import pytest
 
 from ptxgen.problem import grouped_suites as suites
 from ptxgen.problem.grouped_suites import Experts
+from ptxgen.problem.suites import cases
 
 
 def test_batchgemm_has_each_range_with_each_batch_size_and_the_inception_modules() -> None:
@@ -88,3 +89,17 @@ def test_zipf_routing() -> None:
 def test_few_tokens_leave_experts_without_rows() -> None:
     empty = [g.name for g in suites.moe() if any(m == 0 for m, _, _ in g.items)]
     assert "Llama-4-Maverick down zipf 64" in empty
+
+
+@pytest.mark.parametrize("name", suites.SUITES)
+def test_suites_are_cases_of_the_operation(name: str) -> None:
+    found = cases(name, "grouped")
+    assert len({c.name for c in found}) == len(found)
+    assert {c.problem.operation for c in found} == {"grouped"}
+    assert {c.problem.dtype for c in cases(name, "grouped", dtype="f16")} == {"f16"}
+
+
+def test_small_suite_suits_the_emulated_device() -> None:
+    found = cases("small", "grouped")
+    assert all(c.problem.flops < 1e6 for c in found)
+    assert {c.problem.problem_kind for c in found} == {"grouped", "jagged"}
