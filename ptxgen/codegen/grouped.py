@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,11 +140,11 @@ class GroupTable(Table):
 @dataclass(frozen=True)
 class GroupedScheduler(GridScheduler):
     """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
-    block's number, a counter gives the others. ``shared_at``: the offset in shared memory of the number of the next
-    tile; ``blocks``: blocks of the device."""
+    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit ``device``."""
 
     table: DescriptorTable
-    shared_at: int
+    geometry: Geometry
+    device: Device
     blocks: int
 
     HEADER = HEADER
@@ -154,10 +154,21 @@ class GroupedScheduler(GridScheduler):
     @classmethod
     def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device) -> GroupedScheduler:
         assert isinstance(p, GroupedKernelGemm)
-        granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
-        resident = max(int(d.blocks_per_sm(g.threads, granted, g.shared)), c.min_ctas_per_sm)
         table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)
-        return cls(c, False, table, int(g.shared) - GROUPED_SHARED, d.sms * resident)
+        granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+        return cls(c, False, table, g, d, 0).with_registers(granted)
+
+    def with_registers(self, registers: int) -> GroupedScheduler:
+        """The scheduler of kernels with so many registers per thread. More blocks than fit at once would delay the
+        tiles that they begin with."""
+        g, d = self.geometry, self.device
+        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), self.config.min_ctas_per_sm)
+        return replace(self, blocks=d.sms * resident)
+
+    @property
+    def shared_at(self) -> int:
+        """The offset in shared memory of the number of the next tile."""
+        return int(self.geometry.shared) - GROUPED_SHARED
 
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
         assert isinstance(p, GroupedKernelGemm)

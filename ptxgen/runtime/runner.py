@@ -73,6 +73,7 @@ class Runner:
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
+        plan.set_registers(kernel.registers)
         launch = plan.launch(lower(problem))
         self.launch = replace(
             launch, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in launch.steps)
