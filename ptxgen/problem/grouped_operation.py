@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.problem.operation import Operation, operation_named
+from ptxgen.problem.grouped_suites import SUITES
+from ptxgen.problem.operation import Baseline, Operation, operation_named
 from ptxgen.problem.reference import Array
 from ptxgen.problem.strided_arrays import A, B, C, strided
 
@@ -61,4 +62,9 @@ GROUPED = Operation(
     operand_sets="ptxgen.runtime.grouped_check:GroupedOperandSets",
     titles=TITLES,
     cells=cells,
+    suites=SUITES,
+    baselines={
+        "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
+        "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
+    },
 )

@@ -144,11 +144,6 @@ def operations() -> list[Operation]:
     return [operation_named(name) for name in operation_names()]
 
 
-def baselines() -> dict[str, Baseline]:
-    """The baselines of all operations, by name."""
-    return {name: baseline for operation in operations() for name, baseline in operation.baselines.items()}
-
-
 def resolve(function: Any) -> Any:
     """``function``, or the attribute that a string ``"module:attribute"`` names."""
     return _imported(function) if isinstance(function, str) else function

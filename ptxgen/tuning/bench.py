@@ -18,7 +18,7 @@ from ptxgen.errors import AssembleError, EmulatorError, LaunchError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.operation import baselines, operation_of, resolve
+from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
@@ -303,7 +303,8 @@ def bench(
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor, vendor_first = baselines()[baseline].best(driver, problem, ring.sets, timing, ring.more_at)
+                library = operation_of(problem).baselines[baseline]
+                vendor, vendor_first = library.best(driver, problem, ring.sets, timing, ring.more_at)
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
