@@ -244,10 +244,12 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         first.a.dtype.name,
         compute,
         ld,
-        *aligned,
-        deterministic=deterministic,
-        out=first.c.dtype.name,
-        epilogue=",".join(first.epilogue.ops),
+        aligned[0],
+        aligned[1],
+        aligned[2],
+        deterministic,
+        first.c.dtype.name,
+        ",".join(first.epilogue.ops),
     )
 
 

@@ -28,9 +28,10 @@ Words = NDArray[np.uint32]
 GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
 GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 HEADER = 16  #: bytes before the first tiles: the tile counter and the number of tiles
-EPILOGUE_AT = 80  #: offset of the addresses of epilogue operands in a descriptor
+EPILOGUE_AT = 88  #: offset of the addresses of epilogue operands in a descriptor
 
-#: the fields of a descriptor, each with its offset: addresses relative to A, B and C, extents, leading dimensions
+#: the fields of a descriptor, each with its offset: addresses relative to A, B and C, extents, leading dimensions;
+#: ``start``: where a jagged item begins, else 0
 _FIELDS = {
     "a": ("u8", 0),
     "b": ("u8", 8),
@@ -47,6 +48,7 @@ _FIELDS = {
     "item": ("u4", 60),
     "alpha": ("", 64),
     "beta": ("", 72),
+    "start": ("u4", 80),
 }
 _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 

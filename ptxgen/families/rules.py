@@ -64,8 +64,8 @@ FIRST = (
     ),
     Rule(
         "grouped",
-        lambda p, c, g, d: not p.grouped or registry.of(c).grouped,
-        "family {c.family} has no tile loop over the items of a group; simt and mma have one",
+        lambda p, c, g, d: not p.grouped or registry.of(c).grouped(p),
+        "family {c.family} has no tile loop over the items of this group; simt and mma have one, wgmma for rows",
     ),
 )
 

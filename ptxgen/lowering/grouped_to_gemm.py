@@ -23,16 +23,13 @@ class GroupedKernelGemm(KernelGemm):
     problem stands for all groups of its types, layout and alignment."""
 
     group: GroupedGemm | None = None
+    jagged: str = ""
 
     operation = "grouped"
     grouped: ClassVar[bool] = True
 
     def key(self) -> str:
         return self.group.key() if self.group is not None else super().key()
-
-    @property
-    def jagged(self) -> str:
-        return self.group.jagged if self.group is not None else ""
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -48,6 +45,19 @@ class GroupedKernelGemm(KernelGemm):
             return super().extent_gcd
         m, n, k = (int(x) for x in np.gcd.reduce(self.group.extents, axis=0, initial=0))
         return 1 if self.jagged == "m" else m, n, 1 if self.jagged == "k" else k
+
+    @property
+    def tensor_items(self) -> int:
+        return len(self.group.items) if self.group is not None else super().tensor_items
+
+    def tensor(self, name: str) -> tuple[int, int, int, int]:
+        if self.group is None:
+            return super().tensor(name)
+        x = "ab".index(name)
+        by, along = self.group.steps(name)
+        rows = self.group.rows[:, x]
+        count = int(rows.sum() if along else rows.max(initial=0))
+        return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
 
     def tiles_of(self, ml: Any, nl: Any) -> Any:
         if self.group is None:
@@ -73,7 +83,8 @@ class GroupedKernelGemm(KernelGemm):
         """Tiles of each item."""
         assert self.group is not None
         m, n, _ = self.group.extents.T
-        return -(-m // max(ml, 1)) * -(-n // max(nl, 1))
+        tiles: NDArray[np.int64] = -(-m // max(ml, 1)) * -(-n // max(nl, 1))
+        return tiles
 
     @property
     def results(self) -> int:
@@ -101,10 +112,12 @@ def lower_grouped(problem: GroupedGemm) -> GroupedKernelGemm:
     p: GroupedKernelGemm = object.__new__(GroupedKernelGemm)  # fields are valid: the problem has checked them
     extents = problem.extents.astype(np.float64)
     m, n, k = (_mean(extents[:, axis], extents.prod(axis=1)) for axis in range(3))
-    lda, ldb, ldc = (LARGE_LD if x > SMALL_LD else SMALL_LD for x in problem.lds.max(axis=0, initial=1))
+    lda, ldb, ldc = (int(x) for x in problem.lds.max(axis=0, initial=1))
+    if not problem.jagged:
+        lda, ldb, ldc = (LARGE_LD if x > SMALL_LD else SMALL_LD for x in (lda, ldb, ldc))
     names = ("layout", "dtype", "compute", "aligned_a", "aligned_b", "aligned_c", "deterministic", "out", "epilogue")
     p.__dict__.update({name: getattr(problem, name) for name in names})
-    p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem)
+    p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem, jagged=problem.jagged)
     return p
 
 

@@ -164,6 +164,7 @@ ${descriptor(t, table, "@%inside ")}\
     ${guard}st.global.v2.u32 [%descriptor+${plan.scheduler.HEADER + table.at("tiles_m")}], {%tiles_m, %tiles_n};
     ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("m")}], {%M, %N, %K, %lda};
     ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("ldb")}], {%ldb, %ldc, %first, %item};
+    ${guard}st.global.u32 [%descriptor+${plan.scheduler.HEADER + table.at("start")}], %start;
 % for name in ("alpha", "beta"):
     ${guard}st.global.${table.kind} [%descriptor+${plan.scheduler.HEADER + table.at(name)}], ${t.one};
 % endfor

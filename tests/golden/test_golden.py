@@ -76,6 +76,11 @@ GOLDEN = {
         "ms=4 ns=4 ml=32 nl=32 raster_group=8",
     ),
     "simt_jagged_rows": ("h200", "grouped 8x100,96,64 NN f32 jagged=m", "ms=4 ns=4 ml=32 nl=32 vec_b=4 vec_c=4"),
+    "wgmma_jagged_rows": (
+        "h200",
+        "grouped 8x100,96,64 NT bf16 jagged=m epilogue=bias_column",
+        "family=wgmma ml=64 nl=32 u=64 stages=3 persistent=1 epilogue_smem=1",
+    ),
     "mma_jagged_columns": (
         "h200",
         "grouped 96,64,100+96,64,30 TN bf16 jagged=k",

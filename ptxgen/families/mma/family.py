@@ -38,6 +38,6 @@ FAMILY = Family(
     plan=lambda p, c: MmaPlan,
     gathers=lambda p: True,
     offset_tables=True,
-    grouped=True,
+    grouped=lambda p: True,
     probes=_probes,
 )

@@ -31,6 +31,6 @@ FAMILY = Family(
     plan=lambda p, c: SimtPlan,
     gathers=lambda p: True,
     offset_tables=True,
-    grouped=True,
+    grouped=lambda p: True,
     probes=_probes,
 )

@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.wgmma import axes, perf_model, rules
+from ptxgen.families.wgmma import axes, grouped_scheduler, perf_model, rules
 from ptxgen.families.wgmma.candidates import Wgmma
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.families.wgmma.plan import WgmmaPlan
@@ -59,5 +59,6 @@ FAMILY = Family(
     plan=lambda p, c: WgmmaPlan,
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
+    grouped=grouped_scheduler.supports,
     probes=_probes,
 )
