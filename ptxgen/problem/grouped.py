@@ -301,7 +301,7 @@ class GroupedGemm(ProblemBase):
     @property
     def bytes(self) -> int:
         """Lower bound of the bytes moved: every A and B is read once, every C is written once."""
-        m, n, k = self.extents.T
+        m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
         return self.element.bytes * int((m * k + k * n).sum()) + self.output.bytes * self.results
 
     @property

@@ -13,18 +13,26 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
-from tests.cases import mma, simt
+from tests.cases import mma, simt, wgmma
 from tests.cases.source import RandomCases, extents, pairs
 
 MAX_ITEMS = 40
 
 
-def group(rng: np.random.Generator, limit: int, types: tuple[str, str, str], aligned: bool = False) -> GroupedGemm:
-    """A random group. ``aligned``: half of the groups have rows of whole 16 bytes."""
+def group(
+    rng: np.random.Generator,
+    limit: int,
+    types: tuple[str, str, str],
+    aligned: float = 0,
+    axes: tuple[str, ...] = ("", "", "m", "k"),
+    layouts: tuple[str, ...] = LAYOUTS,
+) -> GroupedGemm:
+    """A random group. ``aligned``: the share of groups with rows of whole 16 bytes; ``axes``, ``layouts``: the jagged
+    axes and layouts to choose from."""
     dtype, compute, out = types
-    jagged = ("", "", "m", "k")[rng.integers(4)]
+    jagged = axes[rng.integers(len(axes))]
     items = [extents(rng, limit) for _ in range(int(rng.integers(1, MAX_ITEMS)))]
-    whole = aligned and rng.random() < 0.5
+    whole = rng.random() < aligned
     if whole:
         items = [tuple(-(-x // 16) * 16 for x in item) for item in items]
     if jagged:
@@ -33,7 +41,7 @@ def group(rng: np.random.Generator, limit: int, types: tuple[str, str, str], ali
         items = [(s, n, k) if jagged == "m" else (m, n, s) for s in sizes]
     empty = [axis for axis in range(3) if not jagged or "mnk"[axis] == jagged]
     items = [tuple(0 if x in empty and rng.random() < 0.04 else v for x, v in enumerate(item)) for item in items]
-    p = GroupedGemm(tuple(items), LAYOUTS[rng.integers(4)], dtype, compute, out=out, jagged=jagged)
+    p = GroupedGemm(tuple(items), layouts[rng.integers(len(layouts))], dtype, compute, out=out, jagged=jagged)
     if rng.random() < 0.4:
         pads = rng.choice([0, 16] if whole else [0, 1, 2, 3, 8], p.lds.shape if not jagged else (1, 3))
         lds = p.lds + pads
@@ -48,6 +56,9 @@ class GroupedCases:
     source: RandomCases
     types: tuple[tuple[str, str, str], ...]
     index: int
+    aligned: float = 0
+    axes: tuple[str, ...] = ("", "", "m", "k")
+    layouts: tuple[str, ...] = LAYOUTS
 
     @property
     def name(self) -> str:
@@ -60,10 +71,11 @@ class GroupedCases:
         self, seed: int, count: int, device: Device, limit: int | None = None, threads: int = 1024
     ) -> Iterator[tuple[GroupedGemm, Config]]:
         rng = np.random.default_rng([seed, self.index])
-        aligned = self.source.name == "mma"
         return pairs(
             count if self.supports(device) else 0,
-            lambda: group(rng, limit or 100, self.types[rng.integers(len(self.types))], aligned),
+            lambda: group(
+                rng, limit or 100, self.types[rng.integers(len(self.types))], self.aligned, self.axes, self.layouts
+            ),
             lambda p: self.source.config(lower(p), device, rng, threads),  # type: ignore[arg-type]
         )
 
@@ -71,6 +83,17 @@ class GroupedCases:
 SOURCES = (
     GroupedCases(simt.SOURCE, (("f32", "", ""), ("f32", "", ""), ("f64", "", ""), ("f16", "", "")), 0),
     GroupedCases(
-        mma.SOURCE, (("f16", "", ""), ("bf16", "", ""), ("f32", "tf32", ""), ("f64", "", ""), ("bf16", "", "f32")), 1
+        mma.SOURCE,
+        (("f16", "", ""), ("bf16", "", ""), ("f32", "tf32", ""), ("f64", "", ""), ("bf16", "", "f32")),
+        1,
+        0.5,
+    ),
+    GroupedCases(
+        wgmma.SOURCE,
+        (("bf16", "", ""), ("f16", "", ""), ("bf16", "", "f32"), ("f32", "tf32", ""), ("e4m3", "", "")),
+        2,
+        1.0,
+        ("m",),
+        ("NN", "NT"),
     ),
 )

@@ -28,11 +28,11 @@ ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (64, 64, 64), (1, 1, 1),
 FEW_SMS = replace(device("emulated"), sms=2)  #: blocks compute several tiles
 
 
-@pytest.mark.parametrize("family", ["simt", "mma"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma"])
 @pytest.mark.parametrize("seed", range(2))
 def test_random_groups(family, seed):
-    on = replace(device("h200" if family == "mma" else "emulated"), sms=3)
-    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 10, on, limit=50, threads=128)):
+    on = replace(device("emulated" if family == "simt" else "h200"), sms=3)
+    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 6, on, limit=50, threads=128)):
         for result in check(EmulatedDriver(on, seed=n), p, c, n):
             assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
 

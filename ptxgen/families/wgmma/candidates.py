@@ -101,6 +101,7 @@ class Wgmma(CandidateSpace):
         "wgmma_operand_path",
         "wgmma_realign_k",
         "grouped_slices",
+        "wgmma_grouped",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
