@@ -34,6 +34,8 @@ from ptxgen.errors import (
     ShapeError,
     UnavailableError,
 )
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver, Kernel
@@ -321,7 +323,9 @@ def choose(problem: Problem, on: Driver) -> Config | None:
     typical = problem.typical()
     if typical != problem:
         found = selection.stored(problem, on.device, database())
-        return found.config if found is not None else _choose_typical(typical, on)
+        config = found.config if found is not None else _choose_typical(typical, on)
+        if config is not None and first_violation(lower(problem), config, on.device) is None:
+            return config
     chosen = selection.select(problem, on.device, database())
     return chosen[0].config if chosen else None
 

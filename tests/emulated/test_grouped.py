@@ -72,6 +72,19 @@ def test_rows_of_one_tensor(layout, epilogue, config):
         assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
 
 
+@pytest.mark.parametrize("jagged", ["", "m", "k"])
+def test_many_items(jagged):
+    """The search takes three rounds; the kernel that makes the table takes two."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 3, 1100 if not jagged else 300).tolist()
+    items = {"": ((s, 1, 2) for s in sizes), "m": ((s, 2, 2) for s in sizes), "k": ((2, 2, s) for s in sizes)}[jagged]
+    p = GroupedGemm(tuple(items), "TN" if jagged == "k" else "NN", jagged=jagged)
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, SIMT)
+    values = random_group(p, 1, "integers")
+    out = runner.compute(*values[:3], 1.0, 0.0, values[3])
+    assert group_deviation(p, values, out, "integers").ratio == 0
+
+
 def test_repeated_launches_leave_the_tile_counter_at_zero():
     p = GroupedGemm(ITEMS)
     driver = EmulatedDriver(FEW_SMS)
