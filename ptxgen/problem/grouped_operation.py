@@ -65,6 +65,7 @@ GROUPED = Operation(
     suites=SUITES,
     baselines={
         "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
+        "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_baseline:TlpBaseline"),
         "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
     },
 )

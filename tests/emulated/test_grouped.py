@@ -16,10 +16,12 @@ from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.grouped_launch import GroupLaunch
-from ptxgen.runtime.runner import Runner
+from ptxgen.runtime.runner import Buffers, Runner
+from ptxgen.runtime.tlp_baseline import TlpBaseline
 from ptxgen.runtime.workspace import Workspaces
 from tests.cases import SOURCES
 
@@ -214,6 +216,24 @@ def test_one_kernel_serves_other_sizes():
         a, b, c, more = random_group(other, 3, "integers")
         out = runner.compute(a, b, c, 1.0, 0.0, more)
         assert group_deviation(other, (a, b, np.full_like(c, np.nan), more), out, "integers").ratio == 0
+
+
+@pytest.mark.parametrize("threshold", [None, 0])
+def test_tiles_by_the_policy_of_the_paper(threshold):
+    """Every tile of the policy is a legal kernel; items with different tiles are launches of their own."""
+    p = GroupedGemm(((64, 64, 20), (33, 17, 40), (16, 32, 5), (0, 4, 4), (32, 64, 9), (128, 64, 16), (7, 9, 0)))
+    driver = EmulatedDriver(replace(device("h200"), sms=2))
+    policy = TlpBaseline(driver, p, threshold=threshold)
+    values = random_group(p, 0, "integers")
+    before = np.full_like(values[2], np.nan)
+    with Buffers(driver, *values[:2], before) as buffers:
+        steps = policy.steps(*buffers.addresses)
+        policy.run(steps)
+        out = np.empty_like(before)
+        driver.download(buffers.addresses[2], out)
+        assert policy.best([tuple(buffers.addresses)], Timing())[0] > 0
+    assert len(steps) == (4 if threshold == 0 else 1)
+    assert group_deviation(p, (*values[:2], before, ()), out, "integers").ratio == 0
 
 
 def test_operands_of_items():
