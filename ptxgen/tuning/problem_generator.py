@@ -14,6 +14,7 @@ from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
+from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.suites import cases
 
@@ -139,6 +140,26 @@ def _batch(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> 
     return replace(_gemm(rng, values, smaller), batch=1 + log_uniform(rng, min(BATCH, limits.extent)))
 
 
+def _grouped(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Problem:
+    """Items with extents from 1 to a random bound, or an array of rows (a third of the groups) or of K (a sixth) that
+    experts share in random proportions."""
+    multiple = MULTIPLE if rng.random() < 0.5 else 1
+    count = log_uniform(rng, min(BATCH, limits.extent))
+    largest = [_extent(rng, max(limits.extent // 4, 1), multiple) for _ in "mnk"]
+    jagged = ("", "", "", "m", "m", "k")[rng.integers(6)]
+    layout = str(rng.choice(LAYOUTS))
+    if not jagged:
+        drawn = rng.integers(1, np.array(largest) // multiple + 1, (count, 3)) * multiple
+        return GroupedGemm(tuple((m, n, k) for m, n, k in drawn.tolist()), layout, **values)
+    share = np.arange(1, count + 1) ** -float(rng.choice([0.0, 0.5, 1.0]))
+    total = _extent(rng, 4 * limits.extent, 1)
+    sizes = rng.multinomial(total, rng.permutation(share / share.sum())).tolist()
+    m, n, k = largest
+    items = tuple((s, n, k) if jagged == "m" else (m, n, s) for s in sizes)
+    layout = ("N" + layout[1]) if jagged == "m" else "TN"
+    return GroupedGemm(items, layout, jagged=jagged, **values)
+
+
 @cache
 def _layers() -> list[Conv]:
     """The layers of public networks."""
@@ -189,4 +210,5 @@ KINDS: dict[str, tuple[Draw, float]] = {
     "thin": (_thin, 0.25),
     "batch": (_batch, 0.08),
     "conv": (_conv, 0.22),
+    "grouped": (_grouped, 0.0),
 }
