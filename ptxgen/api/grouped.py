@@ -136,7 +136,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     check_out(va, vb, vc, shape)
     scale_a, scale_b, bias, residual = arrays
     epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation)
-    launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
+    launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint
     if not va.host:
         launch_cache.require_device(a=va, b=vb, out=vc)
     c_layout = matrix_layout(vc)

@@ -32,6 +32,7 @@ BATCH = 512  #: the most products of a batch
 IMAGES = 256  #: the most images of a convolution
 CONV_BYTES = 1 << 28  #: of its tensors: larger ones take long to make and add little
 WIDTHS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  #: factors of the channels of a layer
+LEAST_BOUND = 64  #: of the extents of the items of a group
 MULTIPLE = 8  #: half of the problems have extents that are multiples of this
 
 
@@ -145,7 +146,8 @@ def _grouped(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -
     experts share in random proportions."""
     multiple = MULTIPLE if rng.random() < 0.5 else 1
     count = log_uniform(rng, min(BATCH, limits.extent))
-    largest = [_extent(rng, max(limits.extent // 4, 1), multiple) for _ in "mnk"]
+    bound = max(limits.extent // 4, 1)
+    largest = [max(_extent(rng, bound, multiple), min(LEAST_BOUND, bound) // multiple * multiple) for _ in "mnk"]
     jagged = ("", "", "", "m", "m", "k")[rng.integers(6)]
     layout = str(rng.choice(LAYOUTS))
     if not jagged:
