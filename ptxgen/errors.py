@@ -95,7 +95,7 @@ class CorruptError(DatabaseError):
 
 
 class UnavailableError(PtxgenError):
-    """A package, tool or device is missing; the message says what to install."""
+    """A package, tool or device is missing; the message has the command that installs it."""
 
 
 class EmulatorError(PtxgenError):

@@ -12,7 +12,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="rewrite what is committed and generated: the PTX of tests/golden, the tables of docs/reference.md",
+        help="rewrite committed generated files: the PTX of tests/golden, the tables of docs/reference.md",
     )
 
 

@@ -20,10 +20,10 @@ def forked(work: Callable[[], object]) -> str:
         child = os.fork()
     if not child:
         try:
-            said = f"+{work()}"
+            message = f"+{work()}"
         except BaseException:
-            said = f"-{traceback.format_exc()}"
-        os.write(writer, said.encode())
+            message = f"-{traceback.format_exc()}"
+        os.write(writer, message.encode())
         os._exit(0)
     os.close(writer)
     try:

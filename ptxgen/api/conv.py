@@ -378,7 +378,7 @@ def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[
     """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. Host arrays
     are copied to packed arrays in the layouts of the arguments."""
     own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
-    found: dict[bool, str] = {}
+    memory_layouts: dict[bool, str] = {}
     for nth, (role, v) in enumerate(arrays.items()):
         if v is None or v.host:
             continue
@@ -386,8 +386,8 @@ def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[
         if stored is None and nth == 0:
             raise ShapeError(f"out has strides {v.strides}; its elements must be contiguous in the order of a layout")
         if stored is not None:
-            found.setdefault(role == "filters", stored)
-    return found.get(False, own[0]), found.get(True, own[1])
+            memory_layouts.setdefault(role == "filters", stored)
+    return memory_layouts.get(False, own[0]), memory_layouts.get(True, own[1])
 
 
 def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: Any) -> Conv:

@@ -65,9 +65,9 @@ def epilogue_arguments(
     if residual is not None:
         v = view(residual, "residual", batched=len(shape) == 3)
         if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
-            found, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
+            given, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
             rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
-            raise ShapeError(f"residual is {v.dtype} of {found}; {rule}")
+            raise ShapeError(f"residual is {v.dtype} of {given}; {rule}")
         ops.append("residual")
         arrays.append(("residual", v))
     if activation is not None:

@@ -427,8 +427,8 @@ def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) ->
 
     The kernel is selected and loaded, but not launched. Errors: as for the call.
     """
-    found: int = call(*arguments, **options, workspace=QUERY_SIZE)
-    return found
+    size: int = call(*arguments, **options, workspace=QUERY_SIZE)
+    return size
 
 
 def current_stream(x: Any) -> int:

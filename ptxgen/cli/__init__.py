@@ -10,16 +10,19 @@ import sys
 
 from ptxgen.cli import collect as _collect
 from ptxgen.cli import emulate as _emulate
+from ptxgen.cli import explain as _explain
 from ptxgen.cli import model as _model
+from ptxgen.cli import paper as _paper
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
 from ptxgen.cli.command import app, run
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate)  #: importing these modules registers their commands
+#: importing these modules registers their commands
+_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _paper)
 #: the order of commands in --help
-_ORDER = ("tune", "collect", "select", "emit", "check", "bench", "sampler", "emulate", "doctor")
+_ORDER = ("tune", "collect", "select", "explain", "emit", "check", "bench", "sampler", "emulate", "doctor")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 

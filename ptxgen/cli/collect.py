@@ -20,9 +20,49 @@ from ptxgen.tuning.deadline import Terminated
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.collect import Measuring
+    from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 
 #: limits of generated problems on the emulated device
 EMULATED_LIMITS = {"extent": 32, "bytes": 1 << 20, "flops": 1 << 18}
+
+
+MixtureOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WEIGHTS", help="Kinds of random problems. [default: gemm=0.45,thin=0.25,batch=0.08,conv=0.22]"
+    ),
+]
+DtypesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WEIGHTS", help="Arithmetic of random problems. [default: f32=1,tf32=1,bf16=1.5,f16=1,f64=0.7]"
+    ),
+]
+MaxExtentOption = Annotated[
+    int | None, typer.Option(min=1, help="Largest extent of a random GEMM. [default: 8192; emulated device: 32]")
+]
+DevicesOption = Annotated[str, typer.Option(metavar="NUMBERS", help="GPUs to use, as 0-3 or 0,2.")]
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, help="Processes that rank and assemble. [default: cores minus GPUs]")
+]
+
+
+def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGenerator:
+    """The generator that the options describe."""
+    from ptxgen.tuning.problem_generator import ProblemGenerator, read_weights
+
+    random = ProblemGenerator(seed)
+    if mixture is not None:
+        random = replace(random, kinds=read_weights("mixture", mixture))
+    return random if dtypes is None else replace(random, arithmetic=read_weights("dtypes", dtypes))
+
+
+def limits_of(clock: str, max_extent: int | None) -> Limits:
+    """The limits of generated problems on a device."""
+    from ptxgen.tuning.problem_generator import Limits
+
+    limits = Limits(**EMULATED_LIMITS) if clock == "model" else Limits()
+    return limits if max_extent is None else replace(limits, extent=max_extent)
 
 
 @contextmanager
@@ -55,29 +95,15 @@ def collect(
         ),
     ] = None,
     seed: SeedOption = 0,
-    mixture: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WEIGHTS", help="Kinds of random problems. [default: gemm=0.45,thin=0.25,batch=0.08,conv=0.22]"
-        ),
-    ] = None,
-    dtypes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WEIGHTS", help="Arithmetic of random problems. [default: f32=1,tf32=1,bf16=1.5,f16=1,f64=0.7]"
-        ),
-    ] = None,
-    max_extent: Annotated[
-        int | None, typer.Option(min=1, help="Largest extent of a random GEMM. [default: 8192; emulated device: 32]")
-    ] = None,
+    mixture: MixtureOption = None,
+    dtypes: DtypesOption = None,
+    max_extent: MaxExtentOption = None,
     configurations: Annotated[int, typer.Option(help="Configurations to time per problem.")] = 28,
     model_share: Annotated[
         float, typer.Option(help="Fraction of them that the model ranks first; the others are random.")
     ] = 0.7,
-    devices: Annotated[str, typer.Option(metavar="NUMBERS", help="GPUs to use, as 0-3 or 0,2.")] = "0",
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes that rank and assemble. [default: cores minus GPUs]")
-    ] = None,
+    devices: DevicesOption = "0",
+    jobs: JobsOption = None,
     executor: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +114,7 @@ def collect(
     """Measure many problems as training data.
 
     Times the model's choices and random configurations of random problems, or of the problems of a file, with a policy
-    shorter than that of tune. Problems that the database holds are passed over, so a run that ended for any reason
+    shorter than that of tune. Problems that are measured already are skipped, so a run that ended for any reason
     continues with the same command; measurements are stored every half second. Several runs may share a database.
     Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130 and 143.
     """
@@ -100,18 +126,13 @@ def collect(
     from ptxgen.tuning import collect as collector
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.executor import ExecutorStation, StationOptions, dask_executor
-    from ptxgen.tuning.problem_generator import Limits, ProblemGenerator, read_weights
     from ptxgen.tuning.selection import model_folder
 
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time-limit is {time_limit:g}; it must be positive")
     budget = collector.CollectBudget(configurations, model_share, seed=seed)
     numbers = collector.read_devices(devices)
-    random = ProblemGenerator(seed)
-    if mixture is not None:
-        random = replace(random, kinds=read_weights("mixture", mixture))
-    if dtypes is not None:
-        random = replace(random, arithmetic=read_weights("dtypes", dtypes))
+    random = generator(seed, mixture, dtypes)
     given: Iterable[Problem] | None = None
     if shapes_file is not None:
         with open_lines(shapes_file) as lines:
@@ -127,10 +148,7 @@ def collect(
                 cluster, threads = stack.enter_context(dask_executor(executor))
                 station = stack.enter_context(ExecutorStation(cluster, arguments, threads))
             if given is None:
-                limits = Limits(**EMULATED_LIMITS) if station.clock == "model" else Limits()
-                if max_extent is not None:
-                    limits = Limits(max_extent, limits.bytes, limits.flops)
-                given = replace(random, limits=limits)
+                given = replace(random, limits=limits_of(station.clock, max_extent))
             run = collector.Collector(database, station, budget, progress)
 
             def stored() -> str:

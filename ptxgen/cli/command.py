@@ -51,6 +51,10 @@ db = typer.Typer(
 app.add_typer(db, name="db")
 model = typer.Typer(help="Evaluate the model that predicts times.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model, name="model")
+paper = typer.Typer(
+    help="Print tables of the paper, measured with ptxgen.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(paper, name="paper")
 #: base class of the errors of the argument parser; typer does not export it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint
@@ -130,6 +134,7 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
+                record = record[0], _filled(record[1])
                 argument = parameter.param_type_name == "argument"
                 default = "Arguments" if argument else "Options"
                 panel = default if argument else getattr(parameter, "rich_help_panel", None) or default
@@ -137,6 +142,17 @@ class GroupedCommand(TyperCommand):
         for title in sorted(panels, key=lambda title: PANELS.index(title) if title in PANELS else 0):
             with formatter.section(title):
                 formatter.write_dl(panels[title])
+
+
+def _filled(text: str) -> str:
+    """A help text with the lists of the registry of types in place of ``{dtypes}`` and ``{compute_modes}``."""
+    if "{dtypes}" not in text and "{compute_modes}" not in text:
+        return text
+    from ptxgen.problem.base import COMPUTE_MODES  # it imports NumPy, which other help does without
+
+    choices = {name: modes for name, modes in COMPUTE_MODES.items() if len(modes) > 1}
+    listed = "; ".join(f"{name} takes {', '.join(modes)}" for name, modes in choices.items())
+    return text.replace("{dtypes}", ", ".join(COMPUTE_MODES)).replace("{compute_modes}", listed)
 
 
 def _panel(kind: type[Common], name: str) -> str:
@@ -170,7 +186,7 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 @contextmanager
 def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM print ``text()``, which says what is stored."""
+    """Within the block, Ctrl-C and SIGTERM print ``text()``, which names the stored results."""
     try:
         yield
     except KeyboardInterrupt as interrupt:  # includes Terminated

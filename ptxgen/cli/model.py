@@ -1,4 +1,4 @@
-"""The commands on the trained model: model evaluate."""
+"""The commands on the trained model: model evaluate, model validate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ptxgen.cli.collect import DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
+from ptxgen.cli.options import DatabaseOptions, SeedOption
 
 
 @command(model, "evaluate")
@@ -19,18 +21,33 @@ def evaluate(
     ] = None,
     device: Annotated[str, typer.Option(help="The device whose measurements are used.")] = "h200",
     folds: Annotated[int, typer.Option(min=2, help="Parts of the problems; each is held out once.")] = 4,
-    target: Annotated[str, typer.Option(help="What times are relative to: time, roofline or clock.")] = "clock",
+    target: Annotated[
+        str, typer.Option(help="Baseline of times: time (none), roofline or clock (the performance model).")
+    ] = "clock",
     curve: Annotated[bool, typer.Option("--curve/--no-curve", help="Train on fractions of the problems, too.")] = True,
+    samples: Annotated[
+        bool, typer.Option("--samples/--no-samples", help="Train on growing numbers of rows, too (Figure 5).")
+    ] = False,
+    perceptrons: Annotated[
+        int,
+        typer.Option(
+            metavar="ROWS",
+            min=0,
+            help="Train the perceptrons of Table 2, and the trees, on this number of random rows, too; 0: do not.",
+        ),
+    ] = 0,
 ) -> Answer:
     """Cross-validate the model on problems held out of training.
 
     Ranks the measured configurations of each problem with a model that was trained without it, and compares the choice
-    with the fastest. All numbers are offline: nothing is timed. Takes minutes, and needs no GPU.
+    with the fastest. All numbers are offline: nothing is timed. Takes minutes, and needs no GPU. Figure 5 and Table 2
+    are those of the paper; `paper figure5 --from` and `paper table2 --from` draw them from the JSON document.
     """
     from ptxgen.cli import report
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
     from ptxgen.tuning import evaluation, tuning_files
+    from ptxgen.tuning.perceptron import HIDDEN_LAYERS
     from ptxgen.tuning.training import TARGETS, Training
 
     if target not in TARGETS:
@@ -42,9 +59,17 @@ def evaluate(
             raise InputError(
                 f"{file} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
             )
-        progress.phase("train", folds + curve * len(evaluation.FRACTIONS))
+        extra = curve * len(evaluation.FRACTIONS) + samples * evaluation.HALVINGS
+        extra += bool(perceptrons) * (len(HIDDEN_LAYERS) + evaluation.HALVINGS)
+        progress.phase("train", folds + extra)
         predicted = evaluation.cross_validate(rows, target, folds, progress.step)
         points = evaluation.learning_curve(rows, target, folds, progress.step) if curve else []
+        by_samples = evaluation.sample_curve(rows, target, folds, progress.step) if samples else []
+        networks: list[evaluation.Regressor] = []
+        if perceptrons:
+            networks = evaluation.architectures(rows, target, folds, perceptrons, progress.step)
+            by_samples += evaluation.perceptron_curve(rows, target, folds, perceptrons, progress.step)
+            by_samples += [r for r in networks if r.hidden == HIDDEN_LAYERS[-1]]
     document = {
         "command": "model evaluate",
         "device": device,
@@ -55,5 +80,82 @@ def evaluate(
         "error": evaluation.error(rows, predicted),
         "scores": [asdict(s) for s in evaluation.scores(rows, predicted)],
         "curve": [asdict(p) for p in points],
+        "samples": [asdict(r) for r in by_samples],
+        "architectures": [asdict(r) for r in networks],
     }
     return Answer(document, report.evaluation_text(document))
+
+
+@command(model, "validate")
+def validate(
+    options: DatabaseOptions,
+    problems: Annotated[int, typer.Option(min=1, help="Number of random problems.")] = 450,
+    seed: SeedOption = 0,
+    mixture: MixtureOption = None,
+    dtypes: DtypesOption = None,
+    max_extent: MaxExtentOption = None,
+    configurations: Annotated[int, typer.Option(min=1, help="Configurations to time per problem.")] = 100,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="End the measurements before the comparison after this time."),
+    ] = None,
+    vendor: Annotated[bool, typer.Option("--vendor/--no-vendor", help="Time the vendor's library, too.")] = True,
+    devices: DevicesOption = "0",
+    jobs: JobsOption = None,
+    rows: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete.")
+    ] = None,
+) -> Answer:
+    """Time the model's choices for problems that were never measured.
+
+    Draws random problems that are not in the shipped measurements, times many configurations of each, and then times
+    in turn the model's choice, the fastest of its first 8, the fastest configurations of all, and the best candidate
+    of the vendor's library. The measurements are stored in the database.
+    """
+    import json
+    import math
+    from contextlib import ExitStack
+    from dataclasses import replace
+    from itertools import islice
+
+    from ptxgen.cli import report
+    from ptxgen.cli.collect import generator, limits_of
+    from ptxgen.cli.doctor import revision
+    from ptxgen.errors import InputError
+    from ptxgen.runtime.open_driver import open_driver
+    from ptxgen.settings import settings
+    from ptxgen.tuning import collect, tuning_files, validation
+    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.executor import StationOptions
+    from ptxgen.tuning.selection import model_folder
+
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time-limit is {time_limit:g}; it must be positive")
+    budget, numbers = collect.CollectBudget(configurations, seed=seed), collect.read_devices(devices)
+    random, driver = generator(seed, mixture, dtypes), settings().driver
+    opened = open_driver(driver)
+    limits, device = limits_of(opened.clock, max_extent), opened.device.name
+    vendor = vendor and opened.clock == "hardware"
+    file = tuning_files.measurements_path(device)
+    known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()
+    drawn = list(islice((p for p in replace(random, limits=limits) if p not in known), problems))
+    with ExitStack() as stack:
+        database, progress = stack.enter_context(Database(options.path)), stack.enter_context(report.progress())
+        lines = stack.enter_context(rows.open("w", buffering=1)) if rows is not None else None
+
+        def keep(row: validation.Validated) -> None:
+            if lines is not None:
+                lines.write(json.dumps(row.as_dict()) + "\n")
+
+        models = model_folder(database, "").parent
+        arguments = StationOptions(budget, driver, numbers, jobs, models, revision())
+        found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
+    document = {
+        "command": "model validate",
+        "device": device,
+        "seed": seed,
+        "problems": len(found),
+        "configurations": sum(row.measured for row in found),
+        "scores": [asdict(s) for s in validation.summaries(found)],
+    }
+    return Answer(document, report.validation_text(document))

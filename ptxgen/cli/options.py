@@ -82,12 +82,10 @@ class ProblemOptions(DatabaseOptions):
     direction: Annotated[
         str | None, typer.Option(help="conv: forward, input_grad or weight_grad. [default: forward]")
     ] = None
-    dtype: Annotated[
-        str | None, typer.Option(help="Dtype of A and B: f16, bf16, f32, f64, e4m3, e5m2 or s8. [default: f32]")
-    ] = None
+    dtype: Annotated[str | None, typer.Option(help="Dtype of A and B: one of {dtypes}. [default: f32]")] = None
     compute: Annotated[
         str | None,
-        typer.Option(help="Accumulation: f16 takes f32, f16; f32 takes f32, tf32, f32_bf16x6. [default: the first]"),
+        typer.Option(help="Accumulation: {compute_modes}. [default: the first]"),
     ] = None
     out: Annotated[
         str | None, typer.Option(help="Dtype of C. [default: that of A, bf16 for 8-bit floats, s32 for s8]")

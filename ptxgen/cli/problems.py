@@ -9,7 +9,7 @@ import typer
 
 from ptxgen.cli.command import Answer, app, command, command_line, explain_interrupt
 from ptxgen.cli.options import ConfigOption, SeedOption, ShardOption, Target, TimeLimitOption
-from ptxgen.errors import ConfigError, InputError, UnavailableError
+from ptxgen.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from ptxgen.problem.device import Device
@@ -29,17 +29,6 @@ EMULATED_BUDGET = {
 }
 
 
-def _ranked(problem: Problem, device: Device, database: Database | None, model: bool, count: int) -> list[Selection]:
-    """The best configurations, at least one. ConfigError: no configuration is legal."""
-    from ptxgen.tuning import selection as dispatch
-
-    found = dispatch.select(problem, device, database, model, count)
-    if not found:
-        why = dispatch.why_unsupported(problem, device)
-        raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
-    return found
-
-
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
     """The given configuration, or the stored or predicted one. ConfigError: it breaks a rule."""
     from ptxgen.codegen.config import parse_config
@@ -48,7 +37,7 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
     from ptxgen.tuning import selection as dispatch
 
     if config is None:
-        return _ranked(problem, device, database, False, 1)[0]
+        return dispatch.require(problem, device, database)[0]
     given = parse_config(config)
     rules.require(lower(problem), given, device)
     return dispatch.Selection(problem, given, "given")
@@ -169,7 +158,7 @@ def select(
 
     cases, device = target.cases(), target.find_device()
     with target.reading() as database:
-        found = [(c, s) for c in cases for s in _ranked(c.problem, device, database, model, count)]
+        found = [(c, s) for c in cases for s in selection.require(c.problem, device, database, model, count)]
     rows = [report.selection_fields(case, selection) for case, selection in found]
     document = {"command": "select", "device": device.name, "rows": rows}
     if digest:

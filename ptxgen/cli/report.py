@@ -17,6 +17,7 @@ from typing import Any
 
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of, default_family
+from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
@@ -48,6 +49,20 @@ def plain(value: Any) -> Any:
 
 def to_json(document: Document) -> str:
     return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII fits every output encoding
+
+
+def read_document(path: Path, *commands: str, device: str | None = None) -> Document:
+    """The document that one of ``commands`` printed to a file with ``--json``. ``device``: that it must be of.
+    InputError: it is another one, or none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is not a JSON document: {error}") from error
+    if not isinstance(document, dict) or document.get("command") not in commands:
+        raise InputError(f"{path} must be the output of {' or '.join(commands)} --json")
+    if device is not None and document["device"] != device:
+        raise InputError(f"{path} is of device {document['device']}; it must be of {device}")
+    return document
 
 
 def problem_fields(case: Case) -> Document:
@@ -178,10 +193,10 @@ def number(value: Any) -> str:
 
 def shape_titles(document: Document) -> tuple[str, ...]:
     """The column titles of ``shape_cells``."""
-    return ("name", *_operation(document).titles)
+    return ("name", *operation_in(document).titles)
 
 
-def _operation(document: Document) -> Operation:
+def operation_in(document: Document) -> Operation:
     """The operation of all rows of the document; without rows, the first one."""
     [name] = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
     return operation_named(name)
@@ -239,7 +254,7 @@ def bench_text(document: Document) -> str:
     for r in document["rows"]:
         times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
-    baseline = _operation(document).baselines.get(document["baseline"])
+    baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
     titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "note")
     lines = [table(titles, rows)]
@@ -291,6 +306,9 @@ def evaluation_text(document: Document) -> str:
     if document["curve"]:
         points = [[p["problems"], p["rows"], *(_three(p[c]) for c in ("error", "first"))] for p in document["curve"]]
         lines += ["", table(("training problems", "rows", "error", "first"), points)]
+    for name in ("samples", "architectures"):
+        if found := [regressor_cells(r) for r in document[name]]:
+            lines += ["", table(REGRESSOR, found)]
     lines += [
         "",
         f"{document['folds']} folds of {document['problems']} problems, {document['rows']} measurements of"
@@ -298,6 +316,32 @@ def evaluation_text(document: Document) -> str:
         "first, best of 8: time of the fastest measured configuration / time of the model's choice, offline",
     ]
     return "\n".join(lines)
+
+
+def validation_text(document: Document) -> str:
+    heads = ("group", "problems", "first", "5th pct", "worst", "best of 8", "vendor", "worst", "heuristic", "slower")
+    columns = ("problems", "first", "fifth", "worst", "top", "ratio", "ratio_worst", "ratio_first", "slower")
+    rows = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
+    return "\n".join(
+        [
+            table(heads, rows),
+            "",
+            f"{document['problems']} problems of seed {document['seed']} on {document['device']},"
+            f" {document['configurations']} configurations",
+            "first, best of 8: time of the fastest known configuration / time of the model's choice",
+            "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
+            "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
+        ]
+    )
+
+
+REGRESSOR = ("regressor", "weights", "samples", "MSE", "first")
+
+
+def regressor_cells(row: Document) -> list[Any]:
+    """A regressor of ``model evaluate``: the trees, or the sizes of the hidden layers of a perceptron."""
+    name = ", ".join(map(str, row["hidden"])) or "trees"
+    return [name, row["weights"] or None, row["samples"], _three(row["mse"]), _three(row["first"])]
 
 
 def _three(value: Any) -> Any:

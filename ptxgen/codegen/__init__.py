@@ -1,1 +1,1 @@
-"""What all kernel families share from numbers to PTX: configurations, plans, registers, rendering, sources."""
+"""Code generation common to all kernel families: configurations, plans, registers, rendering, sources."""

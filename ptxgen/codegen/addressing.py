@@ -49,7 +49,7 @@ class OperandAddressing(Part):
 
     @property
     def is_im2col(self) -> bool:
-        """Whether entries of the tables have coordinates, which tell the elements outside the image."""
+        """Whether entries of the tables have coordinates, which show whether an element is outside the image."""
         return self.mode == WINDOW
 
     @property
@@ -60,7 +60,7 @@ class OperandAddressing(Part):
     def parameters(self) -> list[str]:
         """Kernel parameters: the tables, and the words that test coordinates."""
         n = self.name
-        tables = [] if self.strided else [f".param .u64 along_{n}, .param .u64 down_{n},"]
+        tables = [] if self.strided else [f".param .u64 mn_table_{n}, .param .u64 k_table_{n},"]
         return tables + ([f".param .u32 guard_{n}, .param .u32 high_{n},"] if self.is_im2col else [])
 
     def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:

@@ -32,6 +32,7 @@ class Axis:
     that the search visits; ``symbol``: the paper's; ``refined``: the model cannot see its effect, so the tuner times
     its values on the hardware, around the best few configurations; ``words``: the text form of the values 0, 1, …;
     empty: the axis is a number. Values outside ``least`` to ``most`` are illegal; ``power_of_two``: so are others.
+    ``feature``: whether models are trained on the axis unless told otherwise.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Axis:
     least: int | None = None
     most: int | None = None
     power_of_two: bool = False
+    feature: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Whether the axis is a positive number, of which models read the logarithm."""
+        return self.default > 0 and self.least != 0 and not self.words
 
     def is_power_of_two(self, number: Any) -> Any:
         """Whether a number, or each of a column, is a power of two, if it must be."""
@@ -92,9 +99,16 @@ def closest(word: str, words: Sequence[str]) -> str:
     return next(iter(difflib.get_close_matches(word, words, 1)), "")
 
 
-def switch(name: str, meaning: str, values: tuple[int, ...] = (0, 1), default: int = 0, refined: bool = False) -> Axis:
+def switch(
+    name: str,
+    meaning: str,
+    values: tuple[int, ...] = (0, 1),
+    default: int = 0,
+    refined: bool = False,
+    feature: bool = True,
+) -> Axis:
     """An axis that is 0 or 1."""
-    return Axis(name, default, meaning, values, refined=refined, least=0, most=1)
+    return Axis(name, default, meaning, values, refined=refined, least=0, most=1, feature=feature)
 
 
 _SPLITK = (
@@ -167,9 +181,9 @@ COMMON = {
             words=("default", "streaming"),
         ),
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
-        Axis("operand_path_a", 0, _PATH.format("A"), words=_PATHS),
-        Axis("operand_path_b", 0, "the same for B", words=_PATHS),
-        Axis("pdl", 0, _PDL, words=("off", "on_exit", "on_start", "within_launch")),
+        Axis("operand_path_a", 0, _PATH.format("A"), words=_PATHS, feature=False),
+        Axis("operand_path_b", 0, "the same for B", words=_PATHS, feature=False),
+        Axis("pdl", 0, _PDL, words=("off", "on_exit", "on_start", "within_launch"), feature=False),
     )
 }
 

@@ -38,7 +38,10 @@ class Batch(Part):
         """Kernel parameters: byte strides of A, B and C, the launch's first item, its number of items."""
         if not self.active:
             return []
-        return [".param .u64 by_a, .param .u64 by_b, .param .u64 by_c, .param .u32 first_item, .param .u32 items,"]
+        return [
+            ".param .u64 batch_stride_a, .param .u64 batch_stride_b, .param .u64 batch_stride_c,",
+            ".param .u32 first_item, .param .u32 items,",
+        ]
 
     def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
         """The values of ``parameters``."""

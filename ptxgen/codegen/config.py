@@ -34,7 +34,7 @@ from ptxgen.codegen.axes import (
 )
 from ptxgen.errors import ConfigError, InputError
 
-#: names of the registered families; in columns a family is its place in this list
+#: names of the registered families; columns hold a family's index in this list
 FAMILIES: list[str] = []
 
 #: every axis that a registered family has, by name, and the common ones
@@ -44,8 +44,8 @@ _classes: dict[str, type[Config]] = {}
 
 
 class Config:
-    """Tunable integers: how a problem is computed. ``Config(family="wgmma", ml=128)``; the others are at their
-    defaults, and so is the family.
+    """Tunable integers: how a problem is computed. In ``Config(family="wgmma", ml=128)`` the other axes have their
+    defaults; the default of ``family`` is the first family.
 
     Each family has a subclass, a frozen dataclass with a field for each of its axes. A common axis that the family
     does not have reads as its default. Configurations are ordered by family, then by their axes.
@@ -123,9 +123,9 @@ def retract(family: str) -> None:
     """Undoes ``declare``."""
     FAMILIES.remove(family)
     own = _classes.pop(family).names
-    kept = {*COMMON, *(name for c in _classes.values() for name in c.names)}
+    used = {*COMMON, *(name for c in _classes.values() for name in c.names)}
     for name in own:
-        if name not in kept:
+        if name not in used:
             del AXIS[name]
 
 
@@ -188,8 +188,9 @@ def parse_config(text: str) -> Config:
 
 
 class Columns:
-    """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``; ``family`` is a column of places
-    in FAMILIES. An axis without a column is at its default in every row, and so is one that a row's family lacks."""
+    """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``; ``family`` is a column of
+    indices in FAMILIES. An axis without a column has its default in every row, and so has one that a row's family
+    lacks."""
 
     def __init__(self, columns: dict[str, NDArray[np.int64]], length: int | None = None) -> None:
         if unknown := sorted(columns.keys() - AXIS.keys() - {"family"}):
@@ -244,8 +245,8 @@ class Columns:
 
 
 def config_of(code: int, values: dict[str, int]) -> Config:
-    """The configuration of the family at ``code`` in FAMILIES with these values; what is not an axis of it is left
-    out."""
+    """The configuration of the family at ``code`` in FAMILIES with these values; other
+    values are ignored."""
     kind = _class(family_names()[code])
     return kind(**{name: values[name] for name in kind.names if name in values})
 

@@ -1,7 +1,8 @@
-"""Translates configurations of earlier text forms to today's.
+"""Translates configurations of earlier text forms to the present one.
 
 Form 1 (until schema version 2 of the database and format 1 of exported files) had other axis names, and integers in
-place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. The
+place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. In
+form 3 (until schema version 5 and format 3) the family depthwise had axes with names of other families' axes. The
 tables below describe those forms; they do not change when an axis does.
 """
 
@@ -56,7 +57,7 @@ WORDS = {
 #: families of form 1 that had another name
 FAMILIES = {"stream": "skinny", "slide": "depthwise"}
 
-#: what words of form 1 mean for the family skinny, which had no axes of its own then
+#: words of form 1 -> words of the axes of the family skinny, which shared the axes of wgmma then
 _SKINNY = {
     "transposed_mma=0": "long_n=0",
     "transposed_mma=1": "long_n=1",
@@ -149,8 +150,14 @@ _AXES = {
     )
 }
 
-#: (family, axis of form 2) -> axis of today
-_RENAMED_IN = {("skinny", "lanes_m"): "lanes_long"}
+#: (family, axis of form 2 or 3) -> present axis
+_RENAMED_IN = {
+    ("skinny", "lanes_m"): "lanes_long",
+    ("depthwise", "ns"): "strip_results",
+    ("depthwise", "ml"): "block_rows",
+    ("depthwise", "nl"): "block_lanes",
+    ("depthwise", "vec_a"): "vec_lane",
+}
 
 _PATHS = {0: "direct", 1: "pack", 2: "realign"}
 
@@ -163,7 +170,7 @@ def operand_paths(code: int) -> tuple[str, str] | None:
 
 
 def renamed(name: str, family: str = "") -> str:
-    """What an axis of an earlier form is called today; empty if it had the same name, or is unknown."""
+    """The present name of an axis of an earlier form; empty if it had the same name, or is unknown."""
     if (family, RENAMED.get(name, name)) in _RENAMED_IN:
         return _RENAMED_IN[family, RENAMED.get(name, name)]
     name = RENAMED.get(name, name if name == "operand_path" else "")
@@ -188,7 +195,7 @@ def _translated(word: str) -> str:
 
 
 def _own(word: str, family: str) -> str:
-    """A word of form 2 in today's form; empty for another family's axis at its default."""
+    """A word of form 2 in the present form; empty for another family's axis at its default."""
     name, _, value = word.partition("=")
     if name in _DEFAULTS and name not in _AXES[family] and value == _DEFAULTS[name]:
         return ""
@@ -196,7 +203,8 @@ def _own(word: str, family: str) -> str:
 
 
 def translate(text: str) -> str:
-    """A configuration of an earlier form in today's. What is unknown, or in today's form already, stays as it is."""
+    """A configuration of an earlier form in the present one. Unknown words, and those of the present form, are
+    unchanged."""
     words = [word for old in text.replace(",", " ").split() for word in _translated(old).split()]
     if "family=skinny" in words and not any(word.startswith(("long_n=", "mma_m16=")) for word in words):
         words = [_SKINNY.get(word, word) for word in words]

@@ -29,7 +29,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Packing(Part):
-    """No packing: the product reads A and B where they are. ``entry``: name of the product's kernel."""
+    """No packing: the product reads A and B directly. ``entry``: name of the product's kernel."""
 
     problem: KernelGemm
     entry: str

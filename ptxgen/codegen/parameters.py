@@ -38,7 +38,7 @@ class KernelParameters(Part):
             *self.batch.parameters,
             *(line for x in (*self.addressing, self.c.addressing) for line in x.parameters),
             ".param .u32 M, .param .u32 N, .param .u32 K,",
-            ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 chunk,",
+            ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 k_slice,",
             f".param .{kind} alpha, .param .{kind} beta" + ("," if packed else ""),
             *packed,
         ]

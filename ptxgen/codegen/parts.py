@@ -1,4 +1,4 @@
-"""The parts that a plan is composed of: what each part answers, and the resources that it claims.
+"""The parts that a plan is composed of: their interface, and the resources that they claim.
 
 A plan is one operand path for A and one for B, a main loop, an epilogue and a tile scheduler. Each part is a frozen
 record that computes its own numbers from the problem, the configuration and the geometry, and names the template slots
@@ -78,7 +78,7 @@ class Region:
 
 @dataclass
 class Allocator:
-    """Hands out consecutive regions of the workspace. ``zeroed``: the workspace must be zero before the first
+    """Allocates consecutive regions of the workspace. ``zeroed``: the workspace must be zero before the first
     launch."""
 
     bytes: int = 0

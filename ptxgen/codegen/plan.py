@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from ptxgen.codegen.addressing import CAddressing, OperandAddressing
+from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.c_access import CAccess
@@ -16,15 +16,12 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
-from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.grouped import GroupedScheduler
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -85,7 +82,7 @@ class Plan:
         self.arithmetic = Arithmetic.of(problem)
         self._compose()
 
-    # ---- what a family adds
+    # ---- overridden by families
 
     def _compose(self) -> None:
         """Sets the parts."""
@@ -108,27 +105,6 @@ class Plan:
         return [f".maxntid {self.threads}, 1, 1", f".minnctapersm {self.config.min_ctas_per_sm}"]
 
     # ---- parts
-
-    def _grid_scheduler(self) -> GridScheduler:
-        """The tile scheduler of kernels whose warps load A and B themselves."""
-        c, p = self.config, self.problem
-        if not p.grouped:
-            return GridScheduler(c, self.batch.active)
-        return GroupedScheduler.of(p, c, self.geometry, self.device)
-
-    def _table_packing(self) -> Packing | None:
-        """The kernel that makes the descriptor table, if sizes of items are on the device."""
-        p, scheduler = self.problem, self.scheduler
-        if not isinstance(scheduler, GroupedScheduler) or "offsets" not in p.arrays:
-            return None
-        return JaggedTable(p, self.entry, self.batch, self.fused_ops, scheduler.table)
-
-    def _kernel_parameters(
-        self, addressing: tuple[OperandAddressing, OperandAddressing], scheduler: GridScheduler
-    ) -> KernelParameters:
-        """The parameters of kernels whose warps load A and B themselves."""
-        kind = GroupedParameters if self.problem.grouped else KernelParameters
-        return kind(self.arithmetic, self.batch, self.fused_ops, addressing, self.c, scheduler, self.packing)
 
     def _c_access(self, addressing: CAddressing, vec: int, preinitialises: bool = False) -> CAccess:
         """Accesses to C of ``vec`` elements, or as many as have 16 bytes of sums."""
@@ -184,6 +160,6 @@ class Plan:
 
 
 def neutral(config: Config) -> Config:
-    """The configuration that stands for all that generate the same text: the number of slices is a run-time value, but
-    for blocks that wait for each other."""
+    """The representative of all configurations that generate the same text: the number of slices is a run-time value,
+    unless blocks wait for each other."""
     return config if config.splitk in (SPLIT_POLL, SPLIT_SHARE) else config.replace(kg=min(config.kg, 2))

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import py_compile
 import re
+import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from py_compile import PycInvalidationMode
+from typing import TYPE_CHECKING, Any
 
-import mako.exceptions
-from mako.lookup import TemplateLookup
+import mako
 
+from ptxgen import disk_cache
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
 from ptxgen.errors import RenderError
-from ptxgen.settings import templates_dir
+from ptxgen.settings import settings, templates_dir
 
+if TYPE_CHECKING:
+    from mako.lookup import TemplateLookup
+
+#: Mako's options for every template
+OPTIONS: dict[str, Any] = {
+    "strict_undefined": True,
+    "default_filters": ["emitted"],
+    "imports": [
+        "from ptxgen.codegen.registers import braces as operand_list",
+        "from ptxgen.codegen.render import emitted",
+    ],
+}
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
 
@@ -29,20 +47,46 @@ def emitted(value: Any) -> str:
     return str(value)
 
 
+def _templates(*folders: str, **cache_options: Any) -> TemplateLookup:
+    """The templates of the first folder that has them."""
+    from mako.lookup import TemplateLookup  # it imports pygments
+
+    return TemplateLookup(
+        directories=list(folders), filesystem_checks=False, input_encoding="utf-8", **OPTIONS, **cache_options
+    )
+
+
 @cache
 def lookup(*folders: str) -> TemplateLookup:
-    """The templates of the first folder that has them."""
-    return TemplateLookup(
-        directories=list(folders),
-        strict_undefined=True,
-        default_filters=["emitted"],
-        imports=[
-            "from ptxgen.codegen.registers import braces as operand_list",
-            "from ptxgen.codegen.render import emitted",
-        ],
-        filesystem_checks=False,
-        input_encoding="utf-8",
-    )
+    """The templates of the first folder that has them. Compiled templates are stored in the disk cache."""
+    return _templates(*folders, modulename_callable=_compiled_file, module_writer=_write_compiled)
+
+
+def _compiled_folder() -> Path:
+    return settings().cache / "compiled_templates"
+
+
+def _compiled_file(filename: str, uri: str) -> str | None:
+    """The file of the disk cache with the compiled code of a template. Its name is a digest of all that the code
+    depends on. None: the folder cannot be used, so the template is compiled in memory."""
+    folder = _compiled_folder()
+    try:
+        disk_cache.create(folder)
+    except OSError:
+        return None
+    if disk_cache.unsafe(folder):
+        return None
+    facts = (mako.__version__, sys.implementation.cache_tag, OPTIONS, uri, Path(filename).read_bytes())
+    return str(folder / f"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}.pyc")
+
+
+def _write_compiled(source: bytes, path: str) -> None:
+    """Compiles ``source``, the Python code of a template, into ``path``. Python does not do this by itself if
+    PYTHONDONTWRITEBYTECODE is set."""
+    text, code = Path(path).with_suffix(".py"), Path(f"{path}.{os.getpid()}")  # other processes may write them too
+    disk_cache.replace(text, source)
+    py_compile.compile(str(text), str(code), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    code.replace(path)
 
 
 def header(plan: Plan) -> list[str]:
@@ -73,15 +117,36 @@ def tidy(text: str) -> str:
     return "\n".join(out).strip() + "\n"
 
 
+def _remove_compiled() -> None:
+    for path in _compiled_folder().glob("*.py*"):
+        with suppress(OSError):
+            path.unlink()
+
+
 def render(plan: Plan) -> Source:
     """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
     folders = [str(Path(folder)) for folder in (plan.templates, templates_dir()) if folder]
     try:
-        out = lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
-    except Exception as error:
-        trace = mako.exceptions.text_error_template().render()
-        what = f"{plan.problem.key()} with {plan.config}"
-        raise RenderError(f"{plan.kernel} failed on {what}: {error}\n{trace}") from error
-    text = tidy(out)
+        text = _text(plan, lookup(*folders))
+    except Exception:  # a template failed, or a file of the disk cache is damaged
+        text = _text_or_traceback(plan, folders)
+        _remove_compiled()
     entries, registers = tuple(_ENTRY.findall(text)), int(plan.geometry.registers)
     return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))
+
+
+def _text(plan: Plan, templates: TemplateLookup) -> str:
+    return tidy(templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan)))
+
+
+def _text_or_traceback(plan: Plan, folders: list[str]) -> str:
+    """The PTX of a plan, by templates that are compiled in memory, so that a traceback has their lines. RenderError: a
+    template failed."""
+    try:
+        return _text(plan, _templates(*folders))
+    except Exception as error:
+        import mako.exceptions
+
+        trace = mako.exceptions.text_error_template().render()
+        kernel = f"{plan.kernel} of {plan.problem.key()} with {plan.config}"
+        raise RenderError(f"{kernel} failed: {error}\n{trace}") from error

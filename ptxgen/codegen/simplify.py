@@ -1,4 +1,4 @@
-"""Removes arithmetic that does nothing: templates add and shift by numbers that a plan may make 0.
+"""Removes arithmetic without effect: additions and shifts by numbers that are 0 in a plan.
 
 Products by 1 stay: ptxas chooses other instructions around the sum that would replace a multiply-add.
 """

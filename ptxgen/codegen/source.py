@@ -66,7 +66,7 @@ class TensorMap:
 
 #: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies:
 #: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
-#: Table)``: the address of a table on the device, which replaces it once the table is there
+#: Table)``: a table, which ``with_table_addresses`` replaces by its address on the device
 Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
@@ -82,8 +82,9 @@ def digest(text: str) -> str:
 @dataclass(frozen=True)
 class Source:
     """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
-    memory, in bytes, that a launch of it asks for; ``registers``: a thread's, as the generator estimates them;
-    ``pdl_entries``: the kernels that may be launched before the one ahead of them has ended, for which they wait."""
+    memory of its launches, in bytes; ``registers``: estimated registers per
+    thread; ``pdl_entries``: the kernels that may start before the preceding kernel of the stream has ended, and wait
+    for it."""
 
     text: str
     entries: tuple[str, ...]
@@ -115,9 +116,11 @@ class Step:
         return tuple(value for _, value in self.arguments if isinstance(value, Table))
 
     def with_table_addresses(self, at: Callable[[Table], SupportsIndex]) -> Step:
-        """The step with its tables as they are on the device, which it so owns; ``at``: gives them."""
-        found: list[Argument] = [("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments]
-        return replace(self, arguments=tuple(found)) if self.tables else self
+        """The step with the addresses of its tables on the device; ``at``: returns the device table of a table."""
+        arguments: list[Argument] = [
+            ("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments
+        ]
+        return replace(self, arguments=tuple(arguments)) if self.tables else self
 
     @property
     def format(self) -> str:
@@ -144,7 +147,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that one problem needs of a Source. ``workspace``: bytes at W; ``zeroed``: whether W must be zero
+    """The launches of a Source that compute one problem. ``workspace``: bytes at W; ``zeroed``: whether W must be zero
     before the first launch (each launch sets it to zero again)."""
 
     steps: tuple[Step, ...]

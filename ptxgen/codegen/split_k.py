@@ -1,4 +1,4 @@
-"""The tiles of C and the slices of K that blocks have, where a kernel cuts both in the plain way."""
+"""The tiles of C and the slices of K of blocks, without clusters and rounding to waves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A device that executes PTX on the CPU with exact results and reports what a kernel does wrong.
+"""A device that executes PTX on the CPU with exact results and reports undefined behaviour.
 
-``launch`` runs one kernel of one PTX text on NumPy arrays. ``tensormap`` describes an array to tensor copies.
-``Machine`` is the same device for a driver.
+``launch`` runs one kernel of one PTX text on NumPy arrays. ``tensormap`` makes the tensor map of an array.
+``Machine`` is the device for a driver: memory, modules, launches.
 """
 
 from ptxgen.emulator.engine.machine import Machine, launch

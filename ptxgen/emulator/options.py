@@ -1,4 +1,4 @@
-"""The options of a machine: what it checks, and how it orders what the hardware leaves open."""
+"""The options of a machine: its checks, and the order of operations that PTX does not define."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ class Options:
 
     ``seed``: of the random order in which warps and atomic operations execute.
     ``completion``: asynchronous work takes effect "late" (when no warp can progress without it) or "early" (at once).
-    ``races``, ``uninitialised``: whether to check for them. ``global_races``: with ``races``, also in global memory.
+    ``races``, ``uninitialised``: whether races and uses of uninitialised values are faults. ``global_races``: with
+    ``races``, also races in global memory.
     ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
-    ``lanes``: most lanes of a chunk of resident blocks. ``engine``: "auto", "numpy" or "llvm".
-    ``watchdog``: instructions that one warp may execute before the launch counts as endless; 0: no limit.
+    ``lanes``: largest number of lanes in a chunk of resident blocks. ``engine``: "auto", "numpy" or "llvm".
+    ``watchdog``: largest number of instructions that one warp may execute; more is a DeadlockFault; 0: no limit.
     """
 
     seed: int = 0
@@ -32,13 +33,13 @@ class Options:
     engine: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, allowed in (
             ("completion", self.completion, ("late", "early")),
             ("mma", self.mma, ("hopper", "f32")),
             ("stats", self.stats, ("sampled", "full", "off")),
             ("engine", self.engine, ("auto", "numpy", "llvm")),
         ):
-            if value not in known:
-                raise InputError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+            if value not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         if self.watchdog < 0:
             raise InputError(f"watchdog must not be negative, got {self.watchdog}")

@@ -19,7 +19,7 @@ _SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 
 def instruction_class(op: str, mods: tuple[str, ...]) -> str:
-    """The execution pipe that an instruction belongs to, in words."""
+    """The class of an instruction, by execution pipe."""
     if op in (
         "ld",
         "st",
@@ -99,7 +99,7 @@ class Stats:
     notes: list[str] = field(default_factory=list)  # suspicious behaviour that is not a fault; each once
 
     def note(self, text: str) -> None:
-        """Adds a note, unless it is there."""
+        """Adds a note once."""
         if text not in self.notes:
             self.notes.append(text)
 

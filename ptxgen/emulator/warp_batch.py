@@ -1,10 +1,10 @@
-"""Warp batches: the lanes that execute together, one warp of every resident block of a chunk.
+"""Warp batches: the lanes that execute together, which are one warp of every block of a chunk.
 
 Lane ``i`` of a batch belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over these lanes. A group
 is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``;
 a mask of None means every live lane.
 
-The protocols list what lower modules use of the engine, of the program and of the checks, which are implemented above.
+The protocols declare what lower modules use of the engine, of the program and of the checks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, SHARED_BASE
 from ptxgen.emulator.memory.global_memory import GlobalMemory, typed_views
-from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.memory.tensormap import TensorRegion
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Unit
@@ -38,7 +38,7 @@ Step = Callable[..., None]
 class View:
     """A typed view of one row of the register file: `width` bytes a lane, as `type`.
 
-    A smaller type shows part number `part` of each register, 0 the lowest.
+    If the type is smaller than a register, `part` is the number of the viewed part, 0 for the lowest.
     """
 
     width: int
@@ -48,7 +48,7 @@ class View:
 
 
 class AddressInfo:
-    """The addresses in one register of a warp batch: their extremes, alignment, and positions in an arena."""
+    """The addresses in one register of a warp batch: smallest, largest, alignment, and positions in an arena."""
 
     __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
 
@@ -56,21 +56,21 @@ class AddressInfo:
         self.lo, self.hi, self.ored, self.index = lo, hi, ored, index
         self.elements: dict[int, Array] = {1: index}
         self.pointers: dict[int, int] = {}
-        self.start, self.end = 1, 0  # the allocation that held them last
+        self.start, self.end = 1, 0  # the allocation that contained them last
 
     def pointer(self, size: int) -> int:
-        """The address, in this process, of the positions in elements of `size` bytes."""
-        found = self.pointers.get(size)
-        if found is None:
-            found = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
-        return found
+        """The host address of the array of positions in elements of `size` bytes."""
+        pointer = self.pointers.get(size)
+        if pointer is None:
+            pointer = self.pointers[size] = self.unit(size).__array_interface__["data"][0]
+        return pointer
 
     def unit(self, size: int) -> Array:
         """Positions in elements of `size` bytes, rounded down."""
-        found = self.elements.get(size)
-        if found is None:
-            found = self.elements[size] = self.index >> (size.bit_length() - 1)
-        return found
+        positions = self.elements.get(size)
+        if positions is None:
+            positions = self.elements[size] = self.index >> (size.bit_length() - 1)
+        return positions
 
 
 class RegisterSets(Protocol):
@@ -136,7 +136,7 @@ class GlobalChecks(Protocol):
 
     def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None: ...
 
-    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None: ...
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, region: TensorRegion, writes: bool) -> None: ...
 
     def wait(self, c: WarpBatch, warps: Array) -> None: ...
 
@@ -193,13 +193,13 @@ class SharedChecks(Protocol):
     lanes: list[Any]
     exchanged: list[Any]
 
-    def own(self, warp: int) -> Array: ...
+    def clock_of(self, warp: int) -> Array: ...
 
     def record(self, c: WarpBatch, touch: Any, kind: str) -> None: ...
 
     def check_read(self, c: WarpBatch, touch: Any, slots: list[int] | None) -> None: ...
 
-    def check_copies(self, c: WarpBatch, touch: Any, doing: str) -> None: ...
+    def check_copies(self, c: WarpBatch, touch: Any, operation: str) -> None: ...
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None: ...
 
@@ -227,13 +227,13 @@ class MessageChecks(Protocol):
 
     def apply_received(self, c: WarpBatch, blocks: Array) -> None: ...
 
-    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None: ...
+    def fence(self, c: WarpBatch, blocks: Array, cluster_scope: bool) -> None: ...
 
     def carried(self, c: WarpBatch, lanes: Array) -> Array: ...
 
     def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None: ...
 
-    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int: ...
+    def acquired_clock(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int: ...
 
 
 class NamedBarriers(Protocol):
@@ -245,7 +245,7 @@ class NamedBarriers(Protocol):
     expected: Array
     whole: int
 
-    def arrive_lanes(self, part: Any) -> None: ...
+    def arrive_lanes(self, arrival: Any) -> None: ...
 
     def arrive_complete_warps(self, c: WarpBatch) -> None: ...
 
@@ -255,7 +255,7 @@ class NamedBarriers(Protocol):
 class AsyncWork(Protocol):
     """The asynchronous state: `sync.async_state.AsyncState`."""
 
-    under_way: list[Any]
+    in_flight: list[Any]
 
     def advance(self) -> bool: ...
 
@@ -277,7 +277,7 @@ class WarpBatch:
         self.blocks = chunk.blocks
         self.n = 32 * chunk.blocks
         rows = program.rows
-        # rows begin at other places of the cache's lines, so that many of them fit at once
+        # rows begin at different offsets of cache lines, which avoids conflict misses
         self.file = {
             w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
             for w in (1, 2, 4, 8)
@@ -289,15 +289,15 @@ class WarpBatch:
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
         self.written: list[Any] = list(program.undefined.fresh)
-        self.tables: dict[Any, Any] = {}  # of compiled runs
+        self.tables: dict[Any, Any] = {}  # pointer tables of compiled functions
 
     def make(self, view: View | Array | str) -> Any:
         if isinstance(view, View):
             row = self.file[view.width][view.row]
             dtype = DTYPES[view.type]
-            seen = row if row.dtype == dtype else row.view(dtype)
+            typed = row if row.dtype == dtype else row.view(dtype)
             size = SIZES[view.type]
-            return seen[view.part :: view.width // size] if size < view.width else seen
+            return typed[view.part :: view.width // size] if size < view.width else typed
         if isinstance(view, str):
             name, kind = view.split()
             native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
@@ -309,7 +309,7 @@ class WarpBatch:
             return row.view(DTYPES[kind])[:: row.itemsize // size]
         return np.tile(view, self.n) if view.ndim else view
 
-    # ---- a new chunk
+    # ---- start of a chunk
 
     def reset(self) -> None:
         chunk = self.chunk
@@ -327,7 +327,7 @@ class WarpBatch:
         self.polled = False
         self.executed = 0  # instructions since the chunk began
         self.quiet = 0
-        #: iterations of the loops that the program counts, by lane
+        #: for each loop that the program counts: the iterations of each lane
         self.iterations = np.zeros((self.chunk.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
@@ -339,7 +339,7 @@ class WarpBatch:
         self.copy_group: int | Array = 0
         self.copy_pages = 0
         self.state: dict[str, Any] = {}
-        #: sets of registers by number: blocks where wgmma holds them, and where others have touched them since a fence
+        #: by register set: blocks in which a wgmma in flight uses it, and blocks in which it was accessed since a fence
         self.busy_registers: dict[int, Array] = {}
         self.touched_registers: dict[int, Array | bool] = {}
         self.fill_specials()
@@ -353,7 +353,7 @@ class WarpBatch:
                     wide[:] = self.specials[name]
 
     def special(self, name: str) -> Array | int:
-        """The value of a special register, a lane each or one for all."""
+        """The value of a special register: one for each lane, or one for all."""
         engine = self.chunk.engine
         word, _, axis = name[1:].partition(".")
         k = "xyz".find(axis) if axis else 0
@@ -408,16 +408,16 @@ class WarpBatch:
         return 0
 
     def local_windows(self) -> Array:
-        """Where the local memory of each lane begins among generic addresses: another place for each thread."""
-        found: Array | None = self.state.get("local windows")
-        if found is None:
+        """The first generic address of the local memory of each lane, different for each thread."""
+        windows: Array | None = self.state.get("local windows")
+        if windows is None:
             threads = ((self.chunk.first + self.row) * len(self.chunk.batches) + self.warp) * 32 + self.lane
             number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
-            found = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
-        return found
+            windows = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
+        return windows
 
     def forget_addresses(self, number: int) -> None:
-        """The registers of a set have changed."""
+        """Drops the cached addresses of the registers of a set, which have changed."""
         program = self.chunk.program
         slots, keys = program.register_sets.of, program.builder.address_slots
         for slot in keys.keys() & slots:
@@ -431,24 +431,25 @@ class WarpBatch:
         return self.alive if self.alive is not None else np.ones(self.n, bool)
 
     def add(self, at: int, mask: Mask) -> None:
-        """Puts lanes at a position; they join those already there."""
+        """Adds lanes to the group at a position."""
         self.ready = True
         groups = self.groups
         if mask is not None and at in groups:
-            other = groups[at]
-            assert other is not None
-            mask = mask | other
+            group = groups[at]
+            assert group is not None
+            mask = mask | group
         self.parked.discard(at)
         if mask is not None and np.count_nonzero(mask) == self.count:
             mask = None
         groups[at] = mask
 
     def park(self, at: int, mask: Mask) -> None:
+        """Adds lanes at a position where they wait for the other lanes of their warp."""
         self.add(at, mask)
         self.parked.add(at)
 
     def retire(self, mask: Mask) -> None:
-        """Lanes leave the program."""
+        """Removes lanes that have exited."""
         if mask is None:
             mask = self.live()
         alive = self.live() & ~mask
@@ -460,7 +461,7 @@ class WarpBatch:
                 self.groups[at] = None
 
     def warps(self, mask: Mask) -> Any:
-        """Per block of the chunk: whether any lane of the mask is in it."""
+        """For each block of the chunk: whether any of its lanes is in the mask."""
         if mask is None:
             mask = self.alive
         if mask is None:
@@ -468,7 +469,7 @@ class WarpBatch:
         return mask.reshape(self.blocks, 32).any(axis=1)
 
     def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Block and thread of a lane."""
+        """The coordinates of the block and the thread of a lane."""
         block = self.chunk.block_ids[lane // 32]
         x, y, _ = self.chunk.engine.block
         t = self.warp * 32 + lane % 32
@@ -495,25 +496,24 @@ class Chunk:
         self.batches = [WarpBatch(self, w) for w in range((engine.threads + 31) // 32)]
 
     def reset(self, first: int) -> None:
-        """Become the blocks from number `first` of the launch on."""
-
+        """Starts the blocks of the launch from number `first` on."""
         self.first = first
         self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
-        #: what a block's shared addresses begin with in the window of its cluster; None: blocks are alone
+        #: for each block: its rank, shifted as in addresses of .shared::cluster; None without clusters
         self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
         if self.engine.options.uninitialised:
             self.shared[:] = 0xFF
         self.state: dict[str, Any] = {}
         self.messages = None
         self.async_state = None
-        #: of each warp: its clock when it waited for the kernels before
+        #: for each warp: its clock at its griddepcontrol.wait
         self.waited = np.zeros((len(self.batches), self.blocks), np.int32)
         for batch in self.batches:
             batch.reset()
 
     @property
     def finished(self) -> bool:
-        return all(not t.count for t in self.batches)
+        return all(not batch.count for batch in self.batches)
 
 
 def fault(
@@ -534,5 +534,5 @@ def fault(
 
 
 def active(c: WarpBatch, m: Mask) -> Array:
-    """The lanes that execute, as booleans."""
+    """The mask of the executing lanes."""
     return c.live() if m is None else m

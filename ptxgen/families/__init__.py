@@ -1,4 +1,5 @@
-"""The kernel families, each with its geometry, rules, candidates, performance model and plan, and what ranks them."""
+"""The kernel families, each with its geometry, rules, candidates, performance model and plan; the candidate space, and
+the features of the model."""
 
 from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE
 from ptxgen.families.mma.family import FAMILY as MMA

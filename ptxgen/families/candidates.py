@@ -1,4 +1,4 @@
-"""What one kernel family adds to the space: which values of which axes are worth having. Never what is legal."""
+"""The candidate configurations of one kernel family. Rules, not this module, decide which of them are legal."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from ptxgen.problem.device import Device
 
 Ints = NDArray[np.int64]
 
-#: blocks a multiprocessor for which slices of K fill whole waves
+#: numbers of blocks per multiprocessor that slices of K are chosen for
 WAVES = (1, 2, 3, 4, 6, 8)
 
-NEUTRAL = 1 << 15  #: an extent that no rule minds
+NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 
 class CandidateSpace:
-    """One row of the table of families.
+    """The candidate space of one family.
 
-    ``axes``: values that a search on hardware tries around a good configuration, and that the sampler draws; ``tile``:
-    axes that decide how many blocks an extent takes; ``cell``: axes that extents and slices decide; ``alike``: axes in
-    which rows of one equivalence class differ, best values first; ``derived``: axes that follow from the others, and
-    make no class of their own. Names of rules: ``fixed`` read only the problem and
-    the device, ``tile_rules`` only what ``shapes`` sets, ``extent_rules`` an extent or a slice count; tests check that.
+    ``axes``: the values that a search on hardware tries around a good configuration, and that the sampler draws;
+    ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
+    ``alike``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes that are
+    computed from the others and do not distinguish classes. Names of rules: ``fixed`` read only the problem and the
+    device, ``tile_rules`` only the axes that ``shapes`` sets, ``extent_rules`` an extent or a number of slices; tests
+    check that.
     """
 
     name: str
@@ -59,7 +60,7 @@ class CandidateSpace:
         return FAMILIES.index(self.name)
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """A stand-in for the problems of a class: what it is, how its operands are aligned, no extents."""
+        """The representative of a problem's class: the same types, layout and alignment, with neutral extents."""
         size, (a, b, c) = p.element.bytes, p.vectors
         return replace(
             p.shape_class,
@@ -76,12 +77,12 @@ class CandidateSpace:
         )
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """What the sampler draws independently of each other: single axes, unless hardly any pair of values of two
-        axes is legal; accesses no wider than the operands allow."""
+        """Groups of axes that the sampler draws independently, with their values. Axes are in one group if few
+        combinations of their values are legal. Accesses are no wider than the alignment allows."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
         return {(n,): [(v,) for v in values if v <= widest.get(n, v)] for n, values in self.axes.items()}
 
-    # ---- a base: what extents do not decide; ``p`` is a stand-in
+    # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class
 
     def tiles(self, p: KernelGemm) -> Columns:
         """Every combination of the axes ``tile``."""
@@ -91,27 +92,28 @@ class CandidateSpace:
         """Tiles of blocks, warps and threads."""
         raise NotImplementedError
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        """What each shape is crossed with: ways of copying, stages, ways to leave."""
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
+        """Values of the other axes that each shape is combined with: copy modes, stages, epilogues."""
         raise NotImplementedError
 
     def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
-        """Sets the axes that follow from the others. Rows may still be illegal."""
+        """Sets the axes that are computed from the others. Rows may still be illegal."""
         return c
 
-    def options(self, p: KernelGemm) -> list[dict[str, int]]:
-        """Stand-ins for what ``cells`` enumerates of each tile, where a row's legality depends on which; else none."""
+    def slice_options(self, p: KernelGemm) -> list[dict[str, int]]:
+        """Representatives of the slices that ``cells`` enumerates for each tile, if the legality of a row depends on
+        them; else none."""
         return []
 
-    def takes(self, option: dict[str, int], c: Columns) -> Any:
-        """Rows that are worth having with an option of slices."""
+    def accepts(self, option: dict[str, int], c: Columns) -> Any:
+        """The rows that are candidates with one of ``slice_options``."""
         return True
 
-    # ---- cells: what extents decide
+    # ---- cells: the axes that extents affect
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Every tile crossed with its slices of K, tile by tile, and the rule that each breaks (-1: legal, -2: a
-        repetition)."""
+        """Every tile combined with its slices of K, ordered by tile, and the rule that each breaks (-1: legal, -2: a
+        duplicate)."""
         raise NotImplementedError
 
     # ---- one configuration
@@ -121,11 +123,11 @@ class CandidateSpace:
         raise NotImplementedError
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        """What the neighbours of ``config`` change, beside single axes."""
+        """The axes that each neighbour of ``config`` changes, with the new values."""
         raise NotImplementedError
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """``config`` with ``changes`` and with what must follow from them."""
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """``config`` with ``changes``, and with the values of other axes that these require."""
         raise NotImplementedError
 
 
@@ -135,7 +137,7 @@ def violations(
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
     if not len(c):
-        return result  # of no family, hence without a geometry
+        return result  # columns without rows have no family, so no geometry
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         for i, rule in rules_of(f.name):
@@ -145,20 +147,20 @@ def violations(
 
 
 def picked(c: Columns, rows: NDArray[Any]) -> Columns:
-    """As ``c.take(rows)``; columns of one number stay that."""
+    """As ``c.take(rows)``; broadcast columns stay broadcast."""
     size = int(rows.sum()) if rows.dtype == bool else len(rows)
     return Columns(
         {n: np.broadcast_to(v[:1].sum(), size) if v.strides == (0,) else v[rows] for n, v in c.columns.items()}, size
     )
 
 
-def crossed(shapes: Columns, ways: list[dict[str, int]]) -> Columns:
-    """Every shape with every way; a way's shapes lie together."""
-    size = len(shapes) * len(ways)
-    values = {n: np.tile(v, len(ways)) for n, v in shapes.columns.items() if v.strides != (0,)}
+def crossed(shapes: Columns, variants: list[dict[str, int]]) -> Columns:
+    """Every shape with every variant; the rows of a variant are contiguous."""
+    size = len(shapes) * len(variants)
+    values = {n: np.tile(v, len(variants)) for n, v in shapes.columns.items() if v.strides != (0,)}
     fixed = {n: np.broadcast_to(v[:1].sum(), size) for n, v in shapes.columns.items() if v.strides == (0,) and len(v)}
-    for name in ways[0]:
-        values[name] = np.repeat(np.array([w[name] for w in ways], np.int64), len(shapes))
+    for name in variants[0]:
+        values[name] = np.repeat(np.array([v[name] for v in variants], np.int64), len(shapes))
     return Columns({**fixed, **values}, size)
 
 
@@ -169,13 +171,13 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
     return np.stack([*counts, np.ones_like(tiles)], axis=-1)
 
 
-def split_for(p: KernelGemm, kg: Any) -> Any:
-    """The ``split`` that slices take unless the search on hardware finds better."""
+def default_splitk(p: KernelGemm, kg: Any) -> Any:
+    """The ``splitk`` of candidates; the search on hardware tries the others."""
     return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
 
 
-def overlap(p: KernelGemm, c: Columns) -> Any:
-    """``pdl``, which is nothing within a launch of one kernel: only packed operands take an auxiliary kernel."""
+def effective_pdl(p: KernelGemm, c: Columns) -> Any:
+    """``pdl`` without ``within_launch`` for launches of one kernel: only packing and reductions launch more."""
     several = (
         (c.operand_path_a == PACK)
         | (c.operand_path_b == PACK)
@@ -185,12 +187,12 @@ def overlap(p: KernelGemm, c: Columns) -> Any:
     return np.where((c.pdl == PDL_WITHIN) & np.logical_not(several), 0, c.pdl)
 
 
-def meetings(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Numbers of slices, with the ways in which they meet."""
+def splitk_pairs(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Legal pairs of ``kg`` and ``splitk``."""
     return [(kg, split) for kg in axes["kg"] for split in (axes["splitk"] if kg > 1 else (SPLIT_MEMSET,))]
 
 
-def single(f: CandidateSpace) -> Iterator[dict[str, int]]:
+def single_axis_changes(f: CandidateSpace) -> Iterator[dict[str, int]]:
     """Every change of one axis."""
     for name, values in f.axes.items():
         yield from ({name: v} for v in values)

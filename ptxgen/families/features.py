@@ -1,73 +1,34 @@
-"""What the regressor sees of a problem and a configuration: logarithms of both, and what follows from them.
+"""The features of the regressor: logarithms of numbers of the problem, the configuration and the performance model.
 
-Three blocks of columns: what the configuration alone decides (kept for a whole class of problems), what extents and
-slices decide (one row a tile and slice count), and what needs both. A million rows are gathered, not recomputed. The
-columns are the same for every family; what a family does not have is at its axis's default, or zero.
+Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
+depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
+gathered, not recomputed. Every axis of a registered family is a feature, and so is what a family adds
+(``Family.features``). A model reads features by name; an axis that a family lacks has its default.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import PACK, REALIGN, Columns
+from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import perf_costs, registry
 from ptxgen.families import perf_model as clock
 from ptxgen.families.geometry import WARP, geometry
+from ptxgen.families.registry import Family
 from ptxgen.families.space import Base, Candidates, Part
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
 
-#: axes whose logarithm is a feature, and axes that are codes or switches; slices come with the extents
-_LOGS = (
-    "ms",
-    "ns",
-    "ml",
-    "nl",
-    "u",
-    "ks",
-    "kl",
-    "stages",
-    "lanes_m",
-    "vec_a",
-    "vec_b",
-    "vec_c",
-    "min_ctas_per_sm",
-    "math_warpgroups",
-    "cluster_x",
-    "cluster_y",
-    "cluster_k",
-    "epilogue_subtiles",
-    "epilogue_buffers",
-)
-_CODES = (
-    "family",
-    "cp_async_a",
-    "cp_async_b",
-    "kmajor_smem_a",
-    "kmajor_smem_b",
-    "epilogue_smem",
-    "bounds",
-    "lane_interleave",
-    "mma_order",
-    "fragment_prefetch",
-    "prefetch_k",
-    "deferred_sts",
-    "transposed_mma",
-    "pingpong",
-    "dsmem_completion",
-    "persistent",
-    "epilogue_aliases_ab",
-    "tma_rows",
-    "operand_path",
-)
+#: what one block of a configuration decides, besides the features of its axes
 _OWN = (
     "threads",
     "shared",
@@ -89,6 +50,7 @@ _OWN = (
     "wavefronts",
     "ring",
 )
+#: what extents and slices decide
 _EXTENT = (
     "kg",
     "splitk",
@@ -120,28 +82,87 @@ _EXTENT = (
     "tiles_m",
     "tiles_n",
 )
+#: what needs both
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
-
-#: the columns of the matrix, in order; a model of other names is another model
-NAMES = (*_LOGS, *_CODES, *_OWN, *_EXTENT, *_BOTH)
-OWN, EXTENT = len(_LOGS) + len(_CODES) + len(_OWN), len(NAMES) - len(_BOTH)  #: where the first two blocks end
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 
 
+@lru_cache(maxsize=8)
+def _of_families(families: tuple[Family, ...], every: bool) -> tuple[str, ...]:
+    fixed = {"family", "operand_path", *_OWN, *_EXTENT, *_BOTH}
+    axes = {a.name: a for f in families for a in f.axes if a.name not in fixed}
+    others = dict.fromkeys(name for f in families for name in f.features if name not in {*axes, *fixed})
+    cells = {name for f in families for name in f.candidates.cell}
+    own = [a for a in axes.values() if a.name not in cells and (every or a.feature)]
+    counts, codes = ([a.name for a in own if a.counts is kind] for kind in (True, False))
+    late = [a.name for a in axes.values() if a.name in cells and (every or a.feature)]
+    return (*counts, "family", *codes, "operand_path", *others, *_OWN, *_EXTENT, *late, *_BOTH)
+
+
+def all_names() -> tuple[str, ...]:
+    """The features that can be computed: every axis of a registered family, the other features that families give, and
+    those that all families have."""
+    return _of_families(tuple(registry.FAMILIES.values()), True)
+
+
+def default_names() -> tuple[str, ...]:
+    """The features that a model is trained on unless told otherwise: without the axes whose ``feature`` is False."""
+    return _of_families(tuple(registry.FAMILIES.values()), False)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The features of a matrix by block. ``order``: for each feature its column among the blocks; None: the same."""
+
+    own: tuple[str, ...]
+    extent: tuple[str, ...]
+    both: tuple[str, ...]
+    order: tuple[int, ...] | None
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """Where the first two blocks end."""
+        return len(self.own), len(self.own) + len(self.extent)
+
+    @property
+    def width(self) -> int:
+        return len(self.own) + len(self.extent) + len(self.both)
+
+    def ordered(self, x: Floats) -> Floats:
+        """The columns in the order of the names."""
+        return x if self.order is None else np.ascontiguousarray(x[:, self.order])
+
+
+@lru_cache(maxsize=8)
+def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
+    late = {*_EXTENT, *(name for f in families for name in f.candidates.cell)}
+    both = tuple(name for name in names if name in _BOTH)
+    extent = tuple(name for name in names if name in late)
+    own = tuple(name for name in names if name not in _BOTH and name not in late)
+    sorted_ = (*own, *extent, *both)
+    return _Blocks(own, extent, both, None if sorted_ == names else tuple(sorted_.index(name) for name in names))
+
+
 def _axis(c: Columns, name: str) -> Any:
-    """The feature of an axis. A family fills it from another of its axes, if it says so; one that has none leaves the
-    axis's default."""
+    """The values of an axis, or of another feature of a family. A family fills it from other axes, if it says so;
+    one that has none leaves the axis's default, or 0."""
     own = registry.of(c).features
-    return own[name](c) if name in own else c.column(name)
+    if name in own:
+        return own[name](c)
+    return c.column(name) if name in AXIS else 0
 
 
-def _code(c: Columns, name: str) -> Floats:
-    """A feature that is a code or a switch. ``operand_path`` has bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
-    if name == "operand_path":
-        a, b = c.operand_path_a, c.operand_path_b
-        return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
-    return np.asarray(_axis(c, name), np.float32)
+def _configured(c: Columns, name: str) -> Floats:
+    """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
+    values = _axis(c, name)
+    return _log(values) if name in AXIS and AXIS[name].counts else np.asarray(values, np.float32)
+
+
+def _operand_path(c: Columns) -> Floats:
+    """Bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
+    a, b = c.operand_path_a, c.operand_path_b
+    return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
 
 
 def _log(x: object) -> Floats:
@@ -149,39 +170,47 @@ def _log(x: object) -> Floats:
 
 
 def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
-    """Rows and columns of C of what multiplies on its own, its products an iteration, and accesses of A and B a thread:
-    a thread's, a warp's or a warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
+    """Rows and columns of the tile of an MMA issuer (thread, warp or warpgroup), depth of an iteration, loads of A and
+    of B; TMA counts as loads of 16 bytes."""
     return registry.of(c).issuer_tile(p, c, g)
 
 
-def _own(p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
-    """The block of the configuration alone; of ``p`` only what its class shares is read."""
+def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
+    """The features ``names`` of the block of the configuration alone; of ``p`` only what its class shares is read."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
-    columns = [_log(_axis(c, n)) for n in _LOGS] + [_code(c, n) for n in _CODES]
-    columns += [
+    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
+    values = (
         _log(g.threads),
         _log(g.shared),
         np.asarray(g.registers, np.float32),
         _log(w.resident),
         _log(w.resident * warps),
-        _log(c.ml * c.nl / (c.ml + c.nl)),
+        _log(tile_m * tile_n / (tile_m + tile_n)),
         _log(rows * cols / (rows + cols)),
         _log(depth * rows * cols),
         _log(loads_a / g.threads),
         _log(loads_b / g.threads),
-        _log(w.busy / (c.ml * c.nl * c.u)),
+        _log(w.busy / (tile_m * tile_n * c.u)),
         _log(w.latency / c.u),
         _log(w.store),
         _log(w.red),
         _log(clock.rate(p, int(c.family[0]), d)),
         _log(w.math / w.busy),
-        _log(moved / (c.ml * c.nl * c.u)),
+        _log(moved / (tile_m * tile_n * c.u)),
         _log(w.shared / w.busy),
         _log(w.resident * (c.stages - 1) * moved),
-    ]
-    return np.stack([np.broadcast_to(x, len(c)) for x in columns], axis=1)
+    )
+    known = dict(zip(_OWN, values, strict=True)) | {"family": c.family, "operand_path": _operand_path(c)}
+    return _stacked(c, [known[n] if n in known else _configured(c, n) for n in names])
+
+
+def _stacked(c: Columns, columns: list[Any]) -> Floats:
+    out = np.empty((len(c), len(columns)), np.float32)
+    for i, column in enumerate(columns):
+        out[:, i] = column
+    return out
 
 
 def _pitch(p: KernelGemm, operand: str) -> float:
@@ -190,11 +219,12 @@ def _pitch(p: KernelGemm, operand: str) -> float:
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
-    """The block of extents and slices; of ``c`` only tiles and slices are read."""
+def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
+    """The features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
-    moved = g.tiles * (c.ml + c.nl) * p.k * size
-    columns = [
+    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
+    moved = g.tiles * (tile_m + tile_n) * p.k * size
+    values = (
         _log(g.slices),
         c.splitk,
         c.raster_group,
@@ -205,7 +235,7 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
         _log(g.tiles),
         _log(g.blocks),
         _log(np.minimum(g.chunk, max(p.k, 1)) / c.u),
-        p.results / np.maximum(g.tiles * c.ml * c.nl, 1),
+        p.results / np.maximum(g.tiles * tile_m * tile_n, 1),
         _log(moved),
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
         _log(p.flops / max(p.bytes, 1)),
@@ -224,20 +254,27 @@ def _extent(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Floats:
         _pitch(p, "c"),
         _log(g.tiles_m),
         _log(g.tiles_n),
-    ]
-    return np.stack([np.broadcast_to(np.asarray(x, np.float32), len(c)) for x in columns], axis=1)
+    )
+    known = dict(zip(_EXTENT, values, strict=True))
+    return _stacked(c, [known[n] if n in known else _configured(c, n) for n in names])
 
 
 def _both(
+    names: tuple[str, ...],
     p: KernelGemm,
     d: Device,
     out: Floats,
     blocks: Floats,
     iterations: Floats,
-    own: tuple[Floats, Floats, Floats],
+    own: tuple[Floats, ...],
     us: Floats,
 ) -> None:
-    """Fills the block that needs both. ``own``: what ``_thread`` returns."""
+    """Fills the features ``names`` of the block that depends on both. ``own``: the result of ``_thread``."""
+    if names != _BOTH:
+        full = np.empty((len(out), len(_BOTH)), np.float32)
+        _both(_BOTH, p, d, full, blocks, iterations, own, us)
+        out[:] = full[:, [_BOTH.index(name) for name in names]]
+        return
     fits, thread, moved = own
     waves = blocks / (fits * np.float32(d.sms))
     rounded = np.ceil(waves)
@@ -252,73 +289,78 @@ def _both(
 
 
 @lru_cache(maxsize=24)
-def _base_own(b: Base) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """(block of the configuration alone, what the block of both takes of it) of a base's rows."""
+def _base_own(b: Base, names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """(features ``names`` of the configuration alone, result of ``_thread``) of a base's rows."""
     w = clock.base_work(b)
     parts = []
     for at in range(0, len(b.columns), 1 << 15):
         rows = np.arange(at, min(at + (1 << 15), len(b.columns)))
         c = b.columns.take(rows)
-        parts.append(_own(b.problem, c, geometry(b.problem, c), w.take(rows), b.device))
+        parts.append(_own(names, b.problem, c, geometry(b.problem, c), w.take(rows), b.device))
     return np.concatenate(parts), _thread(b.problem, b.columns, w)
 
 
 def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
-    """Blocks that fit; products of a thread, or of a thread's share of what multiplies on its own, an iteration; bytes
-    that an iteration brings."""
+    """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
     each = registry.of(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
 
 
-def features(p: KernelGemm, c: Columns, d: Device, us: Floats | None = None) -> Floats:
-    """One row a configuration, one column a name of NAMES: float32, C-contiguous. Rows must be legal.
+def features(
+    p: KernelGemm, c: Columns, d: Device, us: Floats | None = None, names: tuple[str, ...] | None = None
+) -> Floats:
+    """One row per configuration, one column per name: float32, C-contiguous. Rows must be legal.
 
-    ``us``: ``clock.predict(p, c, d)``, where it is known already.
+    ``us``: ``clock.predict(p, c, d)``, if it is known. ``names``: some of ``all_names``; None: ``default_names``.
     """
     us = clock.predict(p, c, d) if us is None else us
-    x = np.empty((len(c), len(NAMES)), np.float32)
+    blocks = _blocks(names or default_names(), tuple(registry.FAMILIES.values()))
+    x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
-            table = _Table(p, part, d)
+            table = _Table(blocks, p, part, d)
             for at in range(0, len(rows), CHUNK):
                 these = slice(at, at + CHUNK)
                 if isinstance(where, slice):  # filled in place
                     place = slice(where.start + at, min(where.start + at + CHUNK, where.stop))
                     table.fill(x[place], rows[these], cells[these], us[place])
                 else:
-                    block = np.empty((len(rows[these]), len(NAMES)), np.float32)
+                    block = np.empty((len(rows[these]), blocks.width), np.float32)
                     table.fill(block, rows[these], cells[these], us[where[these]])
                     x[where[these]] = block
-        return x
-    for _, found in clock.by_family(c):
-        mine = c.take(found)
+        return blocks.ordered(x)
+    own, extent = blocks.at
+    for _, rows_of in clock.by_family(c):
+        mine = c.take(rows_of)
         w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
-        block = np.empty((len(found), len(NAMES)), np.float32)
-        block[:, :OWN] = _own(p, one, geometry(p, one), w, d)
-        block[:, OWN:EXTENT] = _extent(p, mine, g, d)
-        blocks = np.asarray(g.blocks, np.float32)
-        _both(p, d, block[:, EXTENT:], blocks, _iterations(p, mine, g), _thread(p, mine, w), us[found])
-        x[found] = block
-    return x
+        block = np.empty((len(rows_of), blocks.width), np.float32)
+        block[:, :own] = _own(blocks.own, p, one, geometry(p, one), w, d)
+        block[:, own:extent] = _extent(blocks.extent, p, mine, g, d)
+        launched = np.asarray(g.blocks, np.float32)
+        _both(blocks.both, p, d, block[:, extent:], launched, _iterations(p, mine, g), _thread(p, mine, w), us[rows_of])
+        x[rows_of] = block
+    return blocks.ordered(x)
 
 
 class _Table:
     """The two small tables of one part of the candidates of a problem."""
 
-    def __init__(self, p: KernelGemm, part: Part, d: Device) -> None:
-        self.problem, self.device = p, d
-        self.own, self.of_row = _base_own(part.base)
+    def __init__(self, blocks: _Blocks, p: KernelGemm, part: Part, d: Device) -> None:
+        self.names, self.problem, self.device = blocks, p, d
+        self.own, self.of_row = _base_own(part.base, blocks.own)
         g = geometry(p, part.cells)
-        self.extent, self.blocks = _extent(p, part.cells, g, d), np.asarray(g.blocks, np.float32)
+        self.extent = _extent(blocks.extent, p, part.cells, g, d)
+        self.blocks = np.asarray(g.blocks, np.float32)
         self.iterations = _iterations(p, part.cells, g)
 
     def fill(self, out: Floats, rows: NDArray[np.int32], cells: NDArray[np.int32], us: Floats) -> None:
-        """The rows of the matrix of these rows of the base and these cells."""
-        out[:, :OWN] = self.own[rows]
-        out[:, OWN:EXTENT] = self.extent[cells]
-        fits, thread, moved = (x[rows] for x in self.of_row)
+        """Fills ``out`` with the features of these rows of the base and these cells."""
+        own, extent = self.names.at
+        out[:, :own] = self.own[rows]
+        out[:, own:extent] = self.extent[cells]
+        each = tuple(x[rows] for x in self.of_row)
         blocks, iterations = self.blocks[cells], self.iterations[cells]
-        _both(self.problem, self.device, out[:, EXTENT:], blocks, iterations, (fits, thread, moved), us)
+        _both(self.names.both, self.problem, self.device, out[:, extent:], blocks, iterations, each, us)
 
 
 def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:

@@ -24,7 +24,7 @@ class Work:
 
     resident: Floats  #: blocks that fit a multiprocessor
     busy: Floats  #: a K iteration when blocks compete
-    idle: Floats  #: what too few warps leave unused of it
+    idle: Floats  #: the cycles of it that too few warps leave idle
     latency: Floats  #: the least that a K iteration takes
     start: Floats  #: first load and last store
     store: Floats  #: storing the tile of C
@@ -52,7 +52,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Cells:
-    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch
@@ -77,11 +77,15 @@ def bound(*terms: Any) -> Any:
     return np.sqrt(np.sqrt(total))
 
 
+def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
+    """Blocks that fit a multiprocessor, at least 1."""
+    granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
+    return np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
+
+
 def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any) -> dict[str, Any]:
     """Of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to store it, in
     accesses of ``width`` elements."""
-    granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
-    resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
     tile = c.ml * c.nl
     size = p.output.bytes
     smem = (
@@ -92,7 +96,7 @@ def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any
     smem = smem + (c.ks - 1) * tile * c.kl / perf_costs.fma_rate(p, d)  # accumulator sets are added in registers
     reds = np.where(d.has_vector_red & (p.out == "f32"), width, 1)
     return {
-        "resident": resident,
+        "resident": resident_blocks(c, g, d),
         "store": smem + tile * size * wasted / rate + tile / 32 / width,
         "red": smem + tile / reds * perf_costs.RED_CYCLES,
         "partial": smem + tile * g.sum_bytes * wasted / perf_costs.L2_BYTES,

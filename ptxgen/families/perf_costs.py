@@ -76,7 +76,7 @@ PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: addi
 BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, with cluster_k and kg
 
 #: dense multiply-adds per cycle of one multiprocessor by mma.sync, by (dtype, compute), of targets that were not
-#: measured: what the vendor's data sheets give for the tensor cores, over multiprocessors and boost clock. sm_86, 89
+#: measured: the rates of the vendor's data sheets over multiprocessors and boost clock. sm_86, 89
 #: and 120 sum f16 in f32 at half rate, and have f64 units for compatibility only; sm_100 is taken to be as sm_80
 MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
     80: {

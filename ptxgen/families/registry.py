@@ -1,4 +1,4 @@
-"""The kernel families: what each provides, registered once under its name.
+"""The registry of kernel families.
 
 To add one, build a ``Family`` and pass it to ``register``; nothing else in the package asks for a family by name.
 """
@@ -28,7 +28,7 @@ class PerformanceModel(Protocol):
         """The cost of one block of each configuration."""
 
     def cell(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
-        """What extents and slices of K decide."""
+        """The numbers that depend on extents and slices of K."""
 
     def microseconds(self, p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
         """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""
@@ -47,12 +47,14 @@ class Family:
     ``families.candidates.CandidateSpace``. ``model``: its performance model. ``rate(p, d)``: multiply-adds per clock
     and multiprocessor. ``issuer_tile(p, c, g)``: rows and columns of the accumulator tile of one MMA issuer (thread,
     warp or warpgroup), depth of an iteration, loads of A and of B per iteration. ``thread_products(c)``: multiply-adds
-    of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration.
+    of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration; families of
+    the package import it on first use.
 
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
     ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``.
-    ``features``: features of the model that the family fills from other axes than the one with the feature's name.
+    ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
+    the feature's name; name -> values of columns ``c``.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     """
 

@@ -100,7 +100,7 @@ LAST = (
     Rule(
         "vec_c",
         lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
-        "vec_c={c.vec_c} exceeds what C's alignment and rows allow, {p.vectors[2]}, or a row of the tile, {c.nl}",
+        "vec_c={c.vec_c} exceeds {p.vectors[2]}, the limit by C's alignment and rows, or {c.nl}, a row of the tile",
     ),
     Rule(
         "shared_memory",
@@ -195,7 +195,7 @@ def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
 
 
 class _Worded:
-    """A configuration as messages show it: attributes are words where the axis has words."""
+    """A configuration in messages: attributes are words where the axis has words."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

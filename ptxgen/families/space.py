@@ -1,9 +1,8 @@
-"""Which configurations there are: the whole legal space, and the neighbourhood of one configuration.
+"""The candidates of a problem: the whole legal space, and the neighbourhood of one configuration.
 
-The space is columnar, and the families' spaces are one: a column of every axis, family by family. What does not depend
-on extents is built once for each class of problems (types, layout, alignment, device) and kept; a problem adds its
-slices of K, tile by tile. Nothing here decides legality: rows of ``rules.RULES`` do, each evaluated once on the
-smallest table that has the columns it reads.
+The space is one table with a column for every axis, family by family. The rows that do not depend on extents are built
+once for each class of problems (types, layout, alignment, device) and cached; a problem adds its slices of K, tile by
+tile. Rows of ``rules.RULES`` decide legality, each evaluated once on the smallest table that has the columns it reads.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ Where = slice | NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one family adds to the candidates of a problem: its base, and its tiles crossed with slices. The candidates
-    number the rows and cells of all parts together; this one's begin at ``row`` and ``cell``."""
+    """The candidates of one family for a problem: its base, and its tiles combined with slices. Rows and cells are
+    numbered over all parts; those of this one begin at ``row`` and ``cell``."""
 
     base: Base
     cells: Columns
@@ -64,7 +63,7 @@ class Candidates(Columns):
     """Legal configurations of one problem: row i is row ``rows[i]`` of the parts' bases with the slices of
     ``cells[cell[i]]`` of theirs.
 
-    Reads like ``Columns``; what works on the whole space reads the small tables instead, part by part (``groups``).
+    Reads like ``Columns``; code that visits the whole space reads the small tables instead, part by part (``groups``).
     """
 
     def __init__(self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32]) -> None:
@@ -89,7 +88,7 @@ class Candidates(Columns):
         return self._groups
 
     def _between(self, first: int, end: int | None) -> Where:
-        """Where rows ``first`` up to ``end`` are: a slice, where they lie together."""
+        """The positions of rows ``first`` up to ``end``: a slice if they are contiguous."""
         if len(self.parts) == 1:
             return slice(0, self.length)
         inside = self.rows >= first if end is None else (self.rows >= first) & (self.rows < end)
@@ -127,7 +126,7 @@ def candidates(p: KernelGemm, d: Device) -> Candidates:
 
 
 def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
-    """The rows of a base that come with an option of slices; ``open_``: the tiles that do."""
+    """The rows of a base that are candidates with an option of slices; ``open_``: the tiles that are."""
     if not open_.any():
         return np.zeros(0, np.intp)
     if b.refused is None:
@@ -136,7 +135,7 @@ def _takers(b: Base, open_: NDArray[np.bool_], option: int) -> NDArray[np.intp]:
 
 
 def explain(p: KernelGemm, d: Device) -> dict[str, int]:
-    """How many rows of the space each rule rejected; what no rule rejected is ``candidates(p, d)``. A family that
+    """How many rows of the space each rule rejected; the others are ``candidates(p, d)``. A family that
     cannot compute the problem counts as one row."""
     counts = {rule.name: 0 for rule in RULES}
     for f in SPACES:
@@ -184,10 +183,10 @@ def unique(c: Columns) -> Columns:
 
 def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
     """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
-    the slices to other whole waves, of an operand's way into shared memory. Legal, canonical, distinct, without
+    the number of slices to other whole waves, of an operand's copy mode. Legal, canonical, distinct, without
     ``config``."""
     f = SPACES[FAMILIES.index(config.family)]
-    rows = [near for changes in f.changes(p, d, config) for near in f.follow(p, config, changes)]
+    rows = [near for changes in f.changes(p, d, config) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
     c = unique(canonical(p, c.take(legal(p, c, d))))
     c = c.take(legal(p, c, d))

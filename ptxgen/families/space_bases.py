@@ -1,4 +1,4 @@
-"""The part of a family's space that extents do not decide: built once for each class of problems, and kept."""
+"""The rows of a family's space that do not depend on extents, built once for each class of problems."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The legal rows of one family and a class of problems, without what extents decide.
+    """The legal rows of one family and a class of problems, without the axes of its cells.
 
-    ``problem``: a stand-in of the class, with neutral extents; ``tile``: for each row the index of its tile in
+    ``problem``: the representative of the class, with neutral extents; ``tile``: for each row the index of its tile in
     ``tiles``; ``rejected``: rule index -> rejected rows by tile; ``refused``: for each row and option of slices the
-    rule that it breaks, -1 if none, -2 if it does not come with it, where that depends on the row. Rows
-    that differ only in the family's axes ``alike``, which the performance model hardly tells apart, form an
+    rule that it breaks, -1 if none, -2 if it is not a candidate with it; None if that does not depend on the row. Rows
+    that differ only in the family's axes ``alike``, which have nearly equal predicted times, form an
     ``equivalence_class``; one of each ``is_representative``.
     """
 
@@ -51,12 +51,12 @@ def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
 
 
 def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
-    """The part of a family's space that ``p`` shares with every problem of its class. Kept between calls."""
+    """The part of a family's space that ``p`` shares with every problem of its class; cached."""
     return _base(f, f.neutral(p), d)
 
 
 def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
-    """What problems have in common that share all bases: a key of their class."""
+    """The key of a class: problems with the same key share all bases."""
     return tuple((f.name, f.neutral(p)) for f in families(p, d))
 
 
@@ -64,20 +64,22 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     violated = violations(f, p, shapes, d, f.tile_rules)
-    ways = f.ways(p)
+    ways = f.variants(p)
     index = _Index(tiles, f.tile)
     rejected = {int(i): len(ways) * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
     rows = f.finalize(p, d, crossed(picked(shapes, violated < 0), ways))
     violated = violations(f, p, rows, d, None, skip=f.tile_rules)
     for i in np.unique(violated[violated >= 0]):
         rejected[int(i)] = index.count(rows, violated == i)
-    kept = _distinct(f, p, picked(rows, violated < 0))
-    classes, representative = _classes(f, kept)
-    return Base(f, p, d, kept, index.of(kept), tiles, rejected, _refused(f, p, d, kept), classes, representative)
+    distinct = _distinct(f, p, picked(rows, violated < 0))
+    classes, representative = _classes(f, distinct)
+    return Base(
+        f, p, d, distinct, index.of(distinct), tiles, rejected, _refused(f, p, d, distinct), classes, representative
+    )
 
 
 def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
-    """Without rows that are the kernels of others; accesses of C as wide as they are, not as they may be."""
+    """The rows without duplicates of a kernel, with the width of accesses to C that the kernel has."""
     if not len(c):
         return c
     plain = f.canonical(p, c)
@@ -88,7 +90,7 @@ def _distinct(f: CandidateSpace, p: KernelGemm, c: Columns) -> Columns:
 
 
 def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints | None:
-    options = f.options(p)
+    options = f.slice_options(p)
     if not options or not len(rows):
         return None
     skip = (*f.tile_rules, *f.extent_rules)
@@ -97,7 +99,7 @@ def _refused(f: CandidateSpace, p: KernelGemm, d: Device, rows: Columns) -> Ints
         key = tuple(option.items())
         if key not in known:
             violated = violations(f, p, rows.replace(**option), d, None, skip)
-            known[key] = np.where(f.takes(option, rows), violated, -2)
+            known[key] = np.where(f.accepts(option, rows), violated, -2)
     return np.stack([known[tuple(option.items())] for option in options], axis=1)
 
 
@@ -141,7 +143,7 @@ def _classes(f: CandidateSpace, c: Columns) -> tuple[NDArray[np.intp], NDArray[n
 
 
 def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
-    """0 for the value that is liked most, then for the next, then by how far a value is from the first."""
+    """0 for the first value of ``liked``, then its others, then by the distance of a value from the first."""
     out = len(liked) + np.abs(column - liked[0])
     for rank, value in enumerate(liked):
         out = np.where(column == value, rank, out)

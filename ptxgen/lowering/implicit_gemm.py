@@ -189,7 +189,8 @@ class OffsetTable(Table):
         if self.operand.addressing == WINDOW:
             columns.append(self.operand.packing.pack(self.index_map, self.guarded))
         out = np.zeros((self.index_map.count + PADDING, len(columns)), np.uint32)
-        out[: self.index_map.count] = np.stack(columns, axis=1) % (1 << WORD)
+        for n, column in enumerate(columns):
+            out[: self.index_map.count, n] = column.astype(np.uint32)  # modulo 2 to the power of WORD
         return out
 
 

@@ -89,7 +89,7 @@ class ProblemBase:
 
     @property
     def problem_kind(self) -> str:
-        """The kind of problem for reports of accuracy: the operation, unless it tells several kinds apart."""
+        """The kind of problem for reports of accuracy: the operation, or one of several kinds of it."""
         return self.operation
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.conv_reference import Array, Box, convolve, region_slices
 from ptxgen.problem.conv_suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Operation
+from ptxgen.problem.operation import Baseline, Operation, RandomKind
 
 
 def product(v: Conv, a: Array, b: Array, region: Box | None = None) -> tuple[Array, Array]:
@@ -28,4 +28,5 @@ CONV = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn:Cudnn")},
+    random_kinds={"conv": RandomKind("ptxgen.tuning.random_conv:conv", 0.22)},
 )

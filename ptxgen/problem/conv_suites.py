@@ -51,10 +51,10 @@ def _distinct(build: Callable[..., Iterator[Case]]) -> Callable[..., Iterator[Ca
 
     @wraps(build)
     def distinct(**fields: Any) -> Iterator[Case]:
-        found: dict[Any, Case] = {}
+        first: dict[Any, Case] = {}
         for case in build(**fields):
-            found.setdefault(case.problem, case)
-        return iter(found.values())
+            first.setdefault(case.problem, case)
+        return iter(first.values())
 
     return distinct
 

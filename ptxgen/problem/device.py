@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,20 @@ class Device:
         lanes = {"f64": self.fma64, "f32": self.fma, "f16": self.fma16}[kind]
         return 2e6 * self.clock * self.sms * lanes
 
-    def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
-        """Resident blocks per multiprocessor; integers or NumPy columns. 0: a block does not fit."""
+    def block_limits(self, threads: Any, registers: Any, shared: Any) -> dict[str, Any]:
+        """Blocks per multiprocessor that each resource allows; integers or NumPy columns. 0: a block does not fit."""
         warps = (threads + 31) // 32
         rounded = (registers + 7) // 8 * 8 * 32
-        by_registers = self.registers_sm // rounded // np.maximum(warps, 1)
-        by_shared = self.shared_sm // np.maximum(shared + self.shared_reserved, 1)
-        by_threads = self.threads_sm // (warps * 32)
-        return np.minimum(np.minimum(by_registers, by_shared), np.minimum(by_threads, self.blocks_sm))
+        return {
+            "registers": self.registers_sm // rounded // np.maximum(warps, 1),
+            "shared memory": self.shared_sm // np.maximum(shared + self.shared_reserved, 1),
+            "warps": self.threads_sm // (warps * 32),
+            "blocks": self.blocks_sm,
+        }
+
+    def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
+        """Resident blocks per multiprocessor; integers or NumPy columns. 0: a block does not fit."""
+        return reduce(np.minimum, self.block_limits(threads, registers, shared).values())
 
 
 KB = 1 << 10

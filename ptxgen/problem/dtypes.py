@@ -22,7 +22,7 @@ class Dtype:
     (none: A and B cannot have this type); ``outputs``: the types of C for A and B of this type, the default first;
     ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
     of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
-    precision to which tensor cores cut the products and the accumulator (Hopper keeps 25 bits, 13 for fp8);
+    precision to which tensor cores truncate products and the accumulator (25 bits on Hopper, 13 for fp8);
     ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
     scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all.
     """

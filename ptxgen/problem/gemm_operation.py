@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.gemm_suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Operation
+from ptxgen.problem.operation import Baseline, Operation, RandomKind
 from ptxgen.problem.reference import Array, as_matrices
 
 
@@ -38,4 +38,9 @@ GEMM = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"cublas": Baseline("cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt")},
+    random_kinds={
+        "gemm": RandomKind("ptxgen.tuning.random_gemm:gemm", 0.45),
+        "thin": RandomKind("ptxgen.tuning.random_gemm:thin", 0.25),
+        "batch": RandomKind("ptxgen.tuning.random_gemm:batch", 0.08),
+    },
 )

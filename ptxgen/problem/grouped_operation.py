@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_suites import SUITES
-from ptxgen.problem.operation import Baseline, Operation, operation_named
+from ptxgen.problem.operation import Baseline, Operation, RandomKind, operation_named
 from ptxgen.problem.reference import Array
 from ptxgen.problem.strided_arrays import A, B, C, strided
 
@@ -68,4 +68,5 @@ GROUPED = Operation(
         "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_baseline:TlpBaseline"),
         "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
     },
+    random_kinds={"grouped": RandomKind("ptxgen.tuning.random_grouped:grouped", 0.0)},
 )

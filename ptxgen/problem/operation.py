@@ -70,17 +70,28 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class RandomKind:
+    """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
+    fields ``values`` (dtype, compute) within ``tuning.problem_generator.Limits``; ShapeError: to be drawn again;
+    ``weight``: its share unless told otherwise."""
+
+    draw: Function
+    weight: float
+
+
+@dataclass(frozen=True)
 class Operation:
     """An operation, registered once.
 
     ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: the ``KernelGemm``
     that kernels compute; ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
     ``slices(problem, region)``: the slices of a region in the stored result; ``region``: an argument of ``product``
-    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, slack)``: yields a
-    ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a kernel is
-    timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``: the columns
-    of tables that identify a problem, and their cells for a row of a command's JSON document; ``baselines``: vendor
-    libraries, by name.
+    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, row_padding)``:
+    yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a
+    kernel is timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``:
+    the columns of tables that identify a problem, and their cells for a row of a command's JSON document;
+    ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
+    in all operations.
     """
 
     problem: type[ProblemBase]
@@ -93,6 +104,7 @@ class Operation:
     cells: Callable[[dict[str, Any]], list[Any]]
     suites: Mapping[str, Suite] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -14,14 +14,13 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 import warnings
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ptxgen import disk_cache
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, UnavailableError
 from ptxgen.settings import settings
@@ -74,8 +73,8 @@ def find_ptxas() -> Path | None:
     wheel = _wheel_ptxas()
     if wheel is not None:
         return wheel
-    found = shutil.which("ptxas")
-    return Path(found) if found else None
+    path = shutil.which("ptxas")
+    return Path(path) if path else None
 
 
 @functools.cache
@@ -85,10 +84,10 @@ def version(ptxas: Path) -> str:
         output = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired) as e:
         raise UnavailableError(f"{ptxas} does not run: {e}") from e
-    found = _VERSION.search(output)
-    if not found:
+    match = _VERSION.search(output)
+    if not match:
         raise UnavailableError(f"{ptxas} --version does not print a release; its output is {output.strip()[:200]!r}")
-    return found[1]
+    return match[1]
 
 
 def assemble(source: Source, target: str | None = None) -> Assembled:
@@ -100,14 +99,14 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """
     ptxas = find_ptxas()
     if ptxas is None:
-        raise UnavailableError("no ptxas was found; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
+        raise UnavailableError("there is no ptxas; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
-    found = _read(stem)
-    if found is None:
-        found = _run(ptxas, source, target)
-        _write(stem, found)
-    return found
+    assembled = _read(stem)
+    if assembled is None:
+        assembled = _run(ptxas, source, target)
+        _write(stem, assembled)
+    return assembled
 
 
 def cached(digest: str, target: str) -> Assembled | None:
@@ -120,32 +119,13 @@ def _stem(ptxas: Path, digest: str, target: str) -> Path:
     return settings().cache / "cubin" / f"{digest}-{target}-{version(ptxas)}"
 
 
-def _unsafe(folder: Path) -> str:
-    """The reason why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
-
-    The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
-    with the sticky bit may be.
-    """
-    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
-        try:
-            status = path.stat()
-        except OSError:  # absent: it will be created; unreadable: it will not be used
-            continue
-        if status.st_uid not in (0, os.geteuid()):
-            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
-            mode = stat.S_IMODE(status.st_mode)
-            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
-    return ""
-
-
 def _wheel_ptxas() -> Path | None:
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for layout in ("cu[0-9]*/bin/ptxas", "cuda_nvcc/bin/ptxas"):
-            for found in sorted(Path(folder).glob(layout), reverse=True):
-                if _is_executable(found):
-                    return found
+            for path in sorted(Path(folder).glob(layout), reverse=True):
+                if _is_executable(path):
+                    return path
     return None
 
 
@@ -154,21 +134,18 @@ def _is_executable(path: Path) -> bool:
 
 
 def _run(ptxas: Path, source: Source, target: str) -> Assembled:
-    with tempfile.TemporaryDirectory(prefix="ptxgen-") as folder:
-        text, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        text.write_text(source.text)
-        # ptxas runs in the folder, so that the log names "kernel.ptx" and no local path.
-        command = [str(ptxas), f"-arch={target}", "-v", text.name, "-o", cubin.name]
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-        except OSError as e:
-            raise UnavailableError(f"{ptxas} does not run: {e}") from e
-        log = (done.stdout + done.stderr).strip()
-        if done.returncode or not cubin.is_file():
-            first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
-            reason = first or f"it ended with status {done.returncode} and no message"
-            raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
-        return Assembled(cubin.read_bytes(), *_parse_log(log), log)
+    # Pipes take the text and the cubin: creating and removing files would take milliseconds.
+    command = [str(ptxas), f"-arch={target}", "-v", "/dev/stdin", "-o", "/dev/stdout"]
+    try:
+        done = subprocess.run(command, input=source.text.encode(), capture_output=True, check=False)
+    except OSError as e:
+        raise UnavailableError(f"{ptxas} does not run: {e}") from e
+    log = done.stderr.decode(errors="replace").strip().replace("/dev/stdin", "kernel.ptx")
+    if done.returncode or not done.stdout:
+        first = next((line for line in log.splitlines() if " error" in line or " fatal" in line), log[:200])
+        reason = first or f"it ended with status {done.returncode} and no message"
+        raise AssembleError(f"ptxas rejected the kernel for {target}: {reason}", log)
+    return Assembled(done.stdout, *_parse_log(log), log)
 
 
 def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -177,14 +154,14 @@ def _parse_log(log: str) -> tuple[dict[str, int], dict[str, int]]:
     spills: dict[str, int] = {}
     entry = function = ""
     for line in log.splitlines():
-        if found := _ENTRY.search(line):
-            entry = function = found[1]
-        elif found := _PROPERTIES.search(line):
-            function = found[1]
-        elif (found := _SPILLS.search(line)) and function == entry:
-            spills[entry] = int(found[1])
-        elif found := _REGISTERS.search(line):
-            registers[entry] = int(found[1])
+        if match := _ENTRY.search(line):
+            entry = function = match[1]
+        elif match := _PROPERTIES.search(line):
+            function = match[1]
+        elif (match := _SPILLS.search(line)) and function == entry:
+            spills[entry] = int(match[1])
+        elif match := _REGISTERS.search(line):
+            registers[entry] = int(match[1])
     return registers, spills
 
 
@@ -195,7 +172,7 @@ def _files(stem: Path) -> tuple[Path, Path]:
 
 def _read(stem: Path) -> Assembled | None:
     """The cache entry. None: it is absent or damaged, or (with a warning) other users can write the folder."""
-    if reason := _unsafe(stem.parent):
+    if reason := disk_cache.unsafe(stem.parent):
         warnings.warn(f"compiled kernels are not cached: {reason}", RuntimeWarning, stacklevel=3)
         return None
     code, facts_file = _files(stem)
@@ -212,7 +189,7 @@ def _read(stem: Path) -> Assembled | None:
 
 def _write(stem: Path, assembled: Assembled) -> None:
     """Stores ``assembled`` in the cache. Errors of the file system are ignored, because the cache is optional."""
-    if _unsafe(stem.parent):
+    if disk_cache.unsafe(stem.parent):
         return
     facts = {
         "sha256": hashlib.sha256(assembled.cubin).hexdigest(),
@@ -222,21 +199,8 @@ def _write(stem: Path, assembled: Assembled) -> None:
     }
     code_file, facts_file = _files(stem)
     try:
-        for folder in (stem.parent.parent, stem.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(code_file, assembled.cubin)
-        _replace(facts_file, json.dumps(facts, sort_keys=True).encode())
+        disk_cache.create(stem.parent)
+        disk_cache.replace(code_file, assembled.cubin)
+        disk_cache.replace(facts_file, json.dumps(facts, sort_keys=True).encode())
     except OSError:
         pass
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replaces ``path`` atomically: a reader sees the old file or the new one."""
-    handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

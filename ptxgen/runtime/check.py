@@ -38,18 +38,21 @@ CASES = (
 )
 
 
-def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, slack: int = 0) -> list[CheckResult]:
+def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, row_padding: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled values,
-    and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``slack``: poisoned elements after each row of the
-    operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at (-1, -1).
+    and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``row_padding``: poisoned elements after each row
+    of the operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at
+    (-1, -1).
     ConfigError, AssembleError, LaunchError, Fault.
     """
-    return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, slack))
+    return list(resolve(operation_of(problem).checks)(driver, problem, config, seed, row_padding))
 
 
-def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+def check_gemm(
+    driver: Driver, problem: Gemm, config: Config, seed: int = 0, row_padding: int = 0
+) -> Iterator[CheckResult]:
     """The checks of a GEMM."""
-    p = with_row_padding(problem, slack)
+    p = with_row_padding(problem, row_padding)
     runner = Runner.of(driver, p, config)
     try:
         yield from _check(runner, p, seed)
@@ -57,12 +60,12 @@ def check_gemm(driver: Driver, problem: Gemm, config: Config, seed: int = 0, sla
         runner.workspace.release()
 
 
-def with_row_padding(p: Gemm, slack: int) -> Gemm:
-    """The problem with leading dimensions larger by ``slack`` elements."""
-    changes = {f"ld{x}": getattr(p, f"ld{x}") + slack for x in "abc"}
+def with_row_padding(p: Gemm, row_padding: int) -> Gemm:
+    """The problem with leading dimensions larger by ``row_padding`` elements."""
+    changes = {f"ld{x}": getattr(p, f"ld{x}") + row_padding for x in "abc"}
     for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
         stride = getattr(p, name)
-        changes[name] = stride + rows * slack if stride > rows * ld else stride
+        changes[name] = stride + rows * row_padding if stride > rows * ld else stride
     return replace(p, **changes)
 
 

@@ -47,7 +47,7 @@ class ConvOperandSets:
         set_bytes = self.a.nbytes + self.b.nbytes + size
         count = 1
         if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // max(set_bytes, 1)))))
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // max(set_bytes, 1)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
@@ -72,10 +72,10 @@ class ConvOperandSets:
         total."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
-            found = compare(self._result(box), self._reference(box))
-            if not found.ratio <= worst.ratio:
-                where = (at.start + n for at, n in zip(region_slices(p, box), found.where, strict=True))
-                worst = Deviation(found.ratio, tuple(where), found.worst)
+            deviation = compare(self._result(box), self._reference(box))
+            if not deviation.ratio <= worst.ratio:
+                where = (at.start + n for at, n in zip(region_slices(p, box), deviation.where, strict=True))
+                worst = Deviation(deviation.ratio, tuple(where), deviation.worst)
         return worst
 
     def _result(self, box: Box) -> Array:
@@ -177,10 +177,10 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
     )
 
 
-def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
     """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
     (not for 8-bit results, which saturate). If a kernel wrote memory outside the result, the deviation is at (-1,).
-    ``slack`` is unused: results have guard zones."""
+    ``row_padding`` is unused: results have guard zones."""
     runner = Runner.of(driver, p, config)
     try:
         for kind, alpha, beta, initial in CASES:

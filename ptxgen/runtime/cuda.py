@@ -73,8 +73,8 @@ class CudaDriver:
         count = _gpu_count(cuda)
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
-        found = cuda.Device(index)
-        self.device: Device = cuda_properties.device(cuda, found)
+        gpu = cuda.Device(index)
+        self.device: Device = cuda_properties.device(cuda, gpu)
         major, rest = divmod(cuda.get_driver_version(), 1000)
         self.version = f"CUDA {major}.{rest // 10}"
         self._ptxas = find_ptxas()
@@ -84,7 +84,7 @@ class CudaDriver:
         self._thread = threading.get_ident()
         self._closed = False
         try:
-            self._context = found.retain_primary_context()
+            self._context = gpu.retain_primary_context()
         except self._error as e:
             raise UnavailableError(f"the GPU {self.device.name} cannot be used: {e}") from e
         atexit.register(self.close)
@@ -203,8 +203,8 @@ class CudaDriver:
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
         """The encoded tensor map of ``description`` at ``address``; recent ones are cached."""
-        found: bytes = cuda_graph.tensor_map(description, address)
-        return found
+        encoded: bytes = cuda_graph.tensor_map(description, address)
+        return encoded
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
         """Queues one step on ``stream``, a raw handle; 0: the driver's own stream.
@@ -314,13 +314,13 @@ class CudaDriver:
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream and are called in
-        turn.
+        rotation.
 
         The launches are captured into a CUDA graph once, so host overhead is excluded.
         """
         if not launches:
             raise InputError("launches is empty; it must have at least one launch")
-        ring = len(launches)
+        period = len(launches)
         with self.context("timing"):
             for launch in launches[:2]:
                 launch()
@@ -334,11 +334,11 @@ class CudaDriver:
             if once > max(timing.limit_us, LAUNCH_GAPS_US):
                 return [once]
             wanted = timing.target_ms * 1e3
-            count = ring * max(1, round(min(wanted / once, MAX_GRAPH_NODES) / ring))
+            count = period * max(1, round(min(wanted / once, MAX_GRAPH_NODES) / period))
 
             def record() -> None:
                 for i in range(count):
-                    launches[i % ring]()
+                    launches[i % period]()
 
             with cuda_graph.Graph(self.stream, record) as replay:
                 first = max(self._elapsed(replay.launch), 1e-3)

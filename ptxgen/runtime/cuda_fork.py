@@ -36,8 +36,8 @@ class ForkedDriver:
 _parent_objects: list[Any] = []
 
 
-def _after_fork(found: weakref.ref[Any]) -> None:
-    driver = found()
+def _after_fork(reference: weakref.ref[Any]) -> None:
+    driver = reference()
     if driver is not None:
         atexit.unregister(driver.close)
         _parent_objects.append(dict(driver.__dict__))

@@ -114,8 +114,8 @@ def captured_function(stream: int, launch: Callable[[], object]) -> int:
         nodes = [n for n in listed if int(n)]
         if len(nodes) != 1:
             raise LaunchError(f"{len(nodes)} graph nodes were captured; expected one kernel")
-        found = call(driver.cuGraphKernelNodeGetParams, nodes[0])
-        return int(found.func) or int(found.kern)
+        parameters = call(driver.cuGraphKernelNodeGetParams, nodes[0])
+        return int(parameters.func) or int(parameters.kern)
     finally:
         driver.cuGraphDestroy(graph)
 

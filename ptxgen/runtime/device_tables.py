@@ -52,10 +52,10 @@ class DeviceTables:
 
     def of(self, table: Table) -> DeviceTable:
         """``table`` in device memory. It is freed with the last reference to the result."""
-        found = self._tables.get(table)
-        if found is None:
-            found = self._tables[table] = DeviceTable(self.driver, table.words())
-        return found
+        stored = self._tables.get(table)
+        if stored is None:
+            stored = self._tables[table] = DeviceTable(self.driver, table.words())
+        return stored
 
     @property
     def bytes(self) -> int:

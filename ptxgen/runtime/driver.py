@@ -16,17 +16,17 @@ from ptxgen.problem.device import Device
 @dataclass(frozen=True)
 class Timing:
     """The timing policy. ``samples``: the number of times; ``target_ms``: duration of the graph replays of one sample.
-    Launches use operand sets in rotation, whose total size is at least ``ring`` times the L2 cache, but at most
+    Launches use operand sets in rotation, whose total size is at least ``l2_multiple`` times the L2 cache, but at most
     ``most`` sets. A kernel slower than ``limit_us`` has one sample of fewer replays."""
 
     samples: int = 5
     target_ms: float = 4.0
-    ring: float = 4.0
+    l2_multiple: float = 4.0
     most: int = 24
     limit_us: float = math.inf
 
     def __str__(self) -> str:
-        return f"graph samples={self.samples} target_ms={self.target_ms:g} ring={self.ring:g}"
+        return f"graph samples={self.samples} target_ms={self.target_ms:g} l2_multiple={self.l2_multiple:g}"
 
 
 class Kernel(Protocol):
@@ -102,5 +102,5 @@ class Driver(Protocol):
         ...
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """Microseconds per call, one value per sample; ``launches`` are called in turn."""
+        """Microseconds per call, one value per sample; ``launches`` are called in rotation."""
         ...

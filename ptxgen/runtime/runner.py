@@ -151,7 +151,7 @@ class Runner:
         return launch_all
 
     def workspace_dirty(self) -> bool:
-        """Whether a workspace that launches must leave zeroed has a nonzero byte."""
+        """Whether a workspace that must be zero after every launch has a nonzero byte."""
         if not self.launch.zeroed:
             return False
         flags = np.empty(self.launch.workspace, np.uint8)

@@ -37,22 +37,24 @@ class Workspace:
     def acquire(self, launch: Launch) -> Allocation:
         """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of memory."""
         free = self._free[launch.zeroed]
-        found: Allocation | None
+        allocation: Allocation | None
         try:
-            found = free.pop()
+            allocation = free.pop()
         except IndexError:  # the first launch, or another thread uses the allocation
-            found = None
-        if found is None or found.size < launch.workspace:
+            allocation = None
+        if allocation is None or allocation.size < launch.workspace:
             try:
-                found = Allocation(self.driver, max(launch.workspace, 2 * found.size if found else 0, MIN_BYTES))
+                allocation = Allocation(
+                    self.driver, max(launch.workspace, 2 * allocation.size if allocation else 0, MIN_BYTES)
+                )
             except LaunchError:  # free the smaller allocation first
-                found = None
-                found = Allocation(self.driver, launch.workspace)
+                allocation = None
+                allocation = Allocation(self.driver, launch.workspace)
             if launch.zeroed:
-                self.driver.fill(found.address, found.size)
+                self.driver.fill(allocation.address, allocation.size)
             if self._allocations is not None:
-                self._allocations.append(found)
-        return found
+                self._allocations.append(allocation)
+        return allocation
 
     def put_back(self, launch: Launch, allocation: Allocation) -> None:
         """Returns an allocation from ``acquire`` when all kernels of ``launch`` are queued."""
@@ -98,12 +100,12 @@ class Workspaces:
     def for_stream(self, stream: int) -> Workspace:
         """The workspace of a stream that is not being captured."""
         with self._lock:
-            found = self.streams.get(_key(stream))
-            if found is None:
+            workspace = self.streams.get(_key(stream))
+            if workspace is None:
                 while len(self.streams) >= MAX_STREAMS:
                     self.streams.pop(next(iter(self.streams)))
-                found = self.streams[_key(stream)] = Workspace(self.driver)
-            return found
+                workspace = self.streams[_key(stream)] = Workspace(self.driver)
+            return workspace
 
     def for_capture(self, stream: int, user: Hashable) -> Workspace:
         """The workspace of ``stream`` in the graph of its capture. The workspace and ``user`` are not freed while the
@@ -115,10 +117,10 @@ class Workspaces:
                 self._graphs = {key: graph for key, graph in self._graphs.items() if graph.exists()}
                 graph = self._graphs[capture.id] = _Graph(capture.watch())
             graph.users.add(user)
-            found = graph.workspaces.get(_key(stream))
-            if found is None:
-                found = graph.workspaces[_key(stream)] = Workspace(self.driver, graph.allocations)
-            return found
+            workspace = graph.workspaces.get(_key(stream))
+            if workspace is None:
+                workspace = graph.workspaces[_key(stream)] = Workspace(self.driver, graph.allocations)
+            return workspace
 
 
 def _key(stream: int) -> Hashable:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Source
-from ptxgen.errors import AssembleError, EmulatorError, LaunchError
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -60,7 +60,7 @@ def _ranges(extent: int, count: int) -> Iterator[slice]:
 
 
 class OperandSets(Protocol):
-    """Sets of operands on the device that launches use in turn, together larger than the L2 cache.
+    """Sets of operands on the device that launches use in rotation, together larger than the L2 cache.
 
     ``sets``: the addresses of A, B and C of each; ``bytes_c``: the size of C; ``more_at``: the addresses of the arrays
     that the epilogue reads.
@@ -92,7 +92,7 @@ class GemmOperandSets:
         sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
         count = 1
         if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // sum(sizes)))))
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // sum(sizes)))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             a, b, c = (self._allocate(size) for size in sizes)
@@ -135,11 +135,11 @@ class GemmOperandSets:
             runs = [rows for _, rows in blocks]
             rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
             got = np.concatenate([self._result(items, run) for run in runs], axis=-2)
-            found = compare(got, self._reference(items, rows))
-            if not found.ratio <= worst.ratio:
-                *item, row, column = found.where
+            deviation = compare(got, self._reference(items, rows))
+            if not deviation.ratio <= worst.ratio:
+                *item, row, column = deviation.where
                 where = (*(items.start + i for i in item), int(rows[row]), column)
-                worst = Deviation(found.ratio, where, found.worst)
+                worst = Deviation(deviation.ratio, where, deviation.worst)
         return worst
 
     def _reference(self, items: slice, rows: Array) -> Reference:
@@ -182,7 +182,7 @@ class Bench:
         self.workspace = Workspace(driver)
         self.operand_sets: OperandSets | None = None
         self._last_runner: Runner | None = None  # its offset tables serve the next configuration of the problem
-        self.found: Deviation | None = None  #: deviation of the last result
+        self.last_deviation: Deviation | None = None  #: of the last result
 
     def operand_sets_for(self, problem: Problem, timing: Timing) -> OperandSets:
         if self.operand_sets is None or self.operand_sets.problem != problem:
@@ -203,7 +203,7 @@ class Bench:
         source: Source | None = None,
     ) -> Measurement:
         """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
-        are compared; ``full``: as many as ``full_check_elements`` says. ``source``: the kernel, if it was generated
+        are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
         before."""
         made: dict[str, Any] = {"purpose": purpose, "created": time.time()}
         env = environment(self.driver, timing, self.commit)
@@ -214,15 +214,15 @@ class Bench:
         kernel = runner.kernel
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
-            ring = self.operand_sets_for(problem, timing)
-            calls = [runner.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets]
-            self.driver.fill(ring.sets[0][2], ring.bytes_c, 0xFF)
+            operand_sets = self.operand_sets_for(problem, timing)
+            calls = [runner.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets]
+            self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
             calls[0]()
             self.driver.synchronize()
-            self.found = found = ring.deviation(full_check_elements(problem) if full else elements)
-            if not found.ok:
+            self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
+            if not deviation.ok:
                 self._renew()
-                return Measurement(problem, config, "wrong_result", env, message=str(found), **made)
+                return Measurement(problem, config, "wrong_result", env, message=str(deviation), **made)
             samples = self.driver.time(calls, timing)
         except (LaunchError, EmulatorError) as error:
             self._renew()
@@ -232,12 +232,14 @@ class Bench:
     def compare(
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> list[list[float]]:
-        """Times configurations, whose results are correct, in turn (A B, B A, …): for each of them the microseconds of
+        """Times configurations with correct results alternately (A B, B A, …): for each of them the microseconds of
         every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
         noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
-        ring = self.operand_sets_for(problem, timing)
+        operand_sets = self.operand_sets_for(problem, timing)
         runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
-        calls = [[r.bind(*addresses, epilogue_args=ring.more_at) for addresses in ring.sets] for r in runners]
+        calls = [
+            [r.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets] for r in runners
+        ]
         samples: list[list[float]] = [[] for _ in configs]
         try:
             for n in range(rounds if self.driver.clock == "hardware" else 1):
@@ -247,6 +249,15 @@ class Bench:
             self._renew()
             raise
         return samples
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing) -> tuple[float, float]:
+        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
+        names; NaN if it has none."""
+        ring = self.operand_sets_for(problem, timing)
+        try:
+            return operation_of(problem).baselines[baseline].best(self.driver, problem, ring.sets, timing, ring.more_at)
+        except (LaunchError, UnavailableError):
+            return float("nan"), float("nan")
 
     def _renew(self) -> None:
         """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""
@@ -288,8 +299,8 @@ def bench(
     baseline: str | None = None,
     timing: Timing = FINAL_TIMING,
 ) -> Iterator[BenchRow]:
-    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, beside the
-    vendor's library (``baseline``, of the operation): ours, theirs, ours again; the two of ours are averaged."""
+    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
+    vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -298,14 +309,17 @@ def bench(
         if first.outcome != "ok":
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
-        ring, found = work.operand_sets_for(problem, timing), work.found
+        operand_sets, deviation = work.operand_sets_for(problem, timing), work.last_deviation
         vendor = vendor_first = float("nan")
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                library = operation_of(problem).baselines[baseline]
-                vendor, vendor_first = library.best(driver, problem, ring.sets, timing, ring.more_at)
+                vendor, vendor_first = (
+                    operation_of(problem)
+                    .baselines[baseline]
+                    .best(driver, problem, operand_sets.sets, timing, operand_sets.more_at)
+                )
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
-        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, found, note)
+        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, deviation, note)

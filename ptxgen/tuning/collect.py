@@ -65,8 +65,8 @@ NICENESS = 10  #: of the processes that prepare: the child that measures has pri
 
 @dataclass(frozen=True)
 class CollectBudget:
-    """What is measured of each problem: ``configurations``, of which the fraction ``model_share`` is the top of the
-    model's ranking and the rest is drawn at random from the legal space; besides, shipped seeds and the fastest
+    """The configurations to measure for each problem: ``configurations`` of them, the fraction ``model_share`` from the
+    top of the model's ranking, the others at random from the legal space; besides, shipped seeds and the fastest
     configurations of the ``nearest`` problems. ``seed``: of the random draws."""
 
     configurations: int = 28
@@ -112,7 +112,7 @@ class Preparer:
         for config in self.choose(job):
             text, source = config_text(config), None
             if self.assembles:
-                with suppress(PtxgenError):  # the child meets the same error and reports it
+                with suppress(PtxgenError):  # the child gets the same error and reports it
                     made = render(plan_for(job.problem, config, self.device))
                     if job.stored.get(text) == made.digest:
                         continue
@@ -143,7 +143,7 @@ def _start_preparing(*arguments: Any) -> None:
     global _preparer
     os.environ["OMP_THREAD_LIMIT"] = "1"  # one process per core: XGBoost, loaded later, must not start more threads
     os.nice(NICENESS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _preparer = Preparer(*arguments)
 
@@ -161,7 +161,7 @@ def _prepare(job: Job) -> Prepared:
 
 
 class NearestConfigs:
-    """The fastest known configurations of problems, found by similar problems."""
+    """The fastest known configurations of problems, found for similar problems."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], dict[Problem, Config]] = {}
@@ -191,15 +191,15 @@ class Failed:
     error: BaseException
 
 
-#: what a station tells about a job, in threads of its own; an exception: the station cannot continue
+#: called with the events of a job, in threads of the station; an exception means that the station cannot continue
 Event = Measurement | Finished | Failed | Exception
-Tell = Callable[[Event], None]
+Notify = Callable[[Event], None]
 
 
 class DeviceThread(threading.Thread):
     """Measures prepared problems on one device. ``waited``: seconds in which it had no prepared problem."""
 
-    def __init__(self, worker: Worker, ready: queue.Queue[tuple[Prepared, Tell]]) -> None:
+    def __init__(self, worker: Worker, ready: queue.Queue[tuple[Prepared, Notify]]) -> None:
         super().__init__(daemon=True)
         self.worker, self.ready = worker, ready
         self.stopping = threading.Event()
@@ -209,18 +209,18 @@ class DeviceThread(threading.Thread):
         while not self.stopping.is_set():
             began = time.monotonic()
             try:
-                prepared, tell = self.ready.get(timeout=POLL_SECONDS)
+                prepared, notify = self.ready.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
             finally:
                 self.waited += time.monotonic() - began
             try:
-                self._measure(prepared, tell)
+                self._measure(prepared, notify)
             except Exception as error:
-                tell(error)
+                notify(error)
                 return
 
-    def _measure(self, prepared: Prepared, tell: Tell) -> None:
+    def _measure(self, prepared: Prepared, notify: Notify) -> None:
         """Sends requests ahead of their answers. When ``stopping`` is set, those that were sent are still answered."""
         worker, best, rest = self.worker, math.inf, list(reversed(prepared.configs))
         while True:
@@ -233,11 +233,11 @@ class DeviceThread(threading.Thread):
                 worker.requests.clear()
             if not worker.requests:
                 break
-            found = worker.receive()
-            best = min(best, found.us)
-            tell(found)
+            measurement = worker.receive()
+            best = min(best, measurement.us)
+            notify(measurement)
         if not rest:
-            tell(Finished(prepared.problem))
+            notify(Finished(prepared.problem))
 
 
 class Measuring(Protocol):
@@ -250,7 +250,7 @@ class Measuring(Protocol):
     @property
     def waited(self) -> float: ...
 
-    def submit(self, job: Job, tell: Tell) -> None: ...
+    def submit(self, job: Job, notify: Notify) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -258,8 +258,8 @@ class Measuring(Protocol):
 class Station:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
-    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead. LaunchError: a
-    device cannot be used.
+    ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead;
+    ``jobs``: processes that prepare. LaunchError: a device cannot be used.
     """
 
     def __init__(
@@ -273,19 +273,19 @@ class Station:
     ) -> None:
         """``jobs``: processes that prepare problems; default: all cores but one per device. ``models``: the folder with
         a folder for the user's model of each device."""
-        self.ready: queue.Queue[tuple[Prepared, Tell]] = queue.Queue()
+        self.ready: queue.Queue[tuple[Prepared, Notify]] = queue.Queue()
         self.workers = [Worker(driver, commit=commit, variables=visible_device(i)) for i in devices]
         try:
-            found = [Device(**worker.start()["device"]) for worker in self.workers]
+            gpus = [Device(**worker.start()["device"]) for worker in self.workers]
         except BaseException:
             self._stop_workers()
             raise
-        if len(set(found)) > 1:
+        if len(set(gpus)) > 1:
             self._stop_workers()
-            raise InputError(f"devices are {', '.join(d.name for d in found)}; they must be of one kind")
-        self.device, self.clock = found[0], self.workers[0].environment.clock
+            raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be of one kind")
+        self.device, self.clock = gpus[0], self.workers[0].environment.clock
         self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
-        jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
+        self.jobs = jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
         self.capacity = jobs + READY_PROBLEMS * len(devices)
         folder = models / self.device.name if models is not None else None
         self.pool = ProcessPoolExecutor(
@@ -302,17 +302,17 @@ class Station:
         """Seconds in which a device had no prepared problem, of all devices."""
         return sum(thread.waited for thread in self.threads)
 
-    def submit(self, job: Job, tell: Tell) -> None:
-        """Prepares and measures a problem; ``tell`` gets its measurements, then ``Finished``, or an error."""
+    def submit(self, job: Job, notify: Notify) -> None:
+        """Prepares and measures a problem; ``notify`` receives its measurements, then ``Finished``, or an error."""
 
         def prepared(done: Future[Prepared]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
             if error is None:
-                self.ready.put((done.result(), tell))
+                self.ready.put((done.result(), notify))
             else:
-                tell(error if isinstance(error, BrokenExecutor) else Failed(job.problem, error))
+                notify(error if isinstance(error, BrokenExecutor) else Failed(job.problem, error))
 
         self.pool.submit(_prepare, job).add_done_callback(prepared)
 
@@ -348,10 +348,10 @@ def read_devices(text: str) -> tuple[int, ...]:
     """Device numbers written as ``0-3`` or ``0,2``. InputError: the text has another form, or names one twice."""
     out: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", part.strip())
-        if found is None:
+        match = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", part.strip())
+        if match is None:
             raise InputError(f"devices is {shown(text)}; it must be numbers and ranges, as 0-3 or 0,2")
-        out += range(int(found[1]), int(found[2] or found[1]) + 1)
+        out += range(int(match[1]), int(match[2] or match[1]) + 1)
     if len(set(out)) != len(out) or not out:
         raise InputError(f"devices is {shown(text)}; it must name at least one device, and each one once")
     return tuple(out)
@@ -359,12 +359,12 @@ def read_devices(text: str) -> tuple[int, ...]:
 
 @dataclass
 class Collected:
-    """The result of a run. ``problems``: those that were completed; ``passed``: those that had enough measurements or
+    """The result of a run. ``problems``: those that were completed; ``skipped``: those that had enough measurements or
     that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
     the first submission to the end; ``waited``: seconds in which a device had no prepared problem, of all devices."""
 
     problems: int = 0
-    passed: int = 0
+    skipped: int = 0
     failed: int = 0
     measurements: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -378,7 +378,7 @@ class Collected:
 
 
 class Collector:
-    """Takes problems, submits them to a station, stores what it measures."""
+    """Takes problems, submits them to a station, stores its measurements."""
 
     def __init__(
         self, database: Database, station: Measuring, budget: CollectBudget, progress: Progress = SILENT
@@ -417,7 +417,7 @@ class Collector:
                     if problem is None:
                         source = None
                     elif not self._submit(problem):
-                        break  # many may be passed over: the time limit holds meanwhile
+                        break  # many may be skipped: the time limit also applies meanwhile
                 if source is None and not self.active:
                     break
                 self._take(POLL_SECONDS if len(self.active) >= self.station.capacity or source is None else 0.0)
@@ -432,13 +432,13 @@ class Collector:
         return self.result
 
     def _submit(self, problem: Problem) -> bool:
-        """Submits a problem. False: it is passed over."""
+        """Submits a problem. False: it is skipped."""
         p = lower(problem)
         if problem in self.active or 0 in (p.m, p.n):
             return False
         stored = self.database.measured(problem, self.device, self.clock, str(COLLECT_TIMING))
         if len(stored) >= self.budget.configurations or not self.claims.take(problem, seconds=CLAIM_SECONDS):
-            self.result.passed += 1
+            self.result.skipped += 1
             return False
         self.active[problem] = None
         self.station.submit(Job(problem, stored, self.nearest.of(problem, self.budget.nearest)), self.events.put)
@@ -481,11 +481,11 @@ class Collector:
     def _failed(self, event: Failed) -> None:
         del self.active[event.problem]
         self.result.failed += 1
-        self.progress.message(f"{event.problem.key()} is left out: {type(event.error).__name__}: {event.error}")
+        self.progress.message(f"{event.problem.key()} is skipped: {type(event.error).__name__}: {event.error}")
         self.claims.release(event.problem)
 
     def _save(self) -> None:
-        """Stores the measurements that are not stored, in one transaction."""
+        """Stores the new measurements in one transaction."""
         if self.unsaved:
             self.database.add_all(self.unsaved)
             self.unsaved.clear()
@@ -497,8 +497,8 @@ def summary(done: Collected) -> str:
     return (
         f"{done.seconds:.0f} s: {done.problems} problems, {done.measurements} measurements"
         + (f" ({failed})" if failed else "")
-        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.passed} problems passed over"
-        + (f", {done.failed} left out" if done.failed else "")
+        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.skipped} problems skipped"
+        + (f", {done.failed} failed" if done.failed else "")
     )
 
 

@@ -62,9 +62,9 @@ class Database(SqliteFile):
 
     ``readonly``: the file must exist, nothing is written, and any thread may read; otherwise only the thread that
     opened it may use it. ``timeout``: seconds to wait for a lock of another process. Each write is one transaction,
-    durable when the call returns. Rows whose problem or axes this version does not know are kept but not returned;
-    ``info`` counts them. SchemaError: a newer ptxgen wrote the file. CorruptError: it is damaged, or no database of
-    ptxgen. Both leave the file unchanged. DatabaseError: it cannot be opened, read or written.
+    durable when the call returns. Rows whose problem or axes this version does not know stay in the file but are not
+    returned; ``info`` counts them. SchemaError: a newer ptxgen wrote the file. CorruptError: it is damaged, or no
+    database of ptxgen. Both errors leave the file unchanged. DatabaseError: it cannot be opened, read or written.
     """
 
     def _measurement(self, row: Row) -> Measurement | None:

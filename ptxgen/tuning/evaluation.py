@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES
 from ptxgen.problem.registry import Problem
+from ptxgen.tuning.perceptron import HIDDEN_LAYERS, Perceptron
 from ptxgen.tuning.training import SEED, Floats, Training
 
-MEASURED = 16  #: configurations that a problem must have to be evaluated: among fewer, any choice is good
-TOP = 8  #: of how many of the best-ranked the fastest counts, too
+MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
+TOP = 8  #: number of best-ranked configurations whose fastest is reported, too
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
+HALVINGS = 6  #: points of the sample curve; each has half as many rows as the next
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
 
@@ -50,6 +52,19 @@ class Point:
     first: float
 
 
+@dataclass(frozen=True)
+class Regressor:
+    """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: sizes of
+    the hidden layers of a perceptron, none for the trees; ``weights``: trained weights of a perceptron, 0 for the
+    trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``."""
+
+    hidden: tuple[int, ...]
+    weights: int
+    samples: int
+    mse: float
+    first: float
+
+
 def arithmetic(p: Problem) -> str:
     """The type of the operands; tf32, if f32 is multiplied so."""
     return "tf32" if p.compute == "tf32" else p.dtype
@@ -64,9 +79,9 @@ def cross_validate(rows: Training, target: str, count: int, step: Step = lambda 
     """log2 of the microseconds predicted for each row by a model that was trained without the problems of its fold."""
     fold = folds(rows, count)[rows.group]
     predicted = np.zeros_like(rows.log_us)
-    for turn in np.unique(fold):
-        predicted[fold == turn] = _predict(rows, target, fold != turn, fold == turn)
-        step(f"fold {turn + 1}")
+    for held_out in np.unique(fold):
+        predicted[fold == held_out] = _predict(rows, target, fold != held_out, fold == held_out)
+        step(f"fold {held_out + 1}")
     return predicted
 
 
@@ -91,6 +106,62 @@ def learning_curve(rows: Training, target: str, count: int, step: Step = lambda 
         points.append(Point(len(used), int(train.sum()), error(rows, predicted, out), _geometric(losses)))
         step(f"{len(used)} problems")
     return points
+
+
+def architectures(
+    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
+) -> list[Regressor]:
+    """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
+    all folds but the first, and evaluated on the first. UnavailableError: scikit-learn is missing."""
+    fold, found = folds(rows, count)[rows.group], []
+    for hidden in (*HIDDEN_LAYERS, ()):
+        found.append(_regressor(rows, target, hidden, samples, fold, [0]))
+        step("-".join(map(str, hidden)) or "trees")
+    return found
+
+
+def sample_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Regressor]:
+    """Cross-validated error of the trees by the number of training rows, which are drawn at random from the problems
+    that are not held out: the paper's Figure 5."""
+    fold = folds(rows, count)[rows.group]
+    turns = [int(turn) for turn in np.unique(fold)]
+    most, found = min(int((fold != turn).sum()) for turn in turns), []
+    for size in sorted({most >> n for n in range(HALVINGS)} - {0}):
+        found.append(_regressor(rows, target, (), size, fold, turns))
+        step(f"{size} samples")
+    return found
+
+
+def perceptron_curve(
+    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
+) -> list[Regressor]:
+    """The error of the largest perceptron on the first fold, by the number of training rows, up to ``samples``."""
+    fold, found = folds(rows, count)[rows.group], []
+    for size in sorted({samples >> n for n in range(1, HALVINGS)} - {0}):
+        found.append(_regressor(rows, target, HIDDEN_LAYERS[-1], size, fold, [0]))
+        step(f"{size} samples")
+    return found
+
+
+def _regressor(
+    rows: Training, target: str, hidden: tuple[int, ...], samples: int, fold: NDArray[np.int64], turns: list[int]
+) -> Regressor:
+    """A regressor trained for each fold of ``turns`` on ``samples`` random rows of the others, or on all."""
+    predicted = np.full_like(rows.log_us, np.nan)
+    weights = used = 0
+    for turn in turns:
+        out, train = fold == turn, np.zeros(len(fold), bool)
+        drawn = np.random.default_rng(SEED + 2).permutation(np.flatnonzero(~out))[:samples]
+        train[drawn], used = True, len(drawn)
+        if hidden:
+            network = Perceptron(hidden, rows, target, train)
+            weights = network.weights
+            predicted[out] = network.predict(rows.x[out]) + rows.bases[target][out]
+        else:
+            predicted[out] = _predict(rows, target, train, out)
+    losses = [best for _, best, _ in _losses(rows, predicted)]
+    mse = error(rows, predicted, np.isin(fold, turns)) ** 2
+    return Regressor(hidden, weights, used, mse, _geometric(losses))
 
 
 def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
@@ -131,10 +202,10 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
         ):
             members.setdefault(key, []).append((first, top))
     out = []
-    for (group, name), found in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
-        firsts, tops = [f for f, _ in found], [t for _, t in found]
+    for (group, name), losses in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
+        firsts, tops = [f for f, _ in losses], [t for _, t in losses]
         fifth, worst = float(np.quantile(firsts, 0.05)), min(firsts)
-        out.append(Score(group, name, len(found), _geometric(firsts), fifth, worst, _geometric(tops)))
+        out.append(Score(group, name, len(losses), _geometric(firsts), fifth, worst, _geometric(tops)))
     return out
 
 

@@ -18,8 +18,8 @@ from ptxgen.errors import CorruptError, InputError, SchemaError
 from ptxgen.tuning.measurement import CLOCKS, Measurement
 
 #: of files of winners and of measurements. 1: configurations had other axis names, and integers for words; 2: they had
-#: the axes of all families
-FORMAT = 3
+#: the axes of all families; 3: those of depthwise had other axis names
+FORMAT = 4
 LINE_LIMIT = 1 << 20  #: bytes of one line
 TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
 MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less

@@ -21,7 +21,7 @@ from typing import Any, Self
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, LaunchError, UnavailableError
 from ptxgen.problem.device import Device
-from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, Event, Failed, Finished, Job, Station, Tell
+from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, Event, Failed, Finished, Job, Notify, Station
 from ptxgen.tuning.measurement import Measurement
 
 IDLE_SECONDS = 60.0  #: after which a process without jobs stops its station
@@ -50,7 +50,7 @@ class StationOptions:
 
 class SharedStation:
     """The station of a process, for all threads that run jobs with these options: a context manager that starts it.
-    It is stopped when it had no job for ``IDLE_SECONDS``, or when a job found that it cannot continue."""
+    It is stopped after ``IDLE_SECONDS`` without a job, or when a job reports that it cannot continue."""
 
     def __init__(self, options: StationOptions) -> None:
         self.options = options
@@ -124,24 +124,24 @@ def run_job(options: StationOptions, job: Job, device: str, clock: str) -> JobRe
         if (station.device.name, station.clock) != (device, clock):
             raise InputError(f"devices are {device} and {station.device.name}; they must be of one kind")
         events: queue.Queue[Event] = queue.Queue()
-        found: list[Event] = []
+        received: list[Event] = []
         station.submit(job, events.put)
-        while not found or isinstance(found[-1], Measurement):
+        while not received or isinstance(received[-1], Measurement):
             try:
-                found.append(events.get(timeout=POLL_SECONDS))
+                received.append(events.get(timeout=POLL_SECONDS))
             except queue.Empty:
-                if shared.station is not station:  # another job found that it cannot continue
-                    found.append(Failed(job.problem, LaunchError("the station has ended")))
-        if not isinstance(found[-1], Finished | Failed):
+                if shared.station is not station:  # another job reported that it cannot continue
+                    received.append(Failed(job.problem, LaunchError("the station has ended")))
+        if not isinstance(received[-1], Finished | Failed):
             shared.discard(station)
-        return JobResult(PROCESS, station.waited, tuple(found))
+        return JobResult(PROCESS, station.waited, tuple(received))
 
 
 class ExecutorStation:
     """Runs each job in a thread of an executor, whose processes may be on several machines; used like ``Station``.
 
-    ``capacity``: threads of the executor, of which a machine should have as many as cores. A job that ends tells all of
-    its measurements at once.
+    ``capacity``: threads of the executor, of which a machine should have as many as cores. A job reports
+    its measurements when it ends.
     """
 
     def __init__(self, executor: Executor, options: StationOptions, capacity: int) -> None:
@@ -155,30 +155,30 @@ class ExecutorStation:
         """Seconds in which a device had no prepared problem, of all devices."""
         return sum(self._waited.copy().values())
 
-    def submit(self, job: Job, tell: Tell) -> None:
-        """Prepares and measures a problem; ``tell`` gets its measurements, then ``Finished``, or an error."""
+    def submit(self, job: Job, notify: Notify) -> None:
+        """Prepares and measures a problem; ``notify`` receives its measurements, then ``Finished``, or an error."""
 
         def completed(done: Future[JobResult]) -> None:
             if not done.cancelled():
-                self._tell(done, tell)
+                self._notify(done, notify)
             self.futures.discard(done)
 
         future = self.executor.submit(run_job, self.options, job, self.device.name, self.clock)
         self.futures.add(future)
         future.add_done_callback(completed)
 
-    def _tell(self, done: Future[JobResult], tell: Tell) -> None:
+    def _notify(self, done: Future[JobResult], notify: Notify) -> None:
         error = done.exception()
         if isinstance(error, Exception):
-            tell(error)
+            notify(error)
         elif error is None:
             result = done.result()
             self._waited[result.station] = result.waited
             for event in result.events:
-                tell(event)
+                notify(event)
 
     def stop(self) -> None:
-        """Waits until the jobs that were submitted have told their events, for ``STOP_SECONDS`` at most."""
+        """Waits until the jobs that were submitted have reported their events, for ``STOP_SECONDS`` at most."""
         until = time.monotonic() + STOP_SECONDS
         while self.futures and time.monotonic() < until:
             time.sleep(POLL_SECONDS)

@@ -1,5 +1,4 @@
-"""What further measurements of a problem are expected to gain: it decides which problem is measured next, and when to
-stop."""
+"""The expected gain of further measurements of a problem, by which tuning chooses the next problem and ends."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ ENDED_OUTSIDE = "the measuring process was ended from outside"
 
 @dataclass(frozen=True)
 class Environment:
-    """What a time depends on besides problem and configuration. ``clock``: ``hardware``, or ``model`` on the
-    emulated device, whose times are never compared with those of hardware; ``policy``: text of the timing policy."""
+    """The device, programs and timing policy of a measurement. ``clock``: ``hardware``, or ``model`` on the emulated
+    device, whose times are never compared with those of hardware; ``policy``: text of the timing policy."""
 
     device: str
     clock: str = "hardware"
@@ -28,6 +28,10 @@ class Environment:
     ptxas: str = ""
     policy: str = ""
     commit: str = ""
+
+    def __post_init__(self) -> None:
+        if " ring=" in str(self.policy):  # the name of l2_multiple in earlier versions
+            object.__setattr__(self, "policy", self.policy.replace(" ring=", " l2_multiple="))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The regressor: from a problem and configurations to microseconds, and the exhaustive search over it (sections 5, 6).
 
-Boosted trees (XGBoost, this module's own dependency) learn the logarithm of time relative to one of three yardsticks,
-whichever carries best to problems left out of the training. The search scores the whole legal space of a problem but
-for what the analytic clock puts far behind its best; a device without measurements is ranked by that clock alone.
+Boosted trees (XGBoost) learn the logarithm of time relative to one of three baselines: the one with the least error on
+problems held out of the training. The search scores the legal space of a problem, except configurations whose time by
+the performance model is far above the least one. Without measurements of a device, the performance model alone ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, default_names, features
 from ptxgen.families.space import Candidates, candidates
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
@@ -28,23 +28,23 @@ from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_files import Facts
 from ptxgen.tuning.search import Floats, fastest, representatives, same_class
-from ptxgen.tuning.training import TARGETS, Training, clock_of, threads, yardstick
+from ptxgen.tuning.training import TARGETS, Training, baseline, clock_of, threads
 
-FACTOR = 3.0  #: the search drops what the clock puts this far behind its best
-#: if more is left than this, which is what 200 ms allow on two cores, one of each equivalence class is scored first,
+FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
+#: if more rows than this remain (as many as two cores score in 200 ms), one of each equivalence class is scored first,
 LIMIT = 32_000
-FINALISTS = 1_000  #: then all rows of the classes of so many
-#: of more rows than this, the first trees rank all of them, and all trees those that are best by then
+FINALISTS = 1_000  #: then all rows of the classes of this many best ones
+#: above this number of rows, the first trees rank all of them, and all trees rank the best of these
 SHORTLIST, FIRST_TREES = 4_000, 100
-CHUNK = 1 << 15  #: rows scored at a time: a matrix larger than the cache costs more to allocate than to fill
+CHUNK = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
 
 
 @dataclass(frozen=True)
 class Search:
-    """What an exhaustive search did: ``best`` as (configuration, predicted microseconds), fastest first.
+    """The result of an exhaustive search. ``best``: (configuration, predicted microseconds), fastest first;
 
-    ``total``: legal candidates; ``scored``: how many the model saw; ``factor``: the clock puts the rest at more than so
-    many times its best, or they are of the classes of worse ones.
+    ``total``: number of legal candidates; ``scored``: number of those that the model scored; ``factor``: by the
+    performance model, the others are slower than the best by more than this factor, or in classes of slower ones.
     """
 
     best: list[tuple[Config, float]]
@@ -57,10 +57,11 @@ class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
     def __init__(
-        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = NAMES
+        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = ()
     ) -> None:
-        """``names``: the features that the booster was trained on, some of ``features.NAMES``."""
-        self.device, self.facts, self._booster, self._names = device, facts, booster, names
+        """``names``: the features that the booster was trained on; none: ``features.default_names()``."""
+        self.device, self.facts, self._booster = device, facts, booster
+        self._names = names or default_names()
         if booster is not None:
             booster.set_param({"nthread": threads()})
 
@@ -85,23 +86,28 @@ class Model:
 
     @classmethod
     def analytic(cls, device: Device) -> Model:
-        """The model of a device that has no measurements: the clock of section 5.2."""
+        """The model of a device without measurements: the performance model (section 5.2)."""
         return cls(device)
 
     @classmethod
-    def fit(cls, measurements: Iterable[Measurement], device: Device, *, target: str = "") -> Model:
+    def fit(
+        cls, measurements: Iterable[Measurement], device: Device, *, target: str = "", names: tuple[str, ...] = ()
+    ) -> Model:
         """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
 
-        ``target``: a yardstick of TARGETS, taken as it is: how far it errs is left unknown. By default the one that
-        errs least on problems left out, which takes ten trainings.
-        InputError: nothing to train on, or no such yardstick.
+        ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
+        problems, which takes ten trainings.
+        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``.
+        InputError: nothing to train on, or no such target or feature.
         """
         if target and target not in TARGETS:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
-        rows = Training.gather(measurements, device)
+        if unknown := sorted(set(names) - set(all_names())):
+            raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
+        rows = Training.gather(measurements, device, names)
         if not len(rows.log_us):
             raise InputError(
-                f"measurements hold no usable row for {device.name} ({rows.skipped} skipped): a row must be ok, of"
+                f"measurements have no usable row for {device.name} ({rows.skipped} skipped): a row must be ok, of"
                 f" that device, with clock={clock_of(device)}"
             )
         errors = {t: rows.validate(t) for t in TARGETS} if rows.groups >= 2 and not target else {}
@@ -119,7 +125,7 @@ class Model:
             commits=tuple(sorted(rows.commits)),
             newest=rows.newest,
         )
-        return cls(device, facts, booster)
+        return cls(device, facts, booster, names)
 
     def predict(self, problem: Problem, columns: Columns) -> Floats:
         """Microseconds of each configuration, which must be legal."""
@@ -135,23 +141,21 @@ class Model:
             return np.arange(len(c))
         if isinstance(c, Candidates):
             every = np.arange(len(c))
-            found = [every[where] for part, where, _, _ in c.groups() if part.base.family.code in known]
-            return np.sort(np.concatenate(found)) if found else every[:0]
+            rows = [every[where] for part, where, _, _ in c.groups() if part.base.family.code in known]
+            return np.sort(np.concatenate(rows)) if rows else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
     def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats, trees: int = 0) -> Floats:
-        """Microseconds of rows that the clock puts at ``us``, by the first ``trees`` (0: by all)."""
+        """Microseconds by the first ``trees`` (0: all) of rows that take ``us`` by the performance model."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
             return us
         out = us.copy()
-        base = yardstick(self.facts.target, p, d, us)
+        base = baseline(self.facts.target, p, d, us)
         for at in range(0, len(learnt), CHUNK):
             rows = learnt[at : at + CHUNK]
             part = c if len(rows) == len(c) else c.take(rows)
-            x = features(p, part, d, us[rows])
-            if self._names != NAMES:
-                x = np.ascontiguousarray(x[:, model_files.columns_of(self._names)])
+            x = features(p, part, d, us[rows], self._names)
             predicted = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
             out[rows] = np.exp2(predicted + base[rows])
         return out
@@ -161,7 +165,7 @@ class Model:
     ) -> Search:
         """The ``k`` fastest of the legal configurations by this model. DeviceError: the model is another device's.
 
-        ``exhaustive``: score even what the clock puts far behind; seconds instead of a fraction of one.
+        ``exhaustive``: score all candidates, which takes seconds instead of a fraction of one.
         """
         d = self._own(device)
         p = lower(problem)
@@ -187,7 +191,7 @@ class Model:
         return Search(best, total, scored, factor)
 
     def _first_trees(self) -> int:
-        """How many trees rank all rows. 0: all, because there are few."""
+        """The number of trees that rank all rows. 0: all, because there are few."""
         booster = self._booster
         return FIRST_TREES if booster is not None and booster.num_boosted_rounds() > 2 * FIRST_TREES else 0
 
@@ -203,7 +207,7 @@ class Model:
         raise DeviceError(f"device is {device.name}; the model was trained for {self.device.name}")
 
     def save(self, folder: Path | str) -> None:
-        """Writes ``model.json`` into ``folder``, at one stroke. InputError: nothing was trained."""
+        """Writes ``model.json`` into ``folder`` atomically. InputError: the model is not trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
         model_files.write(Path(folder), self.device, self.facts, self._booster, self._names)

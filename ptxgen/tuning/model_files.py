@@ -1,4 +1,4 @@
-"""A trained model as one file: the trees, what they were trained on, and on which features."""
+"""A trained model as one file: trees, training data, features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.problem.device import Device
 from ptxgen.tuning import model_trees as trees
@@ -28,9 +28,9 @@ BYTES_MOST = 1 << 26  #: of a file
 
 @dataclass(frozen=True)
 class Facts:
-    """What is kept with a trained model. ``errors``: root mean square of log2(predicted / measured) by yardstick, on
-    problems left out of training and after their mean is taken off; ``error``: the chosen one's, mean kept;
-    ``families``: how many rows each had."""
+    """The facts that are stored with a trained model. ``errors``: root mean square of log2(predicted / measured) by
+    target, on held-out problems, without the mean of each problem; ``error``: that of the chosen target, including the
+    mean; ``families``: number of rows of each."""
 
     device: dict[str, Any]
     target: str
@@ -46,27 +46,21 @@ class Facts:
     depth: int = DEPTH
 
 
-FEW = 100  #: rows of a family below which its kernels are ranked by the clock, also by a trained model
+FEW = 100  #: rows of a family below which also a trained model ranks its kernels by the performance model
 
 
 def known(facts: Facts) -> list[str]:
-    """The families that a model learnt enough of."""
+    """The families with enough training data."""
     return [f for f in FAMILIES if facts.families.get(f, 0) >= FEW]
 
 
-def columns_of(names: tuple[str, ...]) -> slice | list[int]:
-    """Where the named features are among those that this version computes."""
-    return slice(None) if names == NAMES else [NAMES.index(name) for name in names]
-
-
-def _probe(d: Device, facts: Facts, names: tuple[str, ...] = NAMES) -> list[float]:
+def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
     """The named features of a few fixed points."""
     points = [point for family in known(facts) for point in FAMILIES[family].probes()]
-    at = columns_of(names)
-    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d)[:, at].ravel()]
+    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d, None, names).ravel()]
 
 
-def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...] = NAMES) -> None:
+def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...]) -> None:
     """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
     content = {
         "format": FORMAT,
@@ -86,13 +80,13 @@ def _text(content: dict[str, Any]) -> bytes:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """Of everything but the digest itself, so that damage shows."""
+    """The digest of a file's content without the digest itself."""
     return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
 
 
 def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     """(device, facts, booster, its features) of the model that ``write`` wrote, or of format 1: the same facts in
-    ``model.meta.json``, beside the trees as XGBoost writes them. CorruptError, SchemaError: as ``Model.load``."""
+    ``model.meta.json``, and a file of XGBoost with the trees. CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
         return _read(path)
@@ -106,9 +100,9 @@ def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     text = _content(path)
     content = _parsed(text)
     if "learner" in content:
-        beside = path.with_name(METADATA)
+        metadata = path.with_name(METADATA)
         digest = hashlib.sha256(text).hexdigest()
-        content = {**_parsed(_content(beside)), "forest": trees.from_xgboost(content)}
+        content = {**_parsed(_content(metadata)), "forest": trees.from_xgboost(content)}
     else:
         digest = _digest(content)
     if not isinstance(content["format"], int):
@@ -126,8 +120,8 @@ def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
 
 
 def _content(path: Path) -> bytes:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MOST:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MOST:
         raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
     return path.read_bytes()
 
@@ -140,17 +134,18 @@ def _parsed(text: bytes) -> dict[str, Any]:
 
 
 def _features(path: Path, theirs: list[str]) -> tuple[str, ...]:
-    """A model's features by today's names. It may have been trained before there were others.
+    """The features of a model by their present names; later versions may have more.
 
     SchemaError: this version does not compute one of them."""
     if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
         raise TypeError("features must be a list of names")
-    names = tuple(name if name in NAMES else config_migration.RENAMED.get(name, name) for name in theirs)
+    known_names = set(all_names())
+    names = tuple(name if name in known_names else config_migration.RENAMED.get(name, name) for name in theirs)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
-    if extra := sorted(set(names) - set(NAMES)):
+    if extra := sorted(set(names) - known_names):
         raise SchemaError(
-            f"{path} was trained on {len(theirs)} features, of which this ptxgen does not compute {', '.join(extra)}"
+            f"{path} was trained on {len(theirs)} features; this ptxgen does not compute {', '.join(extra)}"
         )
     return names
 
@@ -159,7 +154,7 @@ def _device(path: Path, values: dict[str, Any]) -> Device:
     try:
         device = Device(**values)
     except TypeError as e:
-        raise SchemaError(f"{path} describes a device otherwise than this ptxgen: {e}") from e
+        raise SchemaError(f"{path} has facts of a device that do not match this ptxgen: {e}") from e
     for name, value in asdict(device).items():
         if name == "name":
             _require(name, value, str)
@@ -200,7 +195,7 @@ def _require(name: str, value: Any, *kinds: type) -> Any:
 
 
 def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple[str, ...]) -> None:
-    """SchemaError: the features of some fixed points were other numbers when the model was trained."""
+    """SchemaError: the features of some fixed points had other values when the model was trained."""
     then = np.asarray(seen, dtype=np.float64)
     if then.ndim != 1 or not np.isfinite(then).all():
         raise ValueError("probe must be a list of finite numbers")
@@ -208,4 +203,6 @@ def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple
     changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
     if not same or len(changed):
         which = ", ".join(sorted({names[i % len(names)] for i in changed})) or "their number"
-        raise SchemaError(f"{path} was trained on features that are computed otherwise now: {which}; train it again")
+        raise SchemaError(
+            f"{path} was trained on features that this version computes differently: {which}; train it again"
+        )

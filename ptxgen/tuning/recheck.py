@@ -33,7 +33,7 @@ from ptxgen.tuning.selection import current_digest, model_for
 from ptxgen.tuning.tuning_files import STALE, WINNERS, clock_of, read_winners, winners_path, write_winners
 from ptxgen.tuning.worker import Worker
 
-CHECK_TIMING = Timing(samples=1, target_ms=0.1, ring=0.0, most=1)
+CHECK_TIMING = Timing(samples=1, target_ms=0.1, l2_multiple=0.0, most=1)
 CHECKERS = 4  #: processes that check kernels in parallel; each computes references on a quarter of the cores
 ROUNDS = 2
 DROP_RATIO = 1.1  #: a kernel slower than the fastest of a round by this factor is not timed again
@@ -121,10 +121,10 @@ class Recheck:
             self.progress.phase("time", len(waiting))
             with _workers(driver, 1, commit) as workers:
                 worker = workers.get()
-                for number, (row, found) in enumerate(zip(waiting, checked, strict=True), 1):
+                for number, (row, measured) in enumerate(zip(waiting, checked, strict=True), 1):
                     if self._past_deadline():
                         break
-                    self._time(worker, row, found)
+                    self._time(worker, row, measured)
                     self.progress.step(f"{row.old.problem.key()}: {row.state}")
                     if number % SAVE_INTERVAL == 0:
                         save(rows)
@@ -140,15 +140,15 @@ class Recheck:
 
             def check(row: Rechecked) -> list[Measurement]:
                 configs = [] if self._past_deadline() else self._contenders(row.old)
-                worker, found = workers.get(), []
+                worker, measured = workers.get(), []
                 try:
                     for config in configs:
                         if not self._past_deadline():
-                            found.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
+                            measured.append(worker.measure(row.old.problem, config, CHECK_TIMING, "check", full=True))
                 finally:
                     workers.put(worker)
                 self.progress.step(row.old.problem.key())
-                return found
+                return measured
 
             try:
                 return list(pool.map(check, rows))
@@ -183,14 +183,14 @@ class Recheck:
         for _ in range(ROUNDS):
             for config in ready:
                 samples.setdefault(config, []).append(worker.measure(problem, config, FINAL_TIMING, "final"))
-            best = min((min(m.us for m in found) for found in samples.values()), default=0.0)
+            best = min((min(m.us for m in runs) for runs in samples.values()), default=0.0)
             ready = [c for c in ready if samples[c][-1].us <= DROP_RATIO * best]
             if len(ready) < 2:
                 break
         timed = [
-            replace(found[-1], samples=tuple(x for m in found for x in m.samples))
-            for found in samples.values()
-            if all(m.outcome == "ok" for m in found)
+            replace(runs[-1], samples=tuple(x for m in runs for x in m.samples))
+            for runs in samples.values()
+            if all(m.outcome == "ok" for m in runs)
         ]
         if not timed:
             row.state = "failed" if checked else row.state
@@ -213,11 +213,11 @@ class Winners(Protocol):
         """Stores the results."""
 
 
-def _select_devices(found: list[str], wanted: str | None, where: object) -> list[str]:
-    """``found``, or only ``wanted``. InputError: there are none."""
-    if not found or (wanted is not None and wanted not in found):
+def _select_devices(devices: list[str], wanted: str | None, where: object) -> list[str]:
+    """``devices``, or only ``wanted``. InputError: there are none."""
+    if not devices or (wanted is not None and wanted not in devices):
         raise InputError(f"{where} has no winners" + (f" of device {wanted!r}" if wanted else ""))
-    return found if wanted is None else [wanted]
+    return devices if wanted is None else [wanted]
 
 
 class FolderWinners:

@@ -1,8 +1,8 @@
 """Section 4.1: draws legal configurations, each axis an independent categorical variable.
 
-Uniform draws over the product of all axes are hardly ever legal. A short phase of them is enough to learn how often
-each value is part of a legal one; counts start at ALPHA, so that no value is ever ruled out (a Dirichlet prior). The
-family is an axis too; the others are each family's own.
+Uniform draws over the product of all axes are rarely legal. A short phase of them estimates how often each value is
+part of a legal configuration; counts start at ALPHA, so that every value stays possible (a Dirichlet prior). The family
+is an axis too; each family has axes of its own.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ptxgen.families.space import families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-ALPHA = 100  #: what the count of every value starts at
+ALPHA = 100  #: initial count of every value
 WANTED = 2000  #: legal draws of a family that end its uniform phase
-LIMIT = 4_000_000  #: draws that end it, or a vain search, in any case
+LIMIT = 4_000_000  #: limit of the draws of that phase, and of ``sample``
 BATCH = 1 << 15
 
 
 @dataclass(frozen=True)
 class Variable:
-    """Values of an axis, or of several at once, a row each, and their chances."""
+    """The values of an axis, or of several together, one per row, and their probabilities."""
 
     values: NDArray[np.int64]
     chances: NDArray[np.float64]
 
     @classmethod
     def flat(cls, values: Sequence[tuple[int, ...]]) -> Variable:
-        """Every value as likely as the next."""
+        """A uniform distribution."""
         return cls(np.array(values, np.int64), np.full(len(values), 1 / len(values)))
 
     def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
@@ -46,18 +46,18 @@ class Variable:
         return rng.choice(len(self.values), size, p=self.chances)
 
     def seen(self, c: Columns, names: tuple[str, ...]) -> NDArray[np.int64]:
-        """How often each value is among the rows of ``c``."""
+        """The number of occurrences of each value among the rows of ``c``."""
         drawn = np.stack([c.column(n) for n in names], axis=1)
         return np.asarray((drawn[:, None, :] == self.values).all(axis=2).sum(axis=0), np.int64)
 
 
-#: by the axes of each, most of them one
+#: axes of a variable -> variable; most have one axis
 Variables = Mapping[tuple[str, ...], Variable]
 
 
 @dataclass
 class Tally:
-    """Draws of one family, and how many of them were legal."""
+    """Counts of the draws of one family and of the legal ones."""
 
     draws: int = 0
     accepted: int = 0
@@ -71,8 +71,8 @@ class Tally:
 class Categorical:
     """Independent axes with the given probabilities of their values, for one problem on one device.
 
-    ``family``: the chance of each family that computes the problem, by code; ``variables``: of each one; ``learnt``: of
-    each one's uniform phase, what was drawn in it.
+    ``family``: the probability of each family that computes the problem, by code; ``variables``: of each family;
+    ``learnt``: the counts of each family's uniform phase.
     """
 
     problem: KernelGemm
@@ -83,7 +83,7 @@ class Categorical:
 
     @classmethod
     def uniform(cls, problem: KernelGemm, device: Device) -> Categorical:
-        """Every value of every axis as likely as the next, whatever the problem."""
+        """Uniform distributions of all axes."""
         found = families(problem, device)
         flat: dict[int, Variables] = {
             f.code: {(n,): Variable.flat([(v,) for v in values]) for n, values in f.axes.items()} for f in found
@@ -94,28 +94,28 @@ class Categorical:
     def learn(
         cls, problem: KernelGemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
-        """From uniform draws of each family's variables, until ``wanted`` of them were legal or ``limit`` were made."""
+        """Estimates probabilities from uniform draws of each family: until ``wanted`` are legal, at most ``limit``."""
         variables, tallies = {}, {}
         for f in families(problem, device):
             flat = {names: Variable.flat(values) for names, values in f.variables(problem).items()}
             counts = {names: np.full(len(v.values), float(ALPHA)) for names, v in flat.items()}
             tally = tallies[f.code] = Tally()
             uniform = cls(problem, device, {f.code: 1.0}, {f.code: flat})
-            for size, found in uniform._batches(np.random.default_rng([seed, f.code]), limit):
-                tally.draws, tally.accepted = tally.draws + size, tally.accepted + len(found)
+            for size, legal_rows in uniform._batches(np.random.default_rng([seed, f.code]), limit):
+                tally.draws, tally.accepted = tally.draws + size, tally.accepted + len(legal_rows)
                 for names, count in counts.items():
-                    count += flat[names].seen(found, names)
+                    count += flat[names].seen(legal_rows, names)
                 if tally.accepted >= wanted:
                     break
             variables[f.code] = {n: Variable(flat[n].values, c / c.sum()) for n, c in counts.items()}
-        # a family of which nothing was legal is not ruled out either
+        # a family without a legal draw stays possible
         legal_draws = {code: ALPHA + tally.accepted for code, tally in tallies.items()}
         whole = sum(legal_draws.values())
         return cls(problem, device, {c: n / whole for c, n in legal_draws.items()}, variables, tallies)
 
     @property
     def draws(self) -> int:
-        """Of the uniform phases that it was learnt from; 0 if it was not learnt."""
+        """The number of draws of the uniform phases; 0 for a uniform distribution."""
         return sum(t.draws for t in self.learnt.values())
 
     @property
@@ -123,15 +123,15 @@ class Categorical:
         return sum(t.accepted for t in self.learnt.values())
 
     def only(self, code: int) -> Categorical:
-        """The same, of one family."""
+        """The same for one family."""
         return replace(self, family={code: 1.0})
 
     def of(self, problem: KernelGemm) -> Categorical:
-        """The same chances, for another problem that the same families compute."""
+        """The same probabilities for another problem that the same families compute."""
         return replace(self, problem=problem)
 
     def _batches(self, rng: np.random.Generator, limit: int) -> Iterator[tuple[int, Columns]]:
-        """(draws made, the legal ones of them), again and again until ``limit`` draws were made."""
+        """(number of draws, the legal ones) of batches, until ``limit`` draws were made."""
         for start in range(0, limit, BATCH):
             size = min(BATCH, limit - start)
             found = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]
@@ -152,21 +152,21 @@ class Categorical:
         return Columns(values, size).replace(family=code)
 
     def sample(self, n: int, rng: np.random.Generator, limit: int = LIMIT) -> Columns:
-        """``n`` legal configurations. ConfigError: ``limit`` draws did not hold so many."""
-        found, have, draws = [Columns({}, 0)], 0, 0
+        """``n`` legal configurations. ConfigError: ``limit`` draws had fewer."""
+        batches, have, draws = [Columns({}, 0)], 0, 0
         for size, part in self._batches(rng, limit if n else 0):
-            found, have, draws = [*found, part], have + len(part), draws + size
+            batches, have, draws = [*batches, part], have + len(part), draws + size
             if have >= n:
                 break
         if have < n:
             raise ConfigError(
-                f"{self.problem.key()} on {self.device.name}: {draws} draws held {have} legal"
-                f" configurations; {n} are asked for"
+                f"{self.problem.key()} on {self.device.name}: {draws} draws had {have} legal"
+                f" configurations; {n} are requested"
             )
-        return Columns.concat(found).take(np.arange(n))
+        return Columns.concat(batches).take(np.arange(n))
 
     def tally(self, n: int, rng: np.random.Generator) -> dict[int, Tally]:
-        """Of ``n`` draws, how many each family had and how many of them are legal."""
+        """The counts of each family in ``n`` draws."""
         out = {code: Tally() for code in self.family}
         for start in range(0, n, BATCH):
             for c in self._drawn(rng, min(BATCH, n - start)):
@@ -179,13 +179,13 @@ class Categorical:
         return int(legal(self.problem, c, self.device).sum())
 
     def acceptance(self, n: int, rng: np.random.Generator) -> float:
-        """The share of ``n`` draws that is legal."""
+        """The fraction of ``n`` draws that is legal."""
         return sum(t.accepted for t in self.tally(n, rng).values()) / max(n, 1)
 
 
 def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
-    """Table 1 of the paper for one problem: of ``n`` draws each, how many the learnt sampler and a uniform one got
-    legal, in all and by family. The draws that the first was learnt from are counted apart."""
+    """Table 1 of the paper for one problem: the legal fraction of ``n`` draws of the learnt and of a uniform sampler,
+    in total and by family. The draws of the uniform phase are counted separately."""
     learnt = Categorical.learn(problem, device, seed)
     rows: list[dict[str, Any]] = []
     for name, sampler in (("categorical", learnt), ("uniform", Categorical.uniform(problem, device))):
@@ -209,8 +209,8 @@ def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) 
 
 
 def promise(us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: float = 3.0) -> dict[int, int]:
-    """How many of ``n`` samples each family gets: chances ∝ (its best time)^-power, by code; every family that is
-    within a factor of 3 of the best gets one in twenty at least."""
+    """The number of ``n`` samples that each family gets, by code: in proportion to (its best time)^-power; a family
+    within a factor of 3 of the best gets at least one in twenty."""
     best = {int(code): float(us[family == code].min()) for code in np.unique(family)}
     if not best:
         return {}
@@ -223,9 +223,9 @@ def promise(us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: f
 
 
 def promising(us: NDArray[np.float32], n: int, rng: np.random.Generator, power: float = 3.0) -> NDArray[np.intp]:
-    """Indices of ``n`` distinct rows, drawn with chances ∝ us^-power: near a model's best more often, but anywhere.
+    """Indices of ``n`` distinct rows, drawn with probabilities in proportion to us^-power: mostly near the best.
 
-    For measurements that a search learns from: uniform draws of a large space are nearly all slow.
+    For training data: nearly all uniform draws of a large space are slow.
     """
     weight = -power * np.log(np.maximum(us.astype(np.float64), 1e-9))
     keys = weight + rng.gumbel(size=len(us))  # the largest of these are a draw without replacement

@@ -5,17 +5,18 @@ from __future__ import annotations
 #: SQLite's application_id of ptxgen files ("PTXG")
 APPLICATION = 0x50545847
 
-#: statements end with ";\n", and no comment holds a semicolon
+#: statements end with ";\n", and no comment contains a semicolon
 SCHEMA = """
 -- History, one line a version (PRAGMA user_version). Each later version is a migration below.
 --   1  the first
 --   2  claims of tuners that share a database, and dates that JSON can hold
---   3  configurations with today's axis names, and words in place of integers
+--   3  configurations with the present axis names, and words in place of integers
 --   4  configurations with the axes of their own family alone
+--   5  timing policies with l2_multiple in place of ring
+--   6  configurations of the family depthwise with axes of its own
 
--- What was computed. `key` is the one line that names the problem. The columns that most queries want are
--- beside it, and `fields` has all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those
--- of the product that it is.
+-- The problems. `key` is the text form of the problem. Columns hold the fields that most queries need, `fields` has
+-- all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those of its implicit GEMM.
 CREATE TABLE problem (
     id        INTEGER PRIMARY KEY,
     key       TEXT NOT NULL UNIQUE,
@@ -29,8 +30,8 @@ CREATE TABLE problem (
     fields    TEXT NOT NULL
 );
 
--- What a time depends on beside problem and configuration. `clock` is `hardware`, or `model` on the emulated
--- device. `revision` is the commit of ptxgen.
+-- The device, programs and timing policy of measurements. `clock` is `hardware`, or `model` on the emulated device.
+-- `revision` is the commit of ptxgen.
 CREATE TABLE environment (
     id       INTEGER PRIMARY KEY,
     device   TEXT NOT NULL,
@@ -42,9 +43,9 @@ CREATE TABLE environment (
     UNIQUE (device, clock, driver, ptxas, policy, revision)
 );
 
--- One row a measurement, failures among them. `config` has the family and its axes as `name=value`. `us` is the
--- median of `samples` (a JSON list, microseconds a launch), NULL unless `outcome` is `ok`. `digest` is of the
--- kernel's source. `registers` a thread and `spills` in bytes are -1 where ptxas was not asked. `created` is in
+-- One row per measurement, including failures. `config` has the family and its axes as `name=value`. `us` is the
+-- median of `samples` (a JSON list, microseconds per launch), NULL unless `outcome` is `ok`. `digest` is of the
+-- kernel's source. `registers` per thread and `spills` in bytes are -1 if ptxas did not run. `created` is in
 -- seconds since 1970.
 CREATE TABLE measurement (
     id          INTEGER PRIMARY KEY,
@@ -63,7 +64,7 @@ CREATE TABLE measurement (
 );
 CREATE INDEX measurement_of_problem ON measurement (problem, environment, digest);
 
--- The measurement that a problem is answered with. `stale` is empty, or says why the winner no longer counts.
+-- The winner of each problem. `stale` is empty, or the reason why the winner is not used.
 CREATE TABLE winner (
     problem     INTEGER NOT NULL REFERENCES problem (id),
     device      TEXT NOT NULL,
@@ -73,7 +74,7 @@ CREATE TABLE winner (
     PRIMARY KEY (problem, device, clock)
 );
 
--- Everything in one place, to query by hand.
+-- All columns of a measurement, for queries by hand.
 CREATE VIEW result AS
     SELECT measurement.id AS id, key, operation, m, n, k, layout, dtype, compute, fields, config, outcome, us,
            samples, digest, registers, spills, message, purpose, created,
@@ -102,6 +103,13 @@ UPDATE measurement SET created = 0 WHERE created NOT BETWEEN 0 AND 253402300799;
     """
 UPDATE measurement SET config = translate_config(config);
 DELETE FROM claim;
+""",
+    """
+UPDATE measurement SET config = translate_config(config);
+DELETE FROM claim;
+""",
+    """
+UPDATE environment SET policy = replace(policy, ' ring=', ' l2_multiple=');
 """,
     """
 UPDATE measurement SET config = translate_config(config);

@@ -1,4 +1,4 @@
-"""Which rows of a large space are scored: the best by the performance model, one of each equivalence class first."""
+"""Selects the rows of a large space that are scored: the best by the performance model, one per equivalence class."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Rows = NDArray[np.intp]
 
 
 def representatives(c: Candidates, us: Floats, near: Rows, limit: int, factor: float) -> tuple[Rows, float]:
-    """Of the rows ``near``, one of each equivalence class, ``limit`` at most, the best by the performance model; and
-    how far they reach, if not to ``factor``. No family has less than half of an equal part: the performance model may
-    be wrong about one."""
+    """One row of each equivalence class of the rows ``near``: the ``limit`` best by the performance model, and the
+    factor by which the first row left out is slower than the best (``factor`` if all fit). Each family has at least
+    half of an equal share, because the performance model may be wrong about a family."""
     representative, rows_near = np.zeros(len(near), bool), c.take(near)
     for part, where, rows, _ in rows_near.groups():
         representative[where] = part.base.is_representative[rows]
@@ -42,14 +42,14 @@ def same_class(c: Candidates, near: Rows, chosen: Rows) -> Rows:
         classes, cell = wanted[id(part)]
         some = np.zeros(len(part.cells), bool)
         some[cell] = True
-        maybe = np.flatnonzero(some[cells])  # most slices have none that was chosen
+        maybe = np.flatnonzero(some[cells])  # most slices have no chosen row
         mine = part.base.equivalence_class[rows[maybe]].astype(np.int64) << 32 | cells[maybe]
         kept[every[where][maybe]] = np.isin(mine, classes.astype(np.int64) << 32 | cell)
     return near[kept]
 
 
 def fastest(us: Floats, k: int) -> Rows:
-    """The indices of the ``k`` smallest, in order; of equals the first."""
+    """The indices of the ``k`` smallest values, in order; ties by index."""
     k = min(max(k, 0), len(us))
     if k == 0:
         return np.zeros(0, np.intp)

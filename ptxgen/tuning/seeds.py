@@ -1,7 +1,7 @@
-"""Configurations worth trying first: ``tuning_db/<device>/seeds.txt``, a line each, ``problem | configuration``.
+"""Known-good configurations: ``tuning_db/<device>/seeds.txt``, one per line, ``problem | configuration``.
 
-They did well when somebody timed them, with no measurement kept: a tuning run measures them, and until one has, they
-answer before the regressor does.
+They were fast when they were timed, but no measurement is stored. A tuning run measures them first; until then,
+selection prefers them to the model's choice.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ptxgen.settings import shipped_dir
 
 
 def seeds(problem: Problem, device: str) -> list[Config]:
-    """The configurations that ship for ``problem`` on ``device``, which need not be legal any more."""
+    """The shipped seeds of ``problem`` on ``device``. Later rules may reject them."""
     path = shipped_dir() / device / "seeds.txt"
     return list(_read(path).get(problem.key(), ())) if path.exists() else []
 
 
 @lru_cache(maxsize=4)
 def _read(path: Path) -> dict[str, list[Config]]:
-    found: dict[str, list[Config]] = {}
+    seeds: dict[str, list[Config]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         key, _, config = line.partition("|")
         try:
-            found.setdefault(parse(key).key(), []).append(parse_config(config))
+            seeds.setdefault(parse(key).key(), []).append(parse_config(config))
         except InputError as error:
             raise CorruptError(f"{path}, line {number}: {error}") from error
-    return found
+    return seeds

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import DatabaseError
+from ptxgen.errors import ConfigError, DatabaseError
 from ptxgen.families import rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -70,13 +70,13 @@ def model_for(device: Device, database: Database | None = None) -> Model:
 
 
 def model_from(device: Device, own: Path | None) -> Model:
-    """``model_for`` with the folder of the user's model; those of other devices are beside it."""
+    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it."""
     mine = None if own is None else own.parent
-    found = _own_models(device.name, mine)
-    best = next((model for model in found if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
+    own_models = _own_models(device.name, mine)
+    best = next((model for model in own_models if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
     if best is None and (other := _nearest_model(device, mine)) is not None:
         return other
-    return best or next(iter(found), None) or Model.analytic(device)
+    return best or next(iter(own_models), None) or Model.analytic(device)
 
 
 def _own_models(name: str, mine: Path | None) -> list[Model]:
@@ -89,11 +89,11 @@ def _own_models(name: str, mine: Path | None) -> list[Model]:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
             continue
-        found = _load(folder, changed)
-        if isinstance(found, Model):
-            out.append(found)
+        loaded = _load(folder, changed)
+        if isinstance(loaded, Model):
+            out.append(loaded)
         else:
-            _warn(f"{found}; another model is used instead")
+            _warn(f"{loaded}; another model is used instead")
     return out
 
 
@@ -176,8 +176,19 @@ def stored(problem: Problem, device: Device, database: Database | None = None) -
     return _winner(problem, device, database)
 
 
+def require(
+    problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
+) -> list[Selection]:
+    """``select``, of at least one configuration. ConfigError: none is legal."""
+    found = select(problem, device, database, use_model, k)
+    if not found:
+        why = why_unsupported(problem, device)
+        raise ConfigError(f"{problem.key()}: no kernel supports this problem on {device.name}: {why}", "space")
+    return found
+
+
 def untuned(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
-    """What ``select`` answers without the winners of the user's database; None: no configuration is legal."""
+    """The answer of ``select`` without the winners of the user's database; None: no configuration is legal."""
     found = select(problem, device, database, use_winners=False)
     return found[0] if found else None
 
@@ -189,16 +200,16 @@ def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database
     winner = _winner(source, device, database)
     if winner is not None and rules.first_violation(p, winner.config, device) is None:
         return [replace(winner, problem=problem)]
-    found = [Selection(problem, c, "seed") for c in seeds(source, device.name)]
-    if not found and isinstance(model := model_for(device, database), ScaledModel):
+    selections = [Selection(problem, c, "seed") for c in seeds(source, device.name)]
+    if not selections and isinstance(model := model_for(device, database), ScaledModel):
         other = model.source.device
         m = tuning_files.lookup(source, other.name)
         if m is not None and is_current(m, other) and rules.first_violation(p, m.config, device) is None:
             return [
                 Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)
             ]
-        found = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
-    return [s for s in found if rules.first_violation(p, s.config, device) is None]
+        selections = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
+    return [s for s in selections if rules.first_violation(p, s.config, device) is None]
 
 
 def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:

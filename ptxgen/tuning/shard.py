@@ -20,8 +20,8 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """The shard of ``text``, as 2/8. InputError: it is none."""
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
-        index, count = (int(x) for x in found.groups()) if found else (0, 0)
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+        index, count = (int(x) for x in match.groups()) if match else (0, 0)
         if not 1 <= index <= count:
             raise InputError(f"shard is {text!r}; it must be i/n with i from 1 to n, as 2/8")
         return cls(index, count)

@@ -209,13 +209,13 @@ class SqliteFile:
             raise CorruptError(f"{self.path} is a database {fault}; it was left as it is")
         if self._state() in _verified:
             return
-        if (said := self._pragma("quick_check(1)")) != "ok":
-            raise CorruptError(f"{self.path} is damaged: {said}")
+        if (result := self._pragma("quick_check(1)")) != "ok":
+            raise CorruptError(f"{self.path} is damaged: {result}")
         for query in queries:
             table, wrong = self._db.execute(query).fetchone()
             if wrong:
                 raise CorruptError(
-                    f"{self.path} is damaged: {wrong} rows of the table {table} hold a value of a wrong type"
+                    f"{self.path} is damaged: {wrong} rows of the table {table} have a value of a wrong type"
                 )
         _verified.add(self._state())
 
@@ -254,7 +254,7 @@ class SqliteFile:
             self._db.execute("ROLLBACK")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                self._db.close()  # it keeps what it has of an index
+                self._db.close()  # the connection caches the index
                 self._db = self._connection(timeout)
                 self._end_log(timeout)
                 self._db.execute("PRAGMA synchronous = FULL")

@@ -1,4 +1,4 @@
-"""Training: measurements as rows, the yardsticks that time is measured against, boosted trees, what they err."""
+"""Training: measurements as rows, baselines of times, boosted trees and their errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
@@ -25,12 +25,12 @@ from ptxgen.tuning.measurement import Measurement
 Floats = NDArray[np.float32]
 
 TREES, DEPTH, RATE, BINS = 430, 7, 0.08, 256
-ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of which each tree is grown
+ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of rows and features drawn for each tree
 SEED = 7
-THREAD_ROWS = 20_000  #: rows from which two threads train; never by the machine: the order of sums follows threads
+THREAD_ROWS = 20_000  #: rows from which two threads train; the same on every machine, as sums depend on it
 FOLDS = 3
 
-#: what time is measured against: nothing, the problem's roofline, the analytic clock
+#: baselines of times: none, the problem's roofline, the performance model
 TARGETS = ("time", "roofline", "clock")
 
 
@@ -47,8 +47,8 @@ def threads() -> int:
     return max(1, min(cores, 8))
 
 
-def yardstick(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
-    """log2 of the microseconds that time is measured against; ``us``: the clock's."""
+def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
+    """log2 of the baseline in microseconds; ``us``: the times by the performance model."""
     if target == "time":
         return np.zeros_like(us)
     return np.full_like(us, np.log2(clock.roofline(p, d))) if target == "roofline" else np.log2(us)
@@ -60,8 +60,8 @@ def clock_of(d: Device) -> str:
 
 @dataclass(frozen=True)
 class Training:
-    """Training data: one row a measurement, ``group`` the index of its problem in ``problems``; ``families``: rows of
-    each, ``family``: of each row."""
+    """Training data, one row per measurement. ``group``: the index of its problem in ``problems``; ``families``: number
+    of rows of each family; ``family``: code of the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -76,7 +76,9 @@ class Training:
     family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def gather(cls, measurements: Iterable[Measurement], d: Device) -> Training:
+    def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
+        """``names``: the features; none: ``features.default_names()``."""
+        names = names or default_names()
         by_problem: dict[Problem, list[tuple[Config, float]]] = {}
         commits, skipped, newest = set(), 0, 0.0
         for m in measurements:
@@ -87,23 +89,23 @@ class Training:
             by_problem.setdefault(m.problem, []).append((m.config, m.us))
             commits.add(e.commit)
             newest = max(newest, m.created)
-        blocks, times, group = [np.zeros((0, len(NAMES)), np.float32)], [], []
+        blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
         family = [np.zeros(0, np.int64)]
         problems = tuple(sorted(by_problem, key=lambda q: q.key()))
         for i, problem in enumerate(problems):
             rows, p = sorted(by_problem[problem]), lower(problem)
             c = Columns.of([r[0] for r in rows])
-            good = np.flatnonzero(legal(p, c, d))  # rules may have grown since
+            good = np.flatnonzero(legal(p, c, d))  # later rules may reject them
             skipped += len(rows) - len(good)
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             us = clock.predict(p, c, d)
-            blocks.append(features(p, c, d, us))
+            blocks.append(features(p, c, d, us, names))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
             group.append(np.full(len(rows), i))
             for t in TARGETS:
-                bases[t].append(yardstick(t, p, d, us))
+                bases[t].append(baseline(t, p, d, us))
         empty = [np.zeros(0, np.float32)]
         families = Counter(FAMILIES[code] for code in np.concatenate(family).tolist())
         return cls(
@@ -158,11 +160,11 @@ class Training:
         return library.train(options, data, TREES)
 
     def validate(self, target: str) -> tuple[float, float]:
-        """(error with each problem's mean taken off, error), weighted, over problems left out in FOLDS turns."""
+        """(error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
         fold = np.random.default_rng(SEED).permutation(self.groups) % min(FOLDS, self.groups)
         error = np.zeros_like(self.log_us)
-        for turn in range(min(FOLDS, self.groups)):
-            out = fold[self.group] == turn
+        for held_out in range(min(FOLDS, self.groups)):
+            out = fold[self.group] == held_out
             model = self.train(target, ~out)
             error[out] = model.inplace_predict(self.x[out]) + self.bases[target][out] - self.log_us[out]
         w = self.weights()

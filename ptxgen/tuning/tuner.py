@@ -51,7 +51,7 @@ DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 
 
 BATCH = 20  #: candidates of the model's ranking that are measured before the gain of the next ones is predicted again
-SWITCH_RATIO = 1.5  #: another problem is continued only if it promises so many times what the present one does
+SWITCH_RATIO = 1.5  #: another problem is continued only if its expected gain is this factor above the present one's
 FIRST_GAIN, REFINE_GAIN = 0.14, 0.05  #: gains assumed of the first batch, and of the first refinement round
 PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of a paired comparison: the final one, that of a provisional winner
 MARGIN = 0.005  #: the least gain for which another configuration replaces the present choice
@@ -127,7 +127,7 @@ class Session:
             self.model = Model.analytic(self.device)
         self.results: dict[Problem, Tuned] = {}
         self.digests: dict[tuple[str, str], str] = {}  #: digests of the kernels that this version generates
-        self.incumbents: dict[Problem, list[Config]] = {}  #: what ``select`` answered before this run
+        self.incumbents: dict[Problem, list[Config]] = {}  #: the answers of ``select`` before this run
         self.held: dict[Problem, Measurement] = {}  #: the measurement of the winner, provisional or not, of this run
         self.gains = {"search": GainHistory(FIRST_GAIN), "refine": GainHistory(REFINE_GAIN)}
         self.until = math.inf  #: when ``measure`` returns; it measures one configuration in any case
@@ -171,15 +171,15 @@ class Session:
             for config in chosen:
                 if self.deadline.signal or (out and time.monotonic() >= self.until):
                     return out
-                found = self._stored(problem, config) or self._measure_one(
+                measurement = self._stored(problem, config) or self._measure_one(
                     problem, config, purpose, waiting.get(config)
                 )
-                if found is None:
+                if measurement is None:
                     claimed.append(config)
                     continue
                 self.progress.step(problem.key())
-                out.append(found)
-                self._promote(found)
+                out.append(measurement)
+                self._promote(measurement)
             if not wait:
                 return out
             if len(claimed) == len(chosen):
@@ -194,22 +194,22 @@ class Session:
         if not self.claims.take(problem, config):
             return None
         self._read_new_rows()
-        if (found := self._stored(problem, config)) is not None:  # another tuner stored it before the claim
+        if (measurement := self._stored(problem, config)) is not None:  # another tuner stored it before the claim
             self.claims.release()
-            return found
+            return measurement
         if assembled is not None:
             assembled.result()
-        found = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
-        self.database.add(found)
+        measurement = self.worker.measure(problem, config, SEARCH_TIMING, purpose)
+        self.database.add(measurement)
         key = problem.key(), config_text(config)
-        self.known[key] = found
-        if found.digest:
-            self.digests[key] = found.digest
+        self.known[key] = measurement
+        if measurement.digest:
+            self.digests[key] = measurement.digest
         tuned = self.results[problem]
         tuned.measured += 1
-        if found.outcome != "ok":
-            tuned.failures[found.outcome] += 1
-        return found
+        if measurement.outcome != "ok":
+            tuned.failures[measurement.outcome] += 1
+        return measurement
 
     def _promote(self, m: Measurement) -> None:
         """Makes a measurement the provisional winner of its problem if its configuration is faster than the one that
@@ -273,8 +273,7 @@ class Session:
     # ---- phases
 
     def begin(self, queues: Sequence[ProblemQueue]) -> None:
-        """Measures the first seed and what ``select`` answers for each problem: from then on the problem has a
-        winner."""
+        """Measures the first seed and the answer of ``select`` for each problem, which then has a winner."""
         self.until = self.deadline.time_of(1.0)
         for queue in sorted(queues, key=lambda queue: -queue.weight):
             if self.deadline.passed:
@@ -295,7 +294,7 @@ class Session:
         predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
         space, weighted by the performance model. With a time limit, and a trained model, nothing is sampled."""
         if self.model.trained and self.deadline.seconds < math.inf:
-            return  # what the model ranks first promises more
+            return  # the top of the model's ranking promises more
         n = self.budget.samples
         self.progress.phase("sample", n * len(queues))
         for nth, queue in enumerate(queues, 1):
@@ -323,8 +322,8 @@ class Session:
         if key not in self.samplers:
             self.samplers[key] = Categorical.learn(p, self.device, int(self.rng.integers(1 << 31)))
         with suppress(ConfigError):
-            found = self.samplers[key].of(p).only(code).sample(n, self.rng, DRAWS)
-            return [found.row(i) for i in range(len(found))]
+            drawn = self.samplers[key].of(p).only(code).sample(n, self.rng, DRAWS)
+            return [drawn.row(i) for i in range(len(drawn))]
         return []
 
     def fit(self) -> None:
@@ -484,7 +483,7 @@ class Session:
 
     def finish(self, problem: Problem) -> Tuned:
         """Times the fastest few again with the final policy, compares all of C, compares the best with the present
-        choice in turn, and stores the winner."""
+        choice alternately, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
         stored = self.database.best(problem, self.device.name, self.clock)
         present = untuned(problem, self.device, self.database)  # by the model as it is now
@@ -520,7 +519,7 @@ class Session:
         return m is not None and m.us > FAR * self._held_us(problem)
 
     def _compare(self, rows: Sequence[Measurement], replaced: Sequence[Config]) -> list[Measurement]:
-        """``rows``, those near the best and the present choices with samples taken in turn. Slower ones are omitted.
+        """``rows``: those near the best and the present choices, with samples taken alternately; without slower ones.
         The model's clock has no noise: nothing is timed again."""
         best = min((m.us for m in rows if m.outcome == "ok"), default=math.inf)
         some = [m for m in rows if m.outcome == "ok" and (m.us <= NEAR_BEST * best or m.config in replaced)]
@@ -539,7 +538,7 @@ def paired_ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def final_winner(rows: Sequence[Measurement], replaced: Sequence[Config], margin: float) -> Measurement:
-    """The fastest of ``rows``, whose samples were taken in turn; but the fastest of the configurations ``replaced``
+    """The fastest of ``rows``, whose samples were taken alternately; but the fastest of the configurations ``replaced``
     unless the other is faster than it by more than ``margin``."""
     best = min(rows, key=lambda m: m.us)
     present = min((m for m in rows if m.config in replaced), key=lambda m: m.us, default=None)
@@ -569,9 +568,9 @@ def tune(
     Each problem has a winner as soon as one of its kernels is measured. The problem that promises to save most time is
     measured next: its weight (``weights``, default 1), times its time, times the predicted gain. Configurations that
     the database holds are not measured again, so an interrupted run continues where it stopped. Processes that share a
-    database share the work: each measures what no other has measured or is measuring. ``seeds``: configurations to
+    database share the work: each measures configurations that no other measures. ``seeds``: configurations to
     measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
-    runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns what it has.
+    runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns the results so far.
     LaunchError: the device cannot be used.
     """
     if database is None:

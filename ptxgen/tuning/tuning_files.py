@@ -296,7 +296,7 @@ def _measurement(values: dict[str, Any], version: int = FORMAT) -> Measurement:
     return m
 
 
-# --- what ships ----------------------------------------------------------------------------------------------
+# --- shipped files -------------------------------------------------------------------------------------------
 
 
 def devices(folder: Path | None = None) -> list[str]:

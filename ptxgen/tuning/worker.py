@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import queue
 import select
@@ -151,17 +152,17 @@ class Worker:
 
     def _exit_reason(self, child: subprocess.Popen[str]) -> str:
         """Why the child ended: the signal, if any, and the end of its standard error."""
-        said = self._stderr_tail(5)[-500:]
+        output = self._stderr_tail(5)[-500:]
         try:
             code = child.wait(timeout=2.0)
         except subprocess.TimeoutExpired:
             code = 0
         if code >= 0:
-            return said or f"the measuring process ended with status {code}"
+            return output or f"the measuring process ended with status {code}"
         name = signal.Signals(-code).name
         if -code in EXTERNAL_SIGNALS:
             return f"{ENDED_OUTSIDE}, by {name}"
-        return f"the measuring process ended by {name}: {said}"
+        return f"the measuring process ended by {name}: {output}"
 
     def measure(
         self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
@@ -196,7 +197,7 @@ class Worker:
             self._write(self.requests[-1])
 
     def _write(self, request: Request) -> None:
-        """Sends a request. If the child has died, its missing answer tells."""
+        """Sends a request. If the child has died, ``receive`` detects it."""
         assert self.child is not None
         assert self.child.stdin is not None
         with suppress(BrokenPipeError):
@@ -216,12 +217,12 @@ class Worker:
             answer = self._answer(self.seconds)
             if answer is not None:
                 poisoned = answer.pop("poisoned", False)
-                found = from_dict(answer)
-                if (found.problem, found.config) != (problem, config):
+                received = from_dict(answer)
+                if (received.problem, received.config) != (problem, config):
                     raise ValueError("it is for another configuration")
                 if poisoned:
                     self.stop()
-                return found
+                return received
             message = self._exit_reason(self.child)
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"
@@ -235,27 +236,35 @@ class Worker:
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> list[list[float]]:
         """``Bench.compare`` in the child; an empty list if it failed."""
+        request = {"configs": [config.full_text() for config in configs], "timing": asdict(timing), "rounds": rounds}
+        samples = self._ask(problem, request, "samples")
+        if samples is None or len(samples) != len(configs):
+            self.stop()
+            return []
+        return [[float(us) for us in row] for row in samples]
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> tuple[float, float]:
+        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
+        names. NaN: it has none, or it failed."""
+        found = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)}, "vendor")
+        if found is None or len(found) != 2:
+            self.stop()
+            return math.nan, math.nan
+        best, first = (math.nan if us is None else float(us) for us in found)
+        return best, first
+
+    def _ask(self, problem: Problem, request: dict[str, Any], key: str) -> list[Any] | None:
+        """The list called ``key`` of the child's answer to a request. None: the child failed."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         assert self.child is not None
         assert self.child.stdin is not None
-        request = {
-            "problem": problem.key(),
-            "configs": [config.full_text() for config in configs],
-            "timing": asdict(timing),
-            "rounds": rounds,
-        }
-        samples: Any = []
         try:
-            self.child.stdin.write(json.dumps(request) + "\n")
+            self.child.stdin.write(json.dumps({"problem": problem.key(), **request}) + "\n")
             answer = self._answer(self.seconds)
-            samples = answer["samples"] if answer is not None else []
+            return list(answer[key]) if answer is not None else None
         except (queue.Empty, BrokenPipeError, ValueError, TypeError, KeyError):
-            samples = []
-        if len(samples) != len(configs):
-            self.stop()
-            return []
-        return [[float(us) for us in row] for row in samples]
+            return None
 
     def stop(self) -> None:
         """Kills the child."""
@@ -314,6 +323,10 @@ def main() -> None:
             except PtxgenError:  # the parent starts another child
                 samples = []
             print(json.dumps({"samples": samples}), file=answers, flush=True)
+            continue
+        if "baseline" in request:
+            us = work.vendor(problem, request["baseline"], timing)
+            print(json.dumps({"vendor": [None if math.isnan(x) else x for x in us]}), file=answers, flush=True)
             continue
         config = parse_config(request["config"])
         try:

@@ -13,7 +13,7 @@
     ld.param.u32 %channels, [channels];  ld.param.u32 %taps, [taps];
 % if plan.scheduler.splits_k:
     .reg .b32 %units_per_tap;
-    ld.param.u32 %units_per_tap, [each];
+    ld.param.u32 %units_per_tap, [units_per_tap];
 % endif
 % if plan.loads.flipped:
     // the filter is flipped: its taps run backwards
@@ -28,7 +28,7 @@ ${pixel()}\
     {
     .reg .b32 %rest, %next, %t;
     div.u32 %rest, %k0, ${plan.loads.unit};
-${radix.divide("%tap", "%rest", "each")}\
+${radix.divide("%tap", "%rest", "units_per_tap")}\
     mul.lo.u32 %t, %tap, %units_per_tap;
     sub.u32 %channel, %rest, %t;
     mul.lo.u32 %channel, %channel, ${plan.loads.unit};
@@ -57,7 +57,7 @@ ${tap_offsets()}\
 % endif
 ${radix.digits("%rest", "%pixel")}\
 % for a in plan.loads.axes:
-    mad.lo.u32 %pixel${a}, %pixel${a}, %steps${a}, %lower${a};
+    mad.lo.u32 %pixel${a}, %pixel${a}, %stride${a}, %lower_corner${a};
 % endfor
     mov.u32 %image, %rest;
     }
@@ -81,7 +81,7 @@ ${radix.digits("%rest", "%pixel")}\
     @%carry add.u32 %tap, %tap, 1;
 % for a in plan.loads.axes:
     @%carry add.u32 %tap_pixel${a}, %tap_pixel${a}, %dilation${a};
-    setp.ge.and.u32 %carry, %tap_pixel${a}, %wide${a}, %carry;
+    setp.ge.and.u32 %carry, %tap_pixel${a}, %filter_extent${a}, %carry;
     @%carry mov.u32 %tap_pixel${a}, 0;
 % endfor
     setp.ge.u32 %carry, %tap, %taps;

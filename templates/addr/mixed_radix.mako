@@ -2,29 +2,29 @@
 ## division is a multiplication and a shift; numbers are below 2^31.
 <%def name="parameters()">
 <% n = len(plan.loads.axes) %>\
-    .reg .b32 %places<${n}>, %lower<${n}>, %steps<${n}>, %taps<${n}>, %wide<${n}>, %dilation<${n}>;
+    .reg .b32 %positions<${n}>, %lower_corner<${n}>, %stride<${n}>, %taps<${n}>, %filter_extent<${n}>, %dilation<${n}>;
     .reg .b64 %high;
 % for a in plan.loads.axes:
-    ld.param.u32 %places${a}, [places${a}];  ld.param.u32 %lower${a}, [lower${a}];  ld.param.u32 %steps${a}, [steps${a}];
-    ld.param.u32 %taps${a}, [taps${a}];  ld.param.u32 %wide${a}, [wide${a}];  ld.param.u32 %dilation${a}, [dilation${a}];
+    ld.param.u32 %positions${a}, [positions${a}];  ld.param.u32 %lower_corner${a}, [lower_corner${a}];  ld.param.u32 %stride${a}, [stride${a}];
+    ld.param.u32 %taps${a}, [taps${a}];  ld.param.u32 %filter_extent${a}, [filter_extent${a}];  ld.param.u32 %dilation${a}, [dilation${a}];
 % endfor
 % for name in plan.loads.dividers:
-    .reg .b32 %by_${name}, %shift_${name};
-    ld.param.u32 %by_${name}, [by_${name}];  ld.param.u32 %shift_${name}, [shift_${name}];
+    .reg .b32 %magic_${name}, %shift_${name};
+    ld.param.u32 %magic_${name}, [magic_${name}];  ld.param.u32 %shift_${name}, [shift_${name}];
 % endfor
 </%def>
 
-<%def name="divide(to, number, by)">
-    mul.wide.u32 %high, ${number}, %by_${by};
-    shr.u64 %high, %high, %shift_${by};
+<%def name="divide(to, number, divisor)">
+    mul.wide.u32 %high, ${number}, %magic_${divisor};
+    shr.u64 %high, %high, %shift_${divisor};
     cvt.u32.u64 ${to}, %high;
 </%def>
 
 ## The digits of a pixel's number; ``rest`` becomes the number of the image. Needs %next and %t.
 <%def name="digits(rest, to)">
 % for a in plan.loads.axes:
-${divide("%next", rest, f"places{a}")}\
-    mul.lo.u32 %t, %next, %places${a};
+${divide("%next", rest, f"positions{a}")}\
+    mul.lo.u32 %t, %next, %positions${a};
     sub.u32 ${to}${a}, ${rest}, %t;
     mov.u32 ${rest}, %next;
 % endfor

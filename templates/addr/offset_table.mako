@@ -1,5 +1,5 @@
 ## Global addresses of an operand by tables: the sum of an offset along M (N) and an offset along K. For im2col, each entry
-## also has a word of coordinates, whose guard bits tell whether the element is inside the image.
+## also has a word of coordinates, whose guard bits show whether the element is inside the image.
 <%namespace name="thread_map" file="/addr/copy_thread_map.mako"/>
 <%def name="setup(x)">
 ${thread_map.setup(x, f"%k_table_{x.name}")}\
@@ -10,7 +10,7 @@ ${thread_map.setup(x, f"%k_table_{x.name}")}\
     ld.param.u32 %high_${x.name}, [high_${x.name}];
 % endif
     // offsets along ${x.extent}: looked up once
-    ld.param.u64 %t64, [along_${x.name}];
+    ld.param.u64 %t64, [mn_table_${x.name}];
     cvta.to.global.u64 %t64, %t64;
 % for n, (mn, oob) in enumerate(zip(x.addressing.mn_offsets, x.oob_predicates)):
     add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
@@ -25,7 +25,7 @@ ${thread_map.setup(x, f"%k_table_{x.name}")}\
     mad.wide.u32 %u64, %t0, ${x.addressing.table_entry_bytes}, %t64;
     ${entry(x, "mn_off", "mn_coord", n)}, [%u64];
 % endfor
-    ld.param.u64 %t64, [down_${x.name}];
+    ld.param.u64 %t64, [k_table_${x.name}];
     cvta.to.global.u64 %t64, %t64;
     add.u32 %t0, %k0, %k_${x.name};
     mad.wide.u32 %k_table_${x.name}, %t0, ${x.addressing.table_entry_bytes}, %t64;

@@ -55,7 +55,7 @@
     }
 </%def>
 
-## Moves the fragment addresses to the next stage.
+## Advances the fragment addresses to the next stage.
 <%def name="advance()">
     add.u32 %read_slot, %read_slot, 1;
     setp.eq.u32 %wrap, %read_slot, ${plan.mainloop.stages};

@@ -55,7 +55,7 @@ ${lane_map.lane_map()}\
     min.u32 %k_end, %k_end, %K;
     // K iterations that are whole for all threads, whatever their misalignment
     sub.s32 %t0, %K, %k0;
-    sub.s32 %t0, %t0, ${plan.mainloop.k_slack};
+    sub.s32 %t0, %t0, ${plan.mainloop.k_tail_elements};
     min.s32 %k_len, %k_len, %t0;
     max.s32 %k_len, %k_len, 0;
 ${skinny.pointers(y, plan.mainloop.first_y)}\

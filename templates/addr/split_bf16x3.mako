@@ -51,7 +51,7 @@ ${split(plan.packing.operands[1], p)}\
     // ---- ${x.name.upper()}: blocks are numbered along K, then along the rows of the planes
     ld.param.u64 %src, [${x.name.upper()}];
     cvta.to.global.u64 %src, %src;
-    ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [at_${x.name}];
+    ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [copy_offset128_${x.name}];
     mad.wide.u32 %dst, %t0, ${plan.packing.ROW}, %W;
 % if plan.batch.active:
 ${thread.item(x, p)}\

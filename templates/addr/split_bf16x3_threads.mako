@@ -7,13 +7,13 @@
     ld.param.u32 %t1, [items_${x.name}];
     setp.ge.u32 %in_rows, %t0, %t1;
     @%in_rows bra.uni SPLIT_DONE_${x.name.upper()};
-    ld.param.u32 %t1, [each_${x.name}];
+    ld.param.u32 %t1, [copy_item128_${x.name}];
     mul.wide.u32 %t64, %t0, %t1;
     mad.lo.u64 %dst, %t64, ${plan.packing.ROW}, %dst;
     ld.param.u32 %t1, [first_item];
     add.u32 %t0, %t0, %t1;
     cvt.u64.u32 %t64, %t0;
-    ld.param.u64 %addr, [by_${x.name}];
+    ld.param.u64 %addr, [batch_stride_${x.name}];
     mad.lo.u64 %src, %t64, %addr, %src;
 </%def>
 

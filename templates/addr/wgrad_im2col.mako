@@ -52,7 +52,7 @@ ${radix.offsets("%tap", "%tap_pixel")}\
 
 <%def name="pixel()">
 % for a in plan.loads.axes:
-    mad.lo.u32 %pixel${a}, %k_digit${a}, %steps${a}, %lower${a};
+    mad.lo.u32 %pixel${a}, %k_digit${a}, %stride${a}, %lower_corner${a};
 % endfor
 </%def>
 
@@ -63,8 +63,8 @@ ${radix.offsets("%tap", "%tap_pixel")}\
 % for a in plan.loads.axes:
     add.u32 %k_digit${a}, %k_digit${a}, %depth${a};
     @%carry add.u32 %k_digit${a}, %k_digit${a}, 1;
-    setp.ge.u32 %carry, %k_digit${a}, %places${a};
-    @%carry sub.u32 %k_digit${a}, %k_digit${a}, %places${a};
+    setp.ge.u32 %carry, %k_digit${a}, %positions${a};
+    @%carry sub.u32 %k_digit${a}, %k_digit${a}, %positions${a};
 % endfor
     add.u32 %image, %image, %depth${len(plan.loads.axes)};
     @%carry add.u32 %image, %image, 1;

@@ -1,3 +1,3 @@
-## The product reads A and B where they are.
+## The product reads A and B directly.
 <%def name="operand_addresses()"></%def>
 <%def name="entries()"></%def>

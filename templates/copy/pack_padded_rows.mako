@@ -4,7 +4,7 @@
 <%def name="operand_addresses()">
 % for x in plan.packing.names:
     // ${x.upper()}: the address of its packed copy
-    ld.param.u32 %t0, [at_${x}];
+    ld.param.u32 %t0, [copy_offset128_${x}];
     mad.wide.u32 %${x.upper()}, %t0, 128, %W;
 % endfor
 </%def>
@@ -43,11 +43,11 @@ ${pdl.trigger_and_wait()}\
     @%is_operand ld.param.u32 %cols, [columns_${x}];
     @%is_operand ld.param.u32 %ld, [ld_${x}];
     @%is_operand ld.param.u32 %pitch, [pitch_${x}];
-    @%is_operand ld.param.u32 %padded_rows, [filled_${x}];
-    @%is_operand ld.param.u32 %dst_row128, [at_${x}];
+    @%is_operand ld.param.u32 %padded_rows, [padded_rows_${x}];
+    @%is_operand ld.param.u32 %dst_row128, [copy_offset128_${x}];
 % if plan.batch.active:
-    @%is_operand ld.param.u64 %batch_stride, [by_${x}];
-    @%is_operand ld.param.u32 %copy_rows128, [each_${x}];
+    @%is_operand ld.param.u64 %batch_stride, [batch_stride_${x}];
+    @%is_operand ld.param.u32 %copy_rows128, [copy_item128_${x}];
     @%is_operand ld.param.u32 %items, [items_${x}];
 % endif
 % endfor

@@ -17,20 +17,20 @@
 .maxntid ${t.THREADS}, 1, 1
 {
     .reg .b64 %base, %bytes, %end, %ld, %dst, %src<${t.ROUNDS}>, %dst<${t.ROUNDS}>, %low, %high, %pitch, %t64;
-    .reg .b32 %rows, %columns, %at, %chunk, %row, %column, %across, %stride, %columns_left<${t.ROUNDS}>, %shift, %t0;
+    .reg .b32 %rows, %columns, %copy_offset128, %chunk, %row, %column, %across, %chunk_stride, %columns_left<${t.ROUNDS}>, %shift, %t0;
     .reg .b${max(t.bits, 16)} %element;
     .reg .pred %p, %in_rows<${t.ROUNDS}>, %whole<${t.ROUNDS}>;
 % if len(packing.copied) > 1:
     .reg .pred %is_a, %is_b;
 % endif
 % if plan.batch.active:
-    .reg .b64 %by, %each;
+    .reg .b64 %batch_stride, %copy_item_bytes;
     .reg .b32 %item, %items;
 % endif
     ${t.loaded.declaration}
-    ${t.by_8.declaration}
-    ${t.by_4.declaration}
-% if t.stored is not t.by_4:
+    ${t.shifted_8.declaration}
+    ${t.shifted_4.declaration}
+% if t.stored is not t.shifted_4:
     ${t.stored.declaration}
 % endif
     ld.param.u64 %dst, [W];
@@ -51,7 +51,7 @@ ${pdl.trigger_and_wait()}\
 % endfor
 % endfor
     cvta.to.global.u64 %base, %base;
-    mad.wide.u32 %dst, %at, ${t.ROW}, %dst;
+    mad.wide.u32 %dst, %copy_offset128, ${t.ROW}, %dst;
 % if plan.batch.active:
     // a batch item of the launch, if it has an operand of its own
     mov.u32 %item, %ctaid.z;
@@ -60,8 +60,8 @@ ${pdl.trigger_and_wait()}\
     ld.param.u32 %t0, [first_item];
     add.u32 %item, %item, %t0;
     cvt.u64.u32 %t64, %item;
-    mad.lo.u64 %base, %t64, %by, %base;
-    mad.lo.u64 %dst, %t64, %each, %dst;
+    mad.lo.u64 %base, %t64, %batch_stride, %base;
+    mad.lo.u64 %dst, %t64, %copy_item_bytes, %dst;
 % endif
     add.u32 %across, %columns, ${t.chunk_elements - 1};
     div.u32 %across, %across, ${t.chunk_elements};
@@ -93,7 +93,7 @@ ${pdl.trigger_and_wait()}\
     setp.le.and.u64 %whole${j}, %t64, %end, %whole${j};
     @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 0, n=4)}, [%low];
     @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 4, n=4)}, [%high];
-    add.u32 %chunk, %chunk, %stride;
+    add.u32 %chunk, %chunk, %chunk_stride;
 % endfor
 % for j in range(t.ROUNDS):
     // shift the two chunks to the wanted bytes: by 8, by 4, then by less than 4
@@ -102,17 +102,17 @@ ${pdl.trigger_and_wait()}\
     and.b32 %t0, %shift, 8;
     setp.ne.u32 %p, %t0, 0;
 % for n in range(6):
-    selp.b32 ${t.by_8[n]}, ${t.loaded[j, n + 2]}, ${t.loaded[j, n]}, %p;
+    selp.b32 ${t.shifted_8[n]}, ${t.loaded[j, n + 2]}, ${t.loaded[j, n]}, %p;
 % endfor
     and.b32 %t0, %shift, 4;
     setp.ne.u32 %p, %t0, 0;
 % for n in range(5):
-    selp.b32 ${t.by_4[n]}, ${t.by_8[n + 1]}, ${t.by_8[n]}, %p;
+    selp.b32 ${t.shifted_4[n]}, ${t.shifted_8[n + 1]}, ${t.shifted_8[n]}, %p;
 % endfor
 % if t.size < 4:
     shl.b32 %shift, %shift, 3;
 % for n in range(4):
-    shf.r.wrap.b32 ${t.stored[n]}, ${t.by_4[n]}, ${t.by_4[n + 1]}, %shift;
+    shf.r.wrap.b32 ${t.stored[n]}, ${t.shifted_4[n]}, ${t.shifted_4[n + 1]}, %shift;
 % endfor
 % endif
     st.global.v4.b32 [%dst${j}], ${t.stored.vector(0, n=4)};

@@ -11,13 +11,13 @@
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_transpose(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters)}.param .u32 across, .param .u32 first_item,
+    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters)}.param .u32 k_tiles, .param .u32 first_item,
     .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
 )
 .maxntid ${t.threads}, 1, 1
 {
     .reg .b64 %map_src, %map_dst;
-    .reg .b32 %thread, %smem, %across, %k, %mn, %load_addr, %store_addr, %t0, %t1, %t2, %t3;
+    .reg .b32 %thread, %smem, %k_tiles, %k, %mn, %load_addr, %store_addr, %t0, %t1, %t2, %t3;
     .reg .pred %p, %elected;
     ${t.loaded.declaration}
 % if t.size == 1:
@@ -28,7 +28,7 @@
     cvta.param.u64 %map_src, %map_src;
     mov.b64 %map_dst, map_to;
     cvta.param.u64 %map_dst, %map_dst;
-    ld.param.u32 %across, [across];
+    ld.param.u32 %k_tiles, [k_tiles];
 ${pdl.trigger_and_wait()}\
 % if plan.batch.active:
     .reg .b32 %item;
@@ -40,8 +40,8 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %smem, smem;
     // the block's first element along K and along the other side
     mov.u32 %t0, %ctaid.x;
-    div.u32 %mn, %t0, %across;
-    mul.lo.u32 %t1, %mn, %across;
+    div.u32 %mn, %t0, %k_tiles;
+    mul.lo.u32 %t1, %mn, %k_tiles;
     sub.u32 %k, %t0, %t1;
     mul.lo.u32 %mn, %mn, ${t.side};
     mul.lo.u32 %k, %k, ${t.DEPTH};

@@ -10,8 +10,8 @@
 ## The column as 64 bits in %u64, where ``element`` has put it.
 <%def name="column(column)"></%def>
 
-## Several columns of several rows: set the columns up, go to the next row, the address of column n, and its byte offset
-## from that address.
+## Several columns of several rows: ``columns`` sets up the columns, ``next_row`` advances by a row, ``column_address`` is the
+## address of column n, ``offset`` its byte offset from that address.
 <%def name="columns(at, row, column, base, ld, size)">${element(at, row, column, base, ld, size)}</%def>
 <%def name="next_row(at, row, row_offset, step, ld, size)">
 % if step:

@@ -23,8 +23,8 @@ ${look_up("%col_offset", "columns_c", column, 0)}\
     cvt.u64.u32 %u64, ${column};
 </%def>
 
-## Several columns of several rows: set the columns up, go to the next row, the address of column n, and its byte offset
-## from that address.
+## Several columns of several rows: ``columns`` sets up the columns, ``next_row`` advances by a row, ``column_address`` is the
+## address of column n, ``offset`` its byte offset from that address.
 <%def name="columns(at, row, column, base, ld, size)">
     .reg .b64 %table;
     .reg .b32 %row_offset, %col_offset<${len(plan.epilogue.columns)}>;

@@ -7,7 +7,7 @@
     ${plan.epilogue.vector.declaration}
     mov.b32 %c_offset, %y;
     mov.b32 %result_index, %strip_start;
-% for i in range(plan.config.ns):
+% for i in range(plan.config.strip_results):
     setp.lt.and.u32 %in_strip, %result_index, %n_results, %in_bounds;
     mad.wide.s32 %addr, %c_offset, ${plan.epilogue.out_bytes}, %out;
 % for v in range(plan.mainloop.vec):

@@ -28,7 +28,7 @@ REDUCE:
     mad.lo.u32 %t0, %sum, ${threads}, %lane_thread;
     mad.lo.u32 %t0, %t0, ${size}, %smem;
     mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
-<% step = plan.config.nl if s.grouped else plan.tap_sums.TAP_THREADS %>\
+<% step = plan.config.block_lanes if s.grouped else plan.tap_sums.TAP_THREADS %>\
 % for m in range(threads // step):
     ld.shared.${plan.arithmetic.type} %v, [%t0+${m * step * size}];
     add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
@@ -38,7 +38,7 @@ REDUCE:
     div.u32 %tap, %sum, ${n};
     mul.lo.u32 %t0, %tap, ${n};
     sub.u32 %filter, %sum, %t0;
-    mad.lo.u32 %t0, %tile, ${plan.config.nl}, %lane_thread;
+    mad.lo.u32 %t0, %tile, ${plan.config.block_lanes}, %lane_thread;
     mad.lo.u32 %filter, %t0, ${n}, %filter;
     setp.lt.u32 %in_range, %filter, %n_lanes;
     mov.u32 %t1, %n_lanes;

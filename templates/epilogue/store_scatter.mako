@@ -58,9 +58,9 @@ ${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)
 ${constants.add("%t0", first, plus)}\
     mul.lo.u32 ${to}, %t0, %step_${run.name};
 % if run.has_gaps:
-    mul.wide.u32 %high, %t0, %by_${run.name};
+    mul.wide.u32 %high, %t0, %magic_${run.name};
     shr.u64 %high, %high, %shift_${run.name};
     cvt.u32.u64 %t0, %high;
-    mad.lo.u32 ${to}, %t0, %hop_${run.name}, ${to};
+    mad.lo.u32 ${to}, %t0, %run_gap_${run.name}, ${to};
 % endif
 </%def>

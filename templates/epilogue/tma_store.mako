@@ -39,7 +39,7 @@ ${box_coordinates(b)}\
 % endfor
 </%def>
 
-## Before a buffer is written again: TMA has read what it stores from there.
+## Before a buffer is written again: TMA has read the previous contents.
 <%def name="acquire(s)">
     // ---- wait: TMA has read the buffer
     @%leader cp.async.bulk.wait_group.read ${s.buffers - 1};

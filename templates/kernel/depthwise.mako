@@ -32,13 +32,13 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     div.u32 %strip_row, %t0, %t1;
     mul.lo.u32 %t1, %strip_row, %t1;
     sub.u32 %lane, %t0, %t1;
-    and.b32 %t0, %thread, ${plan.config.nl - 1};
-    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %t0;
+    and.b32 %t0, %thread, ${plan.config.block_lanes - 1};
+    mad.lo.u32 %lane, %lane, ${plan.config.block_lanes}, %t0;
     mul.lo.u32 %lane, %lane, ${plan.mainloop.vec};
     shr.u32 %t0, %thread, ${plan.mainloop.log2_lanes};
-    mad.lo.u32 %strip_row, %strip_row, ${plan.config.ml}, %t0;
+    mad.lo.u32 %strip_row, %strip_row, ${plan.config.block_rows}, %t0;
     mov.u32 %strip_start, %ctaid.y;
-    mul.lo.u32 %strip_start, %strip_start, ${plan.config.ns};
+    mul.lo.u32 %strip_start, %strip_start, ${plan.config.strip_results};
     ld.param.u32 %t0, [rows];
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     setp.lt.and.u32 %in_bounds, %strip_row, %t0, %in_bounds;
@@ -46,7 +46,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     min.u32 %strip_row, %strip_row, %t0;
     sub.u32 %t0, %n_lanes, ${plan.mainloop.vec};
     min.u32 %lane, %lane, %t0;
-    ld.param.u64 %table, [of_results];
+    ld.param.u64 %table, [result_table];
     cvta.to.global.u64 %table, %table;
     mad.wide.u32 %table, %strip_row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%table];
@@ -62,7 +62,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
     div.u32 %channel, %w, %n_filter;
-    ld.param.u64 %taps, [of_taps];
+    ld.param.u64 %taps, [tap_table];
     cvta.to.global.u64 %taps, %taps;
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};

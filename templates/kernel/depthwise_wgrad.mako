@@ -22,20 +22,20 @@
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %W, %W;
     ld.param.u32 %guard, [guard];  ld.param.u32 %high, [high];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];
-    ld.param.u64 %table, [of_results];  ld.param.u64 %taps, [of_taps];
+    ld.param.u64 %table, [result_table];  ld.param.u64 %taps, [tap_table];
     cvta.to.global.u64 %table, %table;  cvta.to.global.u64 %taps, %taps;
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     mov.u32 %tile, %ctaid.x;
     mov.u32 %slice, %ctaid.y;
-    and.b32 %lane_thread, %thread, ${plan.config.nl - 1};
+    and.b32 %lane_thread, %thread, ${plan.config.block_lanes - 1};
     shr.u32 %t1, %thread, ${plan.mainloop.log2_lanes};
-    mad.lo.u32 %strip_index, %slice, ${plan.config.ml}, %t1;
+    mad.lo.u32 %strip_index, %slice, ${plan.config.block_rows}, %t1;
     mov.u32 %strip_step, %nctaid.y;
-    mul.lo.u32 %strip_step, %strip_step, ${plan.config.ml};
+    mul.lo.u32 %strip_step, %strip_step, ${plan.config.block_rows};
 % if s.grouped:
-    mad.lo.u32 %lane, %tile, ${plan.config.nl}, %lane_thread;
+    mad.lo.u32 %lane, %tile, ${plan.config.block_lanes}, %lane_thread;
     mul.lo.u32 %lane, %lane, ${n};
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, ${n};
@@ -64,7 +64,7 @@ STRIP_LOOP:
     div.u32 %t2, %strip_index, %n_chunks;
     mul.lo.u32 %t0, %t2, %n_chunks;
     sub.u32 %lane, %strip_index, %t0;
-    mad.lo.u32 %lane, %lane, ${plan.config.nl}, %lane_thread;
+    mad.lo.u32 %lane, %lane, ${plan.config.block_lanes}, %lane_thread;
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     sub.u32 %t0, %n_lanes, 1;
     min.u32 %lane, %lane, %t0;
@@ -72,7 +72,7 @@ STRIP_LOOP:
     div.u32 %strip, %t2, %n_rows;
     mul.lo.u32 %t0, %strip, %n_rows;
     sub.u32 %row, %t2, %t0;
-    mul.lo.u32 %strip_start, %strip, ${plan.config.ns};
+    mul.lo.u32 %strip_start, %strip, ${plan.config.strip_results};
     mad.wide.u32 %t64, %row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%t64];
     add.u32 %x, %x, %group_x;
@@ -84,7 +84,7 @@ STRIP_LOOP:
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
-% for i in range(plan.config.ns):
+% for i in range(plan.config.strip_results):
     add.u32 %t0, %strip_start, ${i};
     setp.lt.and.u32 %p, %t0, %n_results, %in_bounds;
     mad.wide.s32 %t64, %y, ${plan.mainloop.size}, ${plan.mainloop.results};

@@ -19,7 +19,7 @@
     last = plan.mainloop.steps - 1
 %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len, %k_iters, %k_rem;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %z, %k_len, %k_iters, %k_rem;
     .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %t0, %t1, %t2;
     .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
     .reg .${plan.arithmetic.type} %alpha, %beta;

@@ -13,7 +13,7 @@
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.mainloop.x, plan.mainloop.y, range(plan.mainloop.steps) %>\
     .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %chunk, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
     .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %t0, %t1, %t2;
     .reg .pred %k_lane0, %in_k, %p;
     .reg .${plan.arithmetic.type} %alpha, %beta;
@@ -21,7 +21,7 @@ ${batch.registers()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
-    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
 ${pdl.early_trigger()}\

@@ -1,4 +1,4 @@
-## The sums of an iteration of K are added to those of all iterations in f32: wgmma truncates what it adds to long sums.
+## The sums of an iteration of K are added to those of all iterations in f32: wgmma truncates the terms of long sums.
 ## While one warpgroup adds, the other one multiplies.
 <%def name="begin()">
 % for r in plan.mainloop.acc.all:

@@ -2,8 +2,8 @@
 <%def name="registers()">
 % if plan.batch.active:
     .reg .b32 %item, %items, %first_item, %batch_index;
-    .reg .b64 %by_c, %item_c;
-    ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %by_c, [by_c];
+    .reg .b64 %batch_stride_c, %item_c;
+    ld.param.u32 %items, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %batch_stride_c, [batch_stride_c];
 % endif
 </%def>
 
@@ -36,7 +36,7 @@ ${c_address()}\
 <%def name="c_address()">
     add.u32 %batch_index, %first_item, %item;
     cvt.u64.u32 %t64, %batch_index;
-    mad.lo.u64 %item_c, %t64, %by_c, %C;
+    mad.lo.u64 %item_c, %t64, %batch_stride_c, %C;
 </%def>
 
 ## The item's coordinates in tensors A and B: 0 where all items share one matrix.
@@ -50,7 +50,7 @@ ${c_address()}\
 <%def name="offset_operands()">
 % if plan.batch.active:
 % for x in (plan.a, plan.b):
-    ld.param.u64 %u64, [by_${x.name}];
+    ld.param.u64 %u64, [batch_stride_${x.name}];
     cvt.u64.u32 %t64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
     mad.lo.u64 %${x.name.upper()}, %t64, %u64, %${x.name.upper()};
 % endfor

@@ -1,6 +1,6 @@
 ## The tile of C and the slice of K that a block computes.
 <%def name="parameters()">
-    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %chunk, [chunk];
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
 </%def>
@@ -53,9 +53,9 @@ ${to_elements()}\
 % if not plan.batch.active:
     mov.u32 %z, %ctaid.z;
 % endif
-    mul.lo.u32 %k0, %z, %chunk;
+    mul.lo.u32 %k0, %z, %k_slice;
     sub.u32 %k_len, %K, %k0;
-    min.u32 %k_len, %k_len, %chunk;
+    min.u32 %k_len, %k_len, %k_slice;
 % else:
     mov.u32 %k0, 0;
     mov.u32 %k_len, %K;

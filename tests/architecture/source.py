@@ -45,7 +45,7 @@ def own_imports(module: str) -> Iterator[tuple[int, str]]:
         if parts[0] == "ptxgen":
             inside = parts[1:]
             while inside and ".".join(inside) not in modules():
-                inside = inside[:-1]  # what is left over is a name within a module
+                inside = inside[:-1]  # the rest is a name within a module
             if inside:
                 yield line, ".".join(inside)
 

@@ -22,7 +22,7 @@ OUTSIDE = sorted(
 
 
 def attributes(text: str) -> set[str]:
-    """The attributes that a module reads of what it calls ``c``, ``config`` or ``columns``."""
+    """The attributes that a module reads of variables named ``c``, ``config`` or ``columns``."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)]
     return {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("c", "config", "columns")}
 

@@ -55,4 +55,4 @@ def test_scripts_are_executable_and_state_their_purpose() -> None:
         lines = path.read_text().splitlines()
         assert lines[0].startswith("#!/usr/bin/env "), path
         assert path.stat().st_mode & 0o111, f"{path} is not executable"
-        assert lines[1].startswith(("# ", '"""')), f"{path} does not say what it is for"
+        assert lines[1].startswith(("# ", '"""')), f"{path} does not describe its purpose"

@@ -84,16 +84,16 @@ def config(
         some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
         if not some:
             return None
-        ns, ml, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
+        results, rows, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
         wide, kg = int(rng.choice([1, lower(v).strip.vec])), int(rng.choice([1, 2, 5])) * lower(v).strip.wgrad
         kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         c = Config(
             family="depthwise",
-            vec_a=wide,
-            ns=ns,
-            ml=ml,
-            nl=32,
+            vec_lane=wide,
+            strip_results=results,
+            block_rows=rows,
+            block_lanes=32,
             min_ctas_per_sm=resident,
             store_policy=stream,
             kg=kg,
@@ -108,7 +108,7 @@ def config(
 
 @dataclass(frozen=True)
 class ConvCases:
-    """A case source: types in turn. ``family``: cases of this family alone; None: of all."""
+    """A case source: types in rotation. ``family``: cases of this family alone; None: of all."""
 
     name: str
     family: str | None = None

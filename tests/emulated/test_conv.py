@@ -133,7 +133,10 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
             out="",
             epilogue=epilogue if v.direction == "forward" else "",
         )
-        for text in ("ns=4 ml=2 nl=32", f"ns=1 ml=1 nl=64 vec_a={lower(v).strip.vec}"):
+        for text in (
+            "strip_results=4 block_rows=2 block_lanes=32",
+            f"strip_results=1 block_rows=1 block_lanes=64 vec_lane={lower(v).strip.vec}",
+        ):
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
@@ -164,7 +167,10 @@ def test_depthwise_input_grad_with_strides(layout, stride, taps, dilation, paddi
         layout=layout,
         direction="input_grad",
     )
-    for beta, text in ((0.0, "ns=4 ml=2 nl=32"), (1.0, "ns=8 ml=1 nl=64")):
+    for beta, text in (
+        (0.0, "strip_results=4 block_rows=2 block_lanes=32"),
+        (1.0, "strip_results=8 block_rows=1 block_lanes=64"),
+    ):
         verify(v, parse_config(f"family=depthwise {text}"), "integers", beta)
 
 
@@ -180,7 +186,10 @@ def test_depthwise_weight_grad(layout, dtype, filters) -> None:
         )
     ):
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
-        for text in ("ns=4 ml=2 nl=32 kg=3 splitk=workspace", f"ns=2 ml=1 nl=64 vec_a={lower(v).strip.vec}"):
+        for text in (
+            "strip_results=4 block_rows=2 block_lanes=32 kg=3 splitk=workspace",
+            f"strip_results=2 block_rows=1 block_lanes=64 vec_lane={lower(v).strip.vec}",
+        ):
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 

@@ -296,7 +296,7 @@ def test_invalid_function_pointer():
     )
     run(body.replace("TARGETS", "plus, times"), y, extra=POINTERS)
     assert (y == np.where(LANE == 20, 3 * LANE, LANE + 10)).all()
-    with pytest.raises(Fault, match="no function") as caught:
+    with pytest.raises(Fault, match="not the address of a function") as caught:
         run(body.replace("TARGETS", "plus, zero"), y, extra=POINTERS)
     assert caught.value.thread == (20, 0, 0)
     assert caught.value.address is not None
@@ -467,7 +467,7 @@ def test_tables_with_functions_of_other_signatures(where):
     run(THREAD + call.replace("AT", "8") + STORE, y, extra=FITTING)
     assert (y == LANE + 1).all()
     for at in ("0", "16"):
-        with pytest.raises(Fault, match="no function that this call may reach"):
+        with pytest.raises(Fault, match="not the address of a function that this call may reach"):
             run(THREAD + call.replace("AT", at) + STORE, y, extra=FITTING)
 
 

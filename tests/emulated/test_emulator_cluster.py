@@ -119,11 +119,11 @@ def test_generic_addresses_vectors_and_a_launch_cluster():
     selp.b32 %r20, %r22, %r20, %p5; setp.eq.u32 %p5, %r12, 3; selp.b32 %r20, %r23, %r20, %p5;"""
     run(body + SYNC + "st.global.u32 [%d0], %r20;", x, grid=8, block=32, extra=SHARED, cluster=4)
     assert (x.reshape(-1) == passed_on(8, 32, 4)).all()
-    with pytest.raises(InputError, match="no multiple"):
+    with pytest.raises(InputError, match="not a multiple"):
         run(body, x, grid=6, block=32, extra=SHARED, cluster=4)
-    with pytest.raises(InputError, match="must give the cluster's size"):
+    with pytest.raises(InputError, match="must specify the cluster size"):
         run(body, x, grid=6, block=32, extra=SHARED, directives=".explicitcluster")
-    with pytest.raises(InputError, match=r"\.reqnctapercluster of k asks"):
+    with pytest.raises(InputError, match=r"\.reqnctapercluster of k requires"):
         run(body, x, grid=6, block=32, extra=SHARED, directives=cluster(2), cluster=3)
     with pytest.raises(InputError, match="1 to 16"):
         run(body, x, grid=32, block=32, extra=SHARED, cluster=32)
@@ -304,7 +304,7 @@ FAULTS = {
     ),
     "another block's address without ::cluster": (
         OutOfBoundsFault,
-        "only .shared::cluster reaches",
+        "only .shared::cluster can access",
         f"{PEER} {SYNC} st.shared.u32 [%r7], 1; {SYNC}",
         f"{PEER} {SYNC} st.shared::cluster.u32 [%r7], 1; {SYNC}",
     ),
@@ -314,10 +314,10 @@ FAULTS = {
         f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+1024], 1; {SYNC}",
         f"{PEER} {SYNC} st.shared::cluster.u32 [%r7+128], 1; {SYNC}",
     ),
-    "no arrival": (BarrierFault, "without having arrived", "barrier.cluster.wait.aligned;", SYNC),
+    "no arrival": (BarrierFault, "before it has arrived", "barrier.cluster.wait.aligned;", SYNC),
     "two arrivals": (
         BarrierFault,
-        "arrives .* again",
+        "arrives .* twice",
         "barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned;",
         SYNC + SYNC,
     ),
@@ -335,7 +335,7 @@ FAULTS = {
     ),
     "st.async into another block than its mbarrier's": (
         Fault,
-        "not in the same block",
+        "in different blocks",
         ASYNC[len(START) :].replace("WAIT", WAIT).replace("%r12, %r12, %r3", "%r12, %r12, %r2") + SYNC,
         ASYNC[len(START) :].replace("WAIT", WAIT) + SYNC,
     ),

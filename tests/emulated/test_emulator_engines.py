@@ -153,7 +153,7 @@ def test_frequent_runs_are_compiled():
     for n, engine, compiled in ((3, "auto", 0), (60, "auto", 1), (60, "numpy", 0), (1, "llvm", 3)):
         program, out = looping(n, engine=engine)
         assert (out == n).all()
-        found = program.jit_compiler.found if program.jit_compiler is not None else {}
+        found = program.jit_compiler.compiled if program.jit_compiler is not None else {}
         assert sum(bool(runs) for runs in found.values()) == compiled, (n, engine)
 
 

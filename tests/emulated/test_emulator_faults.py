@@ -420,7 +420,7 @@ def test_shuffle_from_an_absent_lane():
     body = """mov.u32 %r0, %laneid; setp.ge.u32 %p0, %r0, 16; @%p0 bra END;
     shfl.sync.idx.b32 %r1, %r0, LANE, 31, 0xffff; END: ret;"""
     run(body.replace("LANE", "15"))
-    with pytest.raises(DivergenceFault, match="does not take part"):
+    with pytest.raises(DivergenceFault, match="a lane that does not execute it"):
         run(body.replace("LANE", "16"))
 
 
@@ -499,7 +499,7 @@ def test_invalid_arguments():
         ([x, 1], "NumPy scalar"),
         ([x, 1.0], "NumPy scalar"),
         ([x, np.uint64(1)], "8 bytes"),
-        ([x, x], "no pointer"),
+        ([x, x], "not a pointer"),
         ([np.uint32(1), np.uint32(1)], "4 bytes"),
         ([np.zeros((4, 4))[:, 1], np.uint32(1)], "contiguous"),
         (["x", np.uint32(1)], "str"),

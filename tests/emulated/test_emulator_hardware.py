@@ -151,4 +151,4 @@ def test_wrong_bit_is_reported_with_its_position():
     (found,) = recording.differences(case, want, bytes(got))
     size = recording.raw_dtype(column).itemsize
     assert (found.case, found.column, found.thread) == (case.name, column, 9 // size)
-    assert column.what in str(found)
+    assert column.label in str(found)

@@ -320,7 +320,7 @@ def test_dependent_launch(touch: str, engine: str) -> None:
     some = "setp.ge.u32 %p0, %r0, 32; @%p0 bra ON; griddepcontrol.wait; ON: bar.sync 0;"
     launches([first, start + some + touch], [False, True], engine=engine)
     for early in (touch, touch + wait, some.replace("bar.sync 0;", "") + touch):
-        with pytest.raises(RaceFault, match=r"kernel k before it.*griddepcontrol\.wait"):
+        with pytest.raises(RaceFault, match=r"preceding kernel k.*griddepcontrol\.wait"):
             launches([first, start + early], [False, True], engine=engine)
     # a kernel between them that does not wait orders nothing; one that waits does
     between = "mov.u32 %r0, 0;"

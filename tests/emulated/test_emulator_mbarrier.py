@@ -227,14 +227,14 @@ FAULTS = {
     ),
     "twice": (
         BarrierFault,
-        "without mbarrier.inval",
+        "with no mbarrier.inval",
         "mbarrier.initS [bar], 2;",
         "mbarrier.invalS [bar]; mbarrier.initS [bar], 2;",
     ),
-    "count": (BarrierFault, "a count of 0", "mbarrier.initS [two], 0;", "mbarrier.initS [two], 1048575;"),
+    "count": (BarrierFault, "the count is 0", "mbarrier.initS [two], 0;", "mbarrier.initS [two], 1048575;"),
     "large count": (
         BarrierFault,
-        "1048575 are possible",
+        "must be 1 to 1048575",
         "mbarrier.initS [two], 1048576;",
         "mbarrier.initS [two], 1048575;",
     ),
@@ -271,7 +271,7 @@ FAULTS = {
     ),
     "parity": (
         BarrierFault,
-        "a parity of 2",
+        "the parity is 2",
         "mbarrier.test_wait.parityS %p1, [bar], 2;",
         "mbarrier.test_wait.parityS %p1, [bar], 1;",
     ),

@@ -267,10 +267,10 @@ def test_stores_are_clipped(extents, box, place, dtype, span, completion):
 
 def test_coordinates_that_are_an_illegal_instruction():
     m = tensormap(np.zeros((8, 16), "f4"), box=(8, 8))
-    with pytest.raises(MisalignedFault, match="a box begins at 2, no multiple of 16 bytes"):
+    with pytest.raises(MisalignedFault, match="first coordinate of a box is 2, not a multiple of 16 bytes"):
         load(m, (2, 0))
     pixels = tensormap(np.zeros((2, 4, 4, 16), "f2"), channels=8, pixels=4, lower=(0, 0), upper=(0, 0))
-    with pytest.raises(MisalignedFault, match="a box begins at 4, no multiple of 16 bytes"):
+    with pytest.raises(MisalignedFault, match="first coordinate of a box is 4, not a multiple of 16 bytes"):
         load(pixels, (4, 0, 0, 0), (0, 0))
     load(m, (-4, -1))
     for place in ((-4, 0), (0, -1)):
@@ -502,7 +502,7 @@ FAULTS = {
     ),
     "no map": (
         Fault,
-        "no tensor map here",
+        "holds no tensor map",
         "{" + EXPECT + LOAD.replace("%d0", "%d1") + "}" + WAIT,
         "{" + EXPECT + LOAD + "}" + WAIT,
     ),

@@ -267,7 +267,7 @@ FAULTS = {
     # name: (fault, words, what is wrong, what would be right)
     "no fence": (
         AsyncFault,
-        "no wgmma.fence comes before the first",
+        "no wgmma.fence precedes the first",
         READY + DESCRIBE + MMA + COMMIT + WAIT,
         READY + DESCRIBE + GROUP + WAIT,
     ),
@@ -360,7 +360,7 @@ FAULTS = {
     ),
     "operand outside": (
         OutOfBoundsFault,
-        "outside the block's shared memory",
+        "outside the shared memory of the block",
         READY + DESCRIBE.replace(str(B), str(B + 4096)) + GROUP + WAIT,
         READY + DESCRIBE.replace(str(B), str(B + 512)) + GROUP + WAIT,
     ),

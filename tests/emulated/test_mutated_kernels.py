@@ -76,7 +76,7 @@ def every(pattern: str, by: str) -> Change:
 def mutated(monkeypatch):
     """Runs the check on a kernel whose text is changed after it was generated."""
 
-    def run(c: Config, change: Change, p: Gemm = P, slack: int = 0, **options) -> list[CheckResult]:
+    def run(c: Config, change: Change, p: Gemm = P, row_padding: int = 0, **options) -> list[CheckResult]:
         def wrong(plan):
             source = render(plan)
             text = change(source.text)
@@ -85,9 +85,9 @@ def mutated(monkeypatch):
 
         monkeypatch.setattr(runner, "render", render)
         driver = EmulatedDriver(device("emulated"), **options)
-        assert all(r.ok for r in check(driver, p, c, slack=slack))  # as it was generated
+        assert all(r.ok for r in check(driver, p, c, row_padding=row_padding))  # as it was generated
         monkeypatch.setattr(runner, "render", wrong)
-        return check(driver, p, c, slack=slack)
+        return check(driver, p, c, row_padding=row_padding)
 
     return run
 
@@ -161,7 +161,7 @@ def test_store_to_c_one_element_off(mutated):
     """The rightmost column is stored between rows, or past the end."""
     for which in range(4):
         try:
-            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%addr", r"st.global.f32 [%addr+4", which), slack=1)
+            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%addr", r"st.global.f32 [%addr+4", which), row_padding=1)
         except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
         assert not any(r.ok for r in found[:3])
@@ -209,7 +209,7 @@ def test_store_without_its_guard(mutated, which):
 def test_one_row_or_column_too_many(mutated):
     with pytest.raises(OutOfBoundsFault):
         mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %t0, %M;", "setp.le.u32 %in_m, %t0, %M;"))
-    found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), slack=1)
+    found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), row_padding=1)
     assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only memory between rows
 
 
@@ -234,7 +234,7 @@ def test_k_remainder_one_too_long(mutated, layout):
     p = Gemm(20, 19, 37, layout)
     try:
         found = mutated(
-            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %k_rem;", "setp.gt.u32 %skip, %t0, %k_rem;"), p, slack=1
+            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %k_rem;", "setp.gt.u32 %skip, %t0, %k_rem;"), p, row_padding=1
         )
     except OutOfBoundsFault:
         return
@@ -360,7 +360,7 @@ def test_right_kernel_passes_in_any_order():
     for seed in range(3):
         for completion in ("late", "early"):
             found = check(
-                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, slack=1
+                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, row_padding=1
             )
             assert all(r.ok for r in found)
             assert np.isfinite([r.deviation.worst for r in found]).all()

@@ -112,7 +112,7 @@ def test_kernels_without_pdl_have_no_griddepcontrol() -> None:
         ),
         (
             "conv N=2,C=6,H=9,W=7,K=6,R=3,S=3,pad=1,groups=6 NCHW f32 direction=weight_grad",
-            "family=depthwise ns=4 ml=2 nl=32 kg=2 splitk=workspace pdl=within_launch",
+            "family=depthwise strip_results=4 block_rows=2 block_lanes=32 kg=2 splitk=workspace pdl=within_launch",
             ["conv_f32_nt_add"],
         ),
         (

@@ -1,4 +1,4 @@
-"""Golden kernels: their PTX is committed, so that review shows what a template change does. ``--update-golden``
+"""Golden kernels: their PTX is committed, so that review shows the effect of a template change. ``--update-golden``
 rewrites it."""
 
 from __future__ import annotations
@@ -209,12 +209,12 @@ GOLDEN = {
     "depthwise_forward": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16",
-        "family=depthwise ns=4 ml=4 nl=32 vec_a=2",
+        "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2",
     ),
     "depthwise_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",
-        "family=depthwise ns=4 ml=4 nl=32 vec_a=2 kg=8 splitk=workspace",
+        "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2 kg=8 splitk=workspace",
     ),
     "simt_batch": (
         "h200",
@@ -246,7 +246,7 @@ WAITS = re.compile(r"\b(bar\.sync|\w+\.wait_group|mbarrier\.try_wait|barrier\.cl
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_every_wait_has_a_banner(name):
-    """The last banner before an instruction that waits says for what."""
+    """The last banner before an instruction that waits names the event."""
     banner = ""
     for line in (FOLDER / f"{name}.ptx").read_text().splitlines():
         if line.startswith(("    // ----", ".visible")):

@@ -83,7 +83,7 @@ def test_small_graph_replays_after_capture_of_a_larger_one(sliced: str, warm: bo
     with torch.cuda.stream(stream):
         large.queue()
     assert large.right
-    taken = [torch.full((1 << 20,), 7, device="cuda") for _ in range(64)]  # what was freed is written over
+    taken = [torch.full((1 << 20,), 7, device="cuda") for _ in range(64)]  # overwrites freed memory
     for _ in range(3):
         first.replay()
         assert small.right

@@ -414,7 +414,7 @@ def test_torch_works_after_close() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
 
 
-# ---- what breaks a process ----
+# ---- errors that end a process ----
 
 
 @pytest.mark.usefixtures("driver")

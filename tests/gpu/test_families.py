@@ -90,29 +90,29 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
     prepare = images if isinstance(p, Conv) else matrices
     expected, launch = prepare(runner, p, (a, b, before), epilogue_arrays(p, seed, kind), alpha, beta)
     for name in ("first", "second"):
-        got, kept = launch()
+        got, unchanged = launch()
         found = compare(got, expected)
         if not found.ok:
             return f"{name} launch: {found}"
         if kind == "integers" and not p.epilogue and not np.array_equal(got.astype(np.float64), expected.rounded):
             return f"{name} launch: not exact"
-        if not kept:
+        if not unchanged:
             return f"{name} launch: written outside the result"
     return ""
 
 
 def find_errors(driver, pairs, kind, alpha, beta) -> list[str]:
     """The errors, a line each. ``pairs``: (problem, configuration, plan, loaded kernel). Workspaces are shared: a
-    kernel that leaves flags set breaks the next one."""
+    kernel that does not clear its flags breaks the next one."""
     workspace, bad = Workspace(driver), []
     for n, (p, c, plan, kernel) in enumerate(pairs):
-        what = f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}"
+        case = f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}"
         try:
             found = wrong(Runner(driver, plan, kernel, p, workspace), p, kind, n, alpha, beta)
         except PtxgenError as error:
-            return [f"{what}: {str(error).splitlines()[0]}", *bad]  # a fault: nothing runs after it
+            return [f"{case}: {str(error).splitlines()[0]}", *bad]  # a fault: nothing runs after it
         if found:
-            bad.append(f"{what}: {found}")
+            bad.append(f"{case}: {found}")
     workspace.release()
     return bad
 

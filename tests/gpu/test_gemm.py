@@ -1,4 +1,4 @@
-"""State that kernels leave in the workspace on a GPU."""
+"""State of the workspace after kernels on a GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(driver):
 
 
 def test_kernels_reset_their_flags(driver, made):
-    """Kernels with split-K flags leave them zero: the same launch twice, and once more on other slices."""
+    """Kernels with split-K flags clear them: the same launch twice, and once more on other slices."""
     for (p, c), (plan, source) in made:
         if not plan.reduction.uses_flag:
             continue

@@ -49,7 +49,9 @@ def product(p: DiagonalGemm, a: Array, b: Array, region: None = None) -> tuple[A
     return found
 
 
-def checks(driver: Driver, p: DiagonalGemm, config: Config, seed: int = 0, slack: int = 0) -> Iterator[CheckResult]:
+def checks(
+    driver: Driver, p: DiagonalGemm, config: Config, seed: int = 0, row_padding: int = 0
+) -> Iterator[CheckResult]:
     """Compares the host's scaling and the kernel together with A·diag(d)·B, computed from the operands of the user."""
     runner = Runner.of(driver, p, config)
     for kind, alpha, beta, _ in CASES:

@@ -16,7 +16,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families import perf_blocks, perf_costs, registry
-from ptxgen.families.candidates import CandidateSpace, Ints, single, violations
+from ptxgen.families.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.registry import Family
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -82,7 +82,7 @@ class Candidates(CandidateSpace):
 
     shapes = tiles
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
         return [{}]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
@@ -92,9 +92,9 @@ class Candidates(CandidateSpace):
         return c
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from single(self)
+        yield from single_axis_changes(self)
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
         return [config.replace(**changes)]
 
 

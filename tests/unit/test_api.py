@@ -97,7 +97,7 @@ STRIDES = {
 }
 
 
-# ---- what comes out
+# ---- results
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_int8_sums_wrap_at_32_bits(real):
     assert ptxgen.gemm(x[:, :65536], y[:65536], alpha=3) == 3 * (1 << 30) - (1 << 32)
 
 
-# ---- what is refused
+# ---- rejected arguments
 
 A, B = integers((4, 5)), integers((5, 6))
 
@@ -286,10 +286,10 @@ def test_invalid_arguments_are_refused(host, arguments, error, words):
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_out_must_not_share_memory(host, make, operand):
     x, y = integers((6, 6)), integers((6, 6), seed=1)
-    kept = x.copy()
+    copy = x.copy()
     with pytest.raises(OverlapError, match=f"out shares memory with {operand}"):
         ptxgen.gemm(*((x, y) if operand == "a" else (y, x)), out=make(x))
-    assert np.array_equal(x, kept)
+    assert np.array_equal(x, copy)
 
 
 def test_out_must_not_share_a_single_element(host):
@@ -500,7 +500,7 @@ def test_out_and_epilogue_operands_on_a_gpu(gpu):
 
 def test_interleaved_rows_do_not_overlap_on_a_gpu(gpu):
     x, start = integers((6, 6)), gpu.driver.allocate(4096)
-    gpu.driver.upload(start, np.ascontiguousarray(np.stack([x, 0 * x], axis=1)))  # rows of x and of out in turn
+    gpu.driver.upload(start, np.ascontiguousarray(np.stack([x, 0 * x], axis=1)))  # rows of x and of out alternate
     ptxgen.gemm(At(start, (6, 6), (12, 1)), Foreign(gpu.driver, x), out=At(start + 24, (6, 6), (12, 1)))
     both = np.empty((6, 2, 6), np.float32)
     gpu.driver.download(start, both)
@@ -673,7 +673,7 @@ def test_call_cache_is_bounded(gpu, torch, monkeypatch):
 
 @pytest.mark.parametrize("named", ["a", "b", "out"])
 def test_cached_calls_refuse_gradients_and_negative_views(gpu, torch, named):
-    """Each call checks what the cache key does not contain."""
+    """Each call checks the properties that the cache key does not contain."""
     x = integers((8, 8))
     given = {"a": torch.Tensor(x), "b": torch.Tensor(x), "out": torch.Tensor(x)}
 

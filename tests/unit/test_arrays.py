@@ -235,7 +235,7 @@ def test_undecided_overlap_counts_as_overlap(monkeypatch):
     assert overlaps_itself(View(None, 4096, (9, 9, 9, 9), (1001, 1003, 1007, 1009), dtype("f32"), False))
 
 
-# ---- what is refused
+# ---- rejected arguments
 
 
 @pytest.mark.parametrize("argument", ["a", "bias"])

@@ -185,18 +185,18 @@ def test_reference_of_a_batch_is_per_item():
 @pytest.mark.parametrize("limit", [1 << 20, 40 * 8 * 8, 3 * 64, 17])
 def test_measurements_compare_first_and_last_items(limit):
     p = Gemm(8, 8, 8, batch=100)
-    ring = GemmOperandSets(EmulatedDriver(), p, Timing())
-    blocks = list(ring.blocks(limit))
+    operand_sets = GemmOperandSets(EmulatedDriver(), p, Timing())
+    blocks = list(operand_sets.blocks(limit))
     assert blocks[0][0].start == 0
     assert blocks[-1][0].stop == 100
     assert len(blocks) <= 8 * RUNS
     size = sum((i.stop - i.start) * (r.stop - r.start) * 8 for i, r in blocks)
     assert size == 6400 if limit > 6400 else size <= max(limit, 8 * RUNS)
-    exact = reference(p, ring.a, ring.b).exact.astype(np.float32)
-    ring.driver.upload(ring.sets[0][2], padded(p, (ring.a, ring.b, exact))[2])
-    assert ring.deviation(limit).ok
+    exact = reference(p, operand_sets.a, operand_sets.b).exact.astype(np.float32)
+    operand_sets.driver.upload(operand_sets.sets[0][2], padded(p, (operand_sets.a, operand_sets.b, exact))[2])
+    assert operand_sets.deviation(limit).ok
     exact[99, 7, 7] += 1
-    ring.driver.upload(ring.sets[0][2], padded(p, (ring.a, ring.b, exact))[2])
-    found = ring.deviation(1 << 20)
+    operand_sets.driver.upload(operand_sets.sets[0][2], padded(p, (operand_sets.a, operand_sets.b, exact))[2])
+    found = operand_sets.deviation(1 << 20)
     assert not found.ok
     assert found.where == (99, 7, 7)

@@ -50,7 +50,7 @@ def test_right_kernel_passes_every_case():
     assert found[0].deviation.ratio == 0
     assert not driver.held
     assert all(r.ok for r in check(driver, replace(P, lda=44, ldb=42, ldc=20), SMALL, seed=3))
-    assert all(r.ok for r in check(driver, P, SMALL, slack=3))
+    assert all(r.ok for r in check(driver, P, SMALL, row_padding=3))
 
 
 @pytest.mark.parametrize("where", [(0, 0), (19, 17), (7, 3)])
@@ -71,15 +71,15 @@ def test_small_error_fails_where_sums_are_exact():
     assert [r.ok for r in found] == [False, True, True, True]
 
 
-@pytest.mark.parametrize("slack", [0, 2])
-def test_write_between_rows_is_found(slack):
+@pytest.mark.parametrize("row_padding", [0, 2])
+def test_write_between_rows_is_found(row_padding):
     """With padding that the problem has, or that the check adds."""
 
     def corrupt(c):
         c[4, 18] = 0.0
 
-    p = P if slack else replace(P, ldc=20)
-    found = check(Driver(corrupt), p, SMALL, slack=slack)
+    p = P if row_padding else replace(P, ldc=20)
+    found = check(Driver(corrupt), p, SMALL, row_padding=row_padding)
     assert not any(r.ok for r in found)
     assert found[0].deviation.where == (-1, -1)
 
@@ -94,8 +94,8 @@ def test_nan_left_in_c_is_found():
 def test_illegal_configuration_is_refused():
     with pytest.raises(ConfigError):
         check(Driver(), P, replace(SMALL, lanes_m=32))
-    with pytest.raises(ConfigError):  # slack narrows what vectors may be
-        check(Driver(), Gemm(16, 16, 16), replace(SMALL, vec_a=4), slack=1)
+    with pytest.raises(ConfigError):  # row padding limits the width of vectors
+        check(Driver(), Gemm(16, 16, 16), replace(SMALL, vec_a=4), row_padding=1)
 
 
 def test_memory_is_freed_after_a_fault(monkeypatch):

@@ -31,6 +31,7 @@ from ptxgen.errors import (
     UnavailableError,
 )
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -42,7 +43,7 @@ from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 
-ON_PROBLEMS = ("tune", "select", "emit", "check", "bench", "sampler")
+ON_PROBLEMS = ("tune", "select", "explain", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")
 CONFIG = "ms=2 ns=2 ml=16 nl=32 u=8"
 
@@ -83,7 +84,7 @@ def options_of(name: str) -> dict[str, Any]:
     return {p.name: (p.opts, p.help, p.default, p.multiple if hasattr(p, "multiple") else None) for p in group.params}
 
 
-# ---- what commands share
+# ---- common to all commands
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_every_command_takes_json_and_debug() -> None:
     group: Any = typer.main.get_command(app)
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}
     names = [n for n in group.commands if n not in groups] + [f"{g} {n}" for g in groups for n in groups[g]]
-    assert len(names) == 15
+    assert len(names) == 23
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 
@@ -245,6 +246,16 @@ def test_version_and_help() -> None:
             [sys.executable, "-m", "ptxgen", *words], capture_output=True, text=True, check=False, timeout=300
         )
         assert output in done.stdout + done.stderr
+
+
+def test_help_lists_the_types_of_the_registry() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ptxgen", "select", "--help"], capture_output=True, text=True, check=True, timeout=300
+    )
+    text = " ".join(done.stdout.split())
+    assert f"Dtype of A and B: one of {', '.join(COMPUTE_MODES)}. [default: f32]" in text
+    assert "Accumulation: " in text
+    assert f"f32 takes {', '.join(COMPUTE_MODES['f32'])}" in text
 
 
 # ---- select
@@ -430,7 +441,7 @@ def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
     assert "NVIDIA GPU" in done.err
 
 
-# ---- tune, and what becomes of it
+# ---- tune and its results
 
 
 def test_select_returns_what_tune_stored(run: Run) -> None:
@@ -644,7 +655,7 @@ def test_interrupted_tune_reports_what_is_stored(
 def test_a_signal_ends_tune_after_the_measurement_in_progress(
     run: Run, tmp_path: Path, name: str, code: int, how: str
 ) -> None:
-    """A real process on the emulated device; its measurements and winners are kept."""
+    """A real process on the emulated device; its measurements and winners are stored."""
     words = ["tune", "--shape", "40,40,40", "--shape", "48,40,40"]
     child = subprocess.Popen([sys.executable, "-m", "ptxgen", *words], stderr=subprocess.PIPE, text=True)
     path = tmp_path / "tuning.sqlite"
@@ -665,8 +676,8 @@ def test_a_signal_ends_tune_after_the_measurement_in_progress(
     assert child.returncode == code, err
     stored = count()
     assert f"{name}: the run ends after this measurement" in err
-    told = f"error: {how}; {stored} measurements of this run and winners of 2 of 2 problems are stored in {path}"
-    assert err.splitlines()[-1] == f"{told}; to continue: python -m ptxgen {' '.join(words)}"
+    expected = f"error: {how}; {stored} measurements of this run and winners of 2 of 2 problems are stored in {path}"
+    assert err.splitlines()[-1] == f"{expected}; to continue: python -m ptxgen {' '.join(words)}"
     with Database(path, readonly=True) as database:
         assert all(m.outcome == "ok" for m in database.measurements())
     [row, _] = run("select", *words[1:], "--json").document["rows"]
@@ -722,9 +733,10 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
         *(([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_driver") for name in ("tune", "check", "bench")),
         *(
             ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
-            for name in ("select", "emit", "sampler")
+            for name in ("select", "explain", "emit", "sampler")
         ),
         (["collect", "--problems", "1"], "ptxgen.tuning.collect.Station.__init__"),
+        (["paper", "table4"], "ptxgen.cli.options.Target.find_driver"),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),
         (["db", "info"], "ptxgen.tuning.database.Database.info"),

@@ -412,7 +412,7 @@ def test_files_of_a_wrong_type(tmp_path):
     with pytest.raises(InputError, match="uint32"):
         argument(f"u16[4]={path}")
     np.save(path, np.array([{}], object), allow_pickle=True)
-    with pytest.raises(InputError, match="no array"):
+    with pytest.raises(InputError, match="not an array file"):
         argument(f"f32[1]={path}")
     with pytest.raises(InputError, match="no file"):
         argument("f32[1]=zeros:out=")
@@ -440,10 +440,10 @@ def test_cluster_option(run):
     assert (code, json.loads(out)["cluster"]) == (0, [3, 1])
     assert np.load("y.npy").tolist() == [[n % 3, 3] for n in range(6)]
     for cluster, words in (
-        ("4", "grid.x is 6, no multiple of the cluster's 4"),
+        ("4", "grid.x is 6, not a multiple of the cluster size 4"),
         ("x", "--cluster is 'x'"),
         ("17", "it must have 1 to"),
-        (None, "must give the cluster's size"),
+        (None, "must specify the cluster size"),
     ):
         code, _, err = run(RANKS, *options, *(() if cluster is None else ("--cluster", cluster)))
         assert code == 2

@@ -32,7 +32,7 @@ BUDGET = CollectBudget(configurations=3, nearest=0)
 PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
 RANDOM = ("--mixture", "gemm", "--dtypes", "f32", "--max-extent", "8")
 SMALL = ("--configurations", "3", "--jobs", "1")
-#: the command collect with a log of what it measured: time, problem and configuration
+#: the command collect with a log of its measurements: time, problem and configuration
 LOGGED = """
 import sys, time
 from ptxgen.cli import main
@@ -94,7 +94,7 @@ def test_a_repeated_run_measures_only_what_is_missing(run: Run, tmp_path: Path) 
     assert (first["problems"], first["measurements"], first["outcomes"]) == (2, 6, {"ok": 6})
     assert (first["device"], first["clock"]) == ("emulated", "model")
     second = run("--problems", 3, *RANDOM, *SMALL, "--json").document
-    assert (second["problems"], second["passed"], second["measurements"]) == (1, 2, 3)
+    assert (second["problems"], second["skipped"], second["measurements"]) == (1, 2, 3)
     stored = rows(tmp_path / "tuning.sqlite")
     assert sum(stored.values()) == 9
     assert set(stored.values()) == {1}
@@ -162,8 +162,8 @@ def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str,
         child.kill()
     assert child.returncode == code, err
     stored = sum(rows(path).values())
-    told = f"error: {how}; {stored} measurements of this run are stored in {path}; repeat the command to continue"
-    assert err.splitlines()[-1] == told
+    expected = f"error: {how}; {stored} measurements of this run are stored in {path}; repeat the command to continue"
+    assert err.splitlines()[-1] == expected
 
 
 def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:
@@ -184,7 +184,7 @@ def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
     done = run("--shapes-file", shapes, *SMALL, "--json").document
     assert (done["problems"], done["failed"]) == (2, 0)
     assert {key.split(" ")[0] for key, _ in rows(tmp_path / "tuning.sqlite")} == {"gemm", "conv"}
-    assert run("--shapes-file", shapes, "--problems", 1, *SMALL, "--json").document["passed"] == 1
+    assert run("--shapes-file", shapes, "--problems", 1, *SMALL, "--json").document["skipped"] == 1
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
         assert set(rows(path).values()) == {1}
         [shared] = executor._shared.values()  # one station for all jobs
         again = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
-        assert (again.problems, again.passed) == (0, 4)
+        assert (again.problems, again.skipped) == (0, 4)
         assert shared.station is not None
         shared.stop()
         assert shared.station is None

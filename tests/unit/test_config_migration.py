@@ -1,4 +1,4 @@
-"""Configurations of earlier text forms: what databases, exported files and models of earlier versions hold."""
+"""Configurations of earlier text forms: those of databases, exported files and models of earlier versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, Config, parse_config
 from ptxgen.codegen.config_migration import RENAMED, WORDS, translate
-from ptxgen.errors import CorruptError
+from ptxgen.errors import ConfigError, CorruptError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.database import SCHEMA_VERSION, Database
 from ptxgen.tuning.tuning_files import read_measurements, read_winners
@@ -141,9 +141,18 @@ FAMILIES = {
     ),
     4: (
         "ns ml nl kg vec_a split stream resident pdl",
-        "family=depthwise ns=4 ml=128 nl=96 kg=3 vec_a=2 splitk=last_cta store_policy=streaming min_ctas_per_sm=2"
-        " pdl=within_launch",
+        "family=depthwise strip_results=4 block_rows=128 block_lanes=96 kg=3 vec_lane=2 splitk=last_cta"
+        " store_policy=streaming min_ctas_per_sm=2 pdl=within_launch",
     ),
+}
+
+#: axes of one family alone -> the axis of other families that it had in form 2
+SHARED = {
+    "lanes_long": "lanes_m",
+    "strip_results": "ns",
+    "block_rows": "ml",
+    "block_lanes": "nl",
+    "vec_lane": "vec_a",
 }
 
 
@@ -159,7 +168,7 @@ def second_form(code: int) -> str:
     axes = {name: value for word in second_defaults().split() for name, _, value in [word.partition("=")]}
     for word in FAMILIES[code][1].split():
         name, _, value = word.partition("=")
-        axes["lanes_m" if name == "lanes_long" else name] = value
+        axes[SHARED.get(name, name)] = value
     return " ".join(f"{name}={value}" for name, value in axes.items())
 
 
@@ -206,6 +215,18 @@ def test_axes_that_skinny_shared_with_others_become_its_own():
     assert parse_config(translate("family=skinny long_n=1 mma_m16=1 lanes_m=2 transposed_mma=0 tma_rows=0")) == skinny
     assert parse_config(translate("family=3 swap=0 rows=0")) == Config(family="skinny")
     assert parse_config(translate("family=2 swap=1 rows=16")) == Config(family="wgmma", transposed_mma=1, tma_rows=16)
+
+
+def test_axes_that_depthwise_shared_with_others_become_its_own(tmp_path: Path):
+    text, new = "family=depthwise ns=16 ml=4 nl=32 kg=1 vec_a=2", "family=depthwise strip_results=16 block_rows=4"
+    config = parse_config(f"{new} block_lanes=32 kg=1 vec_lane=2")
+    assert parse_config(translate(text)) == config
+    with pytest.raises(ConfigError, match="config has 'ns'; did you mean 'strip_results'"):
+        parse_config(text)
+    winners = tmp_path / "winners.txt"
+    head = "# ptxgen winners, format 3\n# device: h200\n# clock: hardware\n# winners: 1\n"
+    winners.write_text(f"{head}{KEY} | {text} | 5 | {DIGEST} | {{}}\n")
+    assert [m.config for m in read_winners(winners)[1]] == [config]
 
 
 def test_unknown_words_stay():
@@ -291,6 +312,8 @@ PRAGMA user_version = 2;
 """
 KEY = Gemm(64, 64, 64).key()
 DIGEST = "0123456789abcdef"
+POLICY = "graph samples=3 l2_multiple=4"
+FAILED = Config(ms=4, lanes_m=2)
 
 
 @pytest.fixture
@@ -300,7 +323,7 @@ def old(tmp_path: Path) -> Path:
     db = sqlite3.connect(path)
     db.executescript(SECOND)
     db.execute("INSERT INTO problem VALUES (1, ?, 'gemm', 64, 64, 64, 'NN', 'f32', 'f32', '{}')", (KEY,))
-    db.execute("INSERT INTO environment VALUES (1, 'h200', 'hardware', '', '', '', '')")
+    db.execute("INSERT INTO environment VALUES (1, 'h200', 'hardware', '', '', 'graph samples=3 ring=4', '')")
     rest = (DIGEST, -1, -1, "", "search", 1000.0)
     row = "INSERT INTO measurement VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     db.execute(row, (1, OLD, "ok", 5.0, "[5.0]", *rest))
@@ -321,6 +344,8 @@ def test_database_of_version_2_is_migrated(old: Path):
         assert best is not None
         assert best.config == NEW
         assert db.claimants() == []
+        assert best.environment.policy == POLICY
+        assert db.measured(Gemm(64, 64, 64), "h200", "hardware", POLICY).keys() == {NEW.full_text(), FAILED.full_text()}
         assert db._db.execute("SELECT config FROM measurement ORDER BY id").fetchone() == (NEW.full_text(),)
         assert db.set_winner(best, lambda held: held == best)
         assert len(list(db.measurements())) == 2, "the winner was stored again"
@@ -331,7 +356,8 @@ def test_database_of_version_2_is_read_without_a_write(old: Path):
     with Database(old, readonly=True) as db:
         assert db.info()["schema"] == 2
         assert db.info()["unreadable"] == 0
-        assert [m.config for m in db.measurements()] == [NEW, Config(ms=4, lanes_m=2)]
+        assert [m.config for m in db.measurements()] == [NEW, FAILED]
+        assert {m.environment.policy for m in db.measurements()} == {POLICY}
     assert old.read_bytes() == before
 
 
@@ -345,12 +371,12 @@ def test_files_of_format_1_are_imported(tmp_path: Path):
         "problem": KEY,
         "config": OLD,
         "outcome": "ok",
-        "environment": {"device": "h200"},
+        "environment": {"device": "h200", "policy": "graph samples=3 ring=4"},
         "samples": [5.0],
         "digest": DIGEST,
     }
     raw.write_bytes(lzma.compress("".join(json.dumps(x) + "\n" for x in (title, row)).encode()))
-    assert [m.config for m in read_measurements(raw)[1]] == [NEW]
+    assert [(m.config, m.environment.policy) for m in read_measurements(raw)[1]] == [(NEW, POLICY)]
     with Database(tmp_path / "new.sqlite") as db:
         db.merge(read_measurements(raw)[1], read_winners(winners)[1])
         assert [m.config for m in db.winners()] == [NEW]
@@ -358,7 +384,7 @@ def test_files_of_format_1_are_imported(tmp_path: Path):
 
 def test_exported_files_have_the_current_form(tmp_path: Path):
     winners = tmp_path / "winners.txt"
-    head = "# ptxgen winners, format 3\n# device: h200\n# clock: hardware\n# winners: 1\n"
+    head = "# ptxgen winners, format 4\n# device: h200\n# clock: hardware\n# winners: 1\n"
     winners.write_text(f"{head}{KEY} | split=2 kg=2 | 5 | {DIGEST} | {{}}\n")
     with pytest.raises(CorruptError, match="did you mean 'splitk'"):
         list(read_winners(winners)[1])

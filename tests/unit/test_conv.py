@@ -130,7 +130,7 @@ def test_the_key_is_short() -> None:
     )
     assert v.key() == "conv N=1,C=2,H=8,W=9,K=4,R=3,S=3,stride=2x1,pad=1x0x2x1 NHWC f16 direction=input_grad"
     assert Conv(1, 1, 1, 9, 1, 1, 3, padding=(1,)).shape() == "N=1,C=1,H=1,W=9,K=1,R=1,S=3,pad=0x1"
-    # what makes no difference is not kept
+    # values without effect are not stored
     assert Conv(1, 1, 3, 3, 1, 3, 3, stride=2) == Conv(1, 1, 3, 3, 1, 3, 3)
     assert Conv(1, 1, 4, 4, 1, 1, 1, dilation=5) == Conv(1, 1, 4, 4, 1, 1, 1)
 

@@ -1,4 +1,4 @@
-"""Checks of convolutions: parts of results in float64, and errors that must be found."""
+"""Checks of convolutions: parts of results in float64, and errors that must be reported."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def test_comparison_of_a_large_result_is_bounded(layout: str, direction: str) ->
     assert sum(compared) * max(lower(p).k, conv_check.DEPTH) > CHECKED_ELEMENTS * conv_check.DEPTH // 4
     assert sum(compared) * lower(p).k <= CHECKED_ELEMENTS * conv_check.DEPTH
     copies: list[int] = []
-    ring = object.__new__(ConvOperandSets)
-    ring.problem, ring.sets = p, [(0, 0, 0)]
-    ring.driver = EmulatedDriver()
-    ring.driver.download = lambda address, array: copies.append(array.size)  # type: ignore[method-assign]
+    operand_sets = object.__new__(ConvOperandSets)
+    operand_sets.problem, operand_sets.sets = p, [(0, 0, 0)]
+    operand_sets.driver = EmulatedDriver()
+    operand_sets.driver.download = lambda address, array: copies.append(array.size)  # type: ignore[method-assign]
     for box in boxes(p, CHECKED_ELEMENTS):
-        ring._result(box)
+        operand_sets._result(box)
     assert sum(copies) == sum(compared)
     assert len(copies) <= conv_check.RUNS * conv_check.CHANNELS
 
@@ -124,17 +124,17 @@ def test_operand_sets_compare_boxes_of_any_problem(p: Conv, monkeypatch: pytest.
         return reference(*arguments, **options)
 
     monkeypatch.setattr(conv_check, "reference", noted)
-    ring = ConvOperandSets(driver, p, Timing())
-    exact = reference(p, ring.a, ring.b, more=ring.more).exact
-    driver.upload(ring.sets[0][2], exact.astype(p.output.numpy))
+    operand_sets = ConvOperandSets(driver, p, Timing())
+    exact = reference(p, operand_sets.a, operand_sets.b, more=operand_sets.more).exact
+    driver.upload(operand_sets.sets[0][2], exact.astype(p.output.numpy))
     few = len({str(region_slices(p, box)) for box in boxes(p, 64)})
     for limit, count in ((64, few), (64, 0), (1 << 40, 1), (1 << 40, 0), (48, 0)):
         made.clear()
-        assert ring.deviation(limit).ok
-        assert len(made) == count, "float64 results are kept, and parts of the whole are cut from it"
-    driver.fill(ring.sets[0][2] + exact.size * p.output.bytes - 4, 4, 0x7F)
+        assert operand_sets.deviation(limit).ok
+        assert len(made) == count, "float64 results are cached, and parts are cut from the whole"
+    driver.fill(operand_sets.sets[0][2] + exact.size * p.output.bytes - 4, 4, 0x7F)
     for limit in (64, 1 << 40):
-        found = ring.deviation(limit)
+        found = operand_sets.deviation(limit)
         assert not found.ok
         assert found.where == tuple(n - 1 for n in exact.shape)
 
@@ -157,11 +157,11 @@ def test_wrong_result_is_found(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> 
     driver = EmulatedDriver()
 
     def wrong(*arguments: Any) -> Any:
-        out, kept = guarded(*arguments)
+        out, unchanged = guarded(*arguments)
         if spoilt == "result":
             out = out.copy()
             out.flat[17] += 1
-        return out, kept and spoilt == "result"
+        return out, unchanged and spoilt == "result"
 
     monkeypatch.setattr(conv_check, "guarded", wrong)
     found = check(driver, PLAIN, chosen(PLAIN, driver))
@@ -194,9 +194,9 @@ def test_measurements_compare_a_part_or_everything() -> None:
     for full in (False, True):
         found = work.measure(PLAIN, chosen(PLAIN, driver), full=full)
         assert found.outcome == "ok", found.message
-    ring = work.operand_sets_for(PLAIN, Timing())
-    assert isinstance(ring, ConvOperandSets)
-    driver.fill(ring.sets[0][2], 4)
-    assert not ring.deviation(8).ok
-    assert ring.deviation(1 << 40).where == (0, 0, 0, 0)
+    operand_sets = work.operand_sets_for(PLAIN, Timing())
+    assert isinstance(operand_sets, ConvOperandSets)
+    driver.fill(operand_sets.sets[0][2], 4)
+    assert not operand_sets.deviation(8).ok
+    assert operand_sets.deviation(1 << 40).where == (0, 0, 0, 0)
     assert device("emulated").name == driver.device.name

@@ -79,8 +79,8 @@ def test_memory_layout_is_read_from_strides() -> None:
     arguments = ConvArguments(2).resolved()
     x = np.zeros((2, 3, 4, 5), np.float32)
 
-    def memory_layout(y: np.ndarray, what: str = "images") -> str | None:
-        return arguments.memory_layout(what, tensor(y, what))
+    def memory_layout(y: np.ndarray, role: str = "images") -> str | None:
+        return arguments.memory_layout(role, tensor(y, role))
 
     last = np.zeros((2, 4, 5, 3), np.float32).transpose(0, 3, 1, 2)
     assert memory_layout(x) == "NCHW"

@@ -130,7 +130,7 @@ class Gpu:
         return 0
 
     def run(self, work: Callable[[], None]) -> None:
-        with suppress(MemoryError):  # as on a GPU, the next call tells
+        with suppress(MemoryError):  # as on a GPU, the next call reports it
             work()
         self.clock += self.kernel_us
 
@@ -154,9 +154,9 @@ class Gpu:
 def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
     module: Any = types.ModuleType("pycuda.driver")
 
-    def check(code: int, what: str) -> None:
+    def check(code: int, call: str) -> None:
         if code:
-            raise CudaError(f"{what} failed: {code}")
+            raise CudaError(f"{call} failed: {code}")
 
     def dependent() -> None:
         """PyCUDA's objects remember the context on its own stack; without one they cannot be made."""
@@ -452,12 +452,12 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         return (Result.SUCCESS,)
 
     where = ctypes.c_void_p
-    module.kept = [
+    module.functions = [
         ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(extended),
         ctypes.CFUNCTYPE(ctypes.c_int, where, where)(is_capturing),
     ]
     names = (b"cuLaunchKernelEx", b"cuStreamIsCapturing")
-    addresses = {name: ctypes.cast(f, where).value for name, f in zip(names, module.kept, strict=True)}
+    addresses = {name: ctypes.cast(f, where).value for name, f in zip(names, module.functions, strict=True)}
     module.CUstreamCaptureStatus, module.CUhostFn = CaptureStatus, int
     module.CUuserObject_flags, module.CUuserObjectRetain_flags = UserFlags, RetainFlags
     module.cuStreamGetCaptureInfo, module.cuThreadExchangeStreamCaptureMode = capture_info, exchange
@@ -918,8 +918,8 @@ def test_forked_process_gets_an_error_that_recommends_spawn(driver: CudaDriver, 
         return output[0]
 
     with kernel.stream_handles["increment"]._lock:
-        said = forked(child)
-    assert 'multiprocessing.get_context("spawn")' in said
+        message = forked(child)
+    assert 'multiprocessing.get_context("spawn")' in message
     assert words(driver, c)[0] == 1
 
 
@@ -940,7 +940,7 @@ def test_times_are_gpu_times_per_call(driver: CudaDriver, gpu: Gpu, source: Sour
 
     times = driver.time([launch(i) for i in range(3)], Timing(samples=4, target_ms=1.0))
     assert times == pytest.approx([gpu.kernel_us] * 4)
-    # besides warm-up and estimate they are called once a node, in turn: 399 nodes, the multiple of 3 below 400
+    # besides warm-up and estimate they are called once per node, in rotation: 399 nodes, the multiple of 3 below 400
     assert [n - e for n, e in zip(calls, (2, 1, 1), strict=True)] == [133] * 3
     # a millisecond of 2 us kernels is 500, so one replay of 399 is nearest; one more came first
     assert words(driver, c)[0] == 4 + 399 * (1 + 4)

@@ -713,7 +713,7 @@ def test_empty_file_becomes_a_database(tmp_path: Path) -> None:
 
 def test_tables_may_be_created_twice(db: Database) -> None:
     db.add(measured())
-    db._create()  # as by a process that found the file empty, and then had to wait for another
+    db._create()  # like a process that read an empty file and then waited for another process
     assert list(db.measurements()) == [measured()]
 
 

@@ -34,7 +34,7 @@ def test_tree_matches_the_drawing():
         base = CLASSES[name].__bases__[0]
         assert base is (CLASSES[parent] if parent else Exception)
         assert CLASSES[name].__doc__
-    assert issubclass(InputError, ValueError)  # what breaks a rule is a bad value to anybody
+    assert issubclass(InputError, ValueError)  # a violated rule is an invalid value
 
 
 def test_config_error_has_its_rule():

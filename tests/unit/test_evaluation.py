@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import FAMILIES
+from ptxgen.errors import UnavailableError
 from ptxgen.families import perf_model, space
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import evaluation, training, tuning_files
+from ptxgen.tuning import evaluation, perceptron, training, tuning_files
 from ptxgen.tuning.exchange import Header
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.training import Training
@@ -112,6 +114,65 @@ def test_learning_curve_uses_more_and_more_problems(rows):
     assert all(0 < p.first <= 1 and p.error > 0 for p in points)
 
 
+def test_sample_curve_is_cross_validated(rows, monkeypatch):
+    """Every fold is held out for every number of rows, and no training row is of a problem that is held out."""
+    seen = []
+    real = Training.train
+
+    def train(self, target, mask):
+        seen.append((int(mask.sum()), frozenset(self.group[mask].tolist())))
+        return real(self, target, mask)
+
+    monkeypatch.setattr(Training, "train", train)
+    found = evaluation.sample_curve(rows, "clock", 3)
+    fold = evaluation.folds(rows, 3)
+    sizes = [r.samples for r in found]
+    assert sizes == sorted({size for size, _ in seen})
+    assert len(sizes) == evaluation.HALVINGS
+    for size in sizes:
+        for turn, (_, problems) in enumerate(s for s in seen if s[0] == size):
+            assert not problems & set(np.flatnonzero(fold == turn).tolist())
+    assert all(r.hidden == () and r.mse > 0 and 0 < r.first <= 1 for r in found)
+    assert found[-1].mse < found[0].mse
+
+
+def test_perceptrons_and_trees_learn_from_the_same_rows(rows, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(evaluation, "HIDDEN_LAYERS", ((8,), (4, 4)))
+    found = evaluation.architectures(rows, "clock", 3, 100)
+    assert [r.hidden for r in found] == [(8,), (4, 4), ()]
+    assert {r.samples for r in found} == {100}
+    inputs = rows.x.shape[1]
+    assert [r.weights for r in found] == [8 * (inputs + 2) + 1, 4 * (inputs + 1) + 4 * 5 + 5, 0]
+    assert all(r.mse > 0 for r in found)
+    curve = evaluation.perceptron_curve(rows, "clock", 3, 100)
+    assert [r.samples for r in curve] == [3, 6, 12, 25, 50]
+
+
+def test_perceptron_learns_a_line(rows, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(perceptron, "BATCH", 16)
+    base, slope = rows.bases["clock"], rows.x[:, 0]
+    line = Training(**{**vars(rows), "log_us": (base + 3 * slope).astype(np.float32)})
+    everything = np.ones(len(base), bool)
+    network = perceptron.Perceptron((32,), line, "clock", everything)
+    assert np.abs(network.predict(line.x) - 3 * slope).mean() < 0.3 * (3 * slope).std()
+
+
+def test_values_beyond_the_training_rows_do_not_explode(rows):
+    pytest.importorskip("sklearn")
+    everything = np.ones(len(rows.log_us), bool)
+    network = perceptron.Perceptron((8,), rows, "clock", everything)
+    seen = network.predict(rows.x)
+    assert np.abs(network.predict(rows.x + 1e6)).max() < 100 * max(np.abs(seen).max(), 1)
+
+
+def test_missing_scikit_learn_names_the_extra(rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(UnavailableError, match=r"ptxgen\[evaluation\]"):
+        evaluation.architectures(rows, "clock", 3, 100)
+
+
 def test_weights_balance_problems():
     """A problem with four times the rows counts twice as much, not four times."""
     t = Training(
@@ -139,7 +200,9 @@ def test_command_prints_scores_and_curve(tmp_path, capsys):
     assert f"2 folds of {len(PROBLEMS)} problems" in text
     assert run(["model", "evaluate", str(path), "--folds", "2", "--no-curve", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["curve"] == []
+    assert document["curve"] == document["samples"] == document["architectures"] == []
+    assert run(["model", "evaluate", str(path), "--folds", "2", "--no-curve", "--samples"]) == 0
+    assert "MSE" in capsys.readouterr().out
     assert document["scores"][0]["problems"] == len(PROBLEMS)
     assert run(["model", "evaluate", str(path), "--folds", "9"]) == 2
     assert "9 folds need more" in capsys.readouterr().err

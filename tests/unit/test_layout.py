@@ -1,4 +1,4 @@
-"""Layouts of SIMT kernels: which elements threads load, where they are in shared memory, what fragments contain. The
+"""Layouts of SIMT kernels: the elements that threads load, their positions in shared memory, the contents of fragments. The
 address parts of a thread repeat templates/addr/strided.mako and simt_fragment_addr.mako."""
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, layout, shape):
             for thread in range(min(32, x.vectors)):
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                starts.append((x.at(mn, k) ^ x.swizzles[load.place]) + load.offset)
+                starts.append((x.at(mn, k) ^ x.swizzles[load.pointer]) + load.offset)
             assert conflicts(starts, x.copy_bytes) == 0
 
 
@@ -193,7 +193,7 @@ def test_loads_cover_the_stage(target):
                     continue
                 row, column = thread // x.across, thread % x.across * x.vec
                 mn, k = (row, column) if x.kmajor else (column, row)
-                at = (x.at(mn, k) ^ x.swizzles[load.place]) + load.offset
+                at = (x.at(mn, k) ^ x.swizzles[load.pointer]) + load.offset
                 assert at == x.at(mn + load.mn, k + load.k)
                 seen.add(at)
             assert len(seen) == x.vectors == x.tile * c.u // x.vec

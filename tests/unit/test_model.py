@@ -23,8 +23,9 @@ from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, default_names, features
 from ptxgen.families.mma import cost
+from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -269,7 +270,7 @@ def test_saved_model_is_the_same_model(fitted, saved):
     assert again.device == H200
     assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
     assert [f.name for f in saved.iterdir()] == ["model.json"]
-    x = np.random.default_rng(0).standard_normal((500, len(NAMES))).astype(np.float32) * 100
+    x = np.random.default_rng(0).standard_normal((500, len(default_names()))).astype(np.float32) * 100
     x[::7, ::3] = np.nan
     assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
 
@@ -383,7 +384,7 @@ def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monk
     selection._load.cache_clear()
     folder.mkdir(parents=True)
     (folder / "model.json").write_bytes((saved / "model.json").read_bytes())
-    edit(saved, features=list(NAMES))
+    edit(saved, features=list(default_names()))
     assert selection.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
     selection._load.cache_clear()
 
@@ -420,7 +421,7 @@ def test_other_features_are_refused_and_named(saved):
     with pytest.raises(SchemaError, match=f"trained on {len(names)} features.* does not compute moonlight"):
         Model.load(saved)
     edit(saved, features=names[::-1])
-    with pytest.raises(SchemaError, match="computed otherwise now"):
+    with pytest.raises(SchemaError, match="computes differently"):
         Model.load(saved)
 
 
@@ -436,24 +437,43 @@ def test_former_names_of_features_are_accepted(fitted, saved):
 def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_path, monkeypatch):
     """A later version computes one more feature between the others, or has one more family."""
     before = fitted.rank(HELD_OUT[3], H200, 20)
-    more = (*NAMES[:5], "moonlight", *NAMES[5:])
-
-    def computed(*arguments):
-        return np.insert(features(*arguments), 5, 7.0, axis=1)
-
-    for module in (model, model_files):
-        monkeypatch.setattr(module, "NAMES", more)
-        monkeypatch.setattr(module, "features", computed)
+    names = default_names()
+    simt = replace(FAMILIES["simt"], features={"moonlight": lambda c: c.ml % 7})
+    monkeypatch.setitem(FAMILIES, "simt", simt)
+    at = default_names().index("moonlight")
+    assert default_names() == (*names[:at], "moonlight", *names[at:])
     again = Model.load(saved)
     assert again.rank(HELD_OUT[3], H200, 20) == before
     again.save(tmp_path / "copy")
-    assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(NAMES)
+    assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(names)
+
+
+def test_model_may_be_trained_on_more_features_and_on_fewer(rows, tmp_path):
+    """Axes that models leave out by default, and any order."""
+    names = ("waves", "pdl", "ml", "kg", "clock", "long_n", "blocks_sm", "m")
+    assert {"pdl", "long_n", "operand_path_a"} <= set(all_names()) - set(default_names())
+    m = Model.fit(rows, H200, target="clock", names=names)
+    assert (m.names, m.booster.num_features()) == (names, len(names))
+    best = m.rank(HELD_OUT[3], H200, 20)
+    m.save(tmp_path)
+    assert Model.load(tmp_path).rank(HELD_OUT[3], H200, 20) == best
+    with pytest.raises(InputError, match="names has moonlight; a feature is one of ms, "):
+        Model.fit(rows, H200, names=("ml", "moonlight"))
+
+
+def test_features_are_computed_in_the_order_of_the_names():
+    p = lower(HELD_OUT[3])
+    c = Columns.of([Config(family="skinny", long_n=1), Config(ml=32), Config(family="wgmma", pdl=2)])
+    every = dict(zip(all_names(), features(p, c, H200, None, all_names()).T, strict=True))
+    assert [every[n].tolist() for n in ("pdl", "long_n", "transposed_mma")] == [[0, 0, 2], [1, 0, 0], [1, 0, 0]]
+    names = ("over_roofline", "long_n", "m", "ml", "splitk", "waves")
+    assert features(p, c, H200, None, names).T.tolist() == [every[n].tolist() for n in names]
 
 
 def test_features_with_changed_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
     monkeypatch.setattr(perf_costs, "PIPE", 0.5)
-    with pytest.raises(SchemaError, match=r"computed otherwise now: .*busy"):
+    with pytest.raises(SchemaError, match=r"computes differently: .*busy"):
         Model.load(saved)
 
 
@@ -493,11 +513,11 @@ def old_files(m, folder):
     text = bytes(m._booster.save_raw(raw_format="json"))
     meta = {
         "format": 1,
-        "features": list(NAMES),
+        "features": list(default_names()),
         "digest": hashlib.sha256(text).hexdigest(),
         "xgboost": "3.0",
         **asdict(m.facts),
-        "probe": model_files._probe(m.device, m.facts),
+        "probe": model_files._probe(m.device, m.facts, default_names()),
     }
     folder.mkdir()
     (folder / "model.json").write_bytes(text)
@@ -557,7 +577,7 @@ def test_concurrent_saves_leave_one_model(fitted, saved):
         (lambda t: t["left"].__setitem__(0, -7), "follow their parents"),
         (lambda t: t["left"].__setitem__(0, 1.5), "left must be a list of integers"),
         (lambda t: t["left"].__setitem__(0, 10**30), "left must be a list of integers"),
-        (lambda t: t["feature"].__setitem__(0, len(NAMES)), "feature outside"),
+        (lambda t: t["feature"].__setitem__(0, len(default_names())), "feature outside"),
         (lambda t: t["feature"].__setitem__(0, -1), "feature outside"),
         (lambda t: t["value"].__setitem__(0, 1e300), "finite"),
         (lambda t: t["value"].__setitem__(0, "1"), "list of numbers"),
@@ -613,15 +633,15 @@ def mutate(content, rng):
             if isinstance(at[key], dict | list) and len(at[key]) and rng.random() < 0.9:
                 at = at[key]
                 continue
-            what = rng.integers(5)
-            if what == 0:
+            change = rng.integers(5)
+            if change == 0:
                 del at[key]
-            elif what == 1 and isinstance(at, list):
+            elif change == 1 and isinstance(at, list):
                 at.append(at[key])
-            elif what == 2 and isinstance(at, list):
+            elif change == 2 and isinstance(at, list):
                 other = int(rng.integers(len(at)))
                 at[key], at[other] = at[other], at[key]
-            elif what == 3 and isinstance(at[key], int):
+            elif change == 3 and isinstance(at[key], int):
                 at[key] += int(rng.integers(-3, 4))
             else:
                 at[key] = JUNK[int(rng.integers(len(JUNK)))]
@@ -635,7 +655,7 @@ def test_mutated_files_are_refused_or_predict_finite_times(saved, tmp_path):
     content = json.loads((saved / "model.json").read_text())
     content["forest"]["trees"] = content["forest"]["trees"][:2]
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
-    x = rng.standard_normal((64, len(NAMES))).astype(np.float32) * 100
+    x = rng.standard_normal((64, len(default_names()))).astype(np.float32) * 100
     folder, counts = tmp_path / "fuzzed", Counter()
     folder.mkdir()
     for _ in range(FUZZED):

@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
 from ptxgen.families import perf_costs, rules, space
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import default_names, features
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
 from ptxgen.families.perf_model import Counts, from_stats, predict, roofline
@@ -122,7 +122,7 @@ def test_integers_and_columns_agree(p):
     assert us == pytest.approx(predict(p, plain(lazy), H200), rel=1e-6)
     assert [predict(p, lazy.row(i), H200) for i in range(5)] == pytest.approx(us[:5].tolist())
     x = features(p, lazy, H200)
-    assert x.shape == (300, len(NAMES))
+    assert x.shape == (300, len(default_names()))
     assert x.dtype == np.float32
     assert x.flags.c_contiguous
     assert np.isfinite(x).all()
@@ -146,7 +146,7 @@ def test_no_rows_give_no_times():
     p = KernelGemm(64, 64, 64)
     none = space.candidates(p, H200).take(np.zeros(0, np.int64))
     assert len(predict(p, none, H200)) == len(predict(p, plain(none), H200)) == 0
-    assert features(p, none, H200).shape == features(p, plain(none), H200).shape == (0, len(NAMES))
+    assert features(p, none, H200).shape == features(p, plain(none), H200).shape == (0, len(default_names()))
 
 
 #: measured on an H200 (microseconds, medians) by kernels of the same making: M, N, K, layout, f16, configuration
@@ -352,8 +352,8 @@ def test_values_of_features():
     c = Config(ml=64, nl=128, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4)
     assert rules.first_violation(p, c, H200) is None
     g = geometry(p, c)
-    x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
-    assert len(set(NAMES)) == len(NAMES)
+    x = dict(zip(default_names(), features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
+    assert len(set(default_names())) == len(default_names())
     assert x["m"] == pytest.approx(np.log2(640))
     assert (x["ml"], x["nl"], x["u"], x["kg"]) == (6, 7, 4, 2)
     assert (x["tiles"], x["blocks"]) == pytest.approx((np.log2(20), np.log2(80)))
@@ -376,7 +376,7 @@ def test_values_of_tensor_core_features():
         family="wgmma", ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1
     )
     assert rules.first_violation(p, c, H200) is None
-    x = dict(zip(NAMES, features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
+    x = dict(zip(default_names(), features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["transposed_mma"], x["math_warpgroups"], x["cluster_x"], x["persistent"]) == (2, 0, 1, 1, 0)
     assert (x["kg"], x["tiles_m"], x["tiles_n"]) == pytest.approx((np.log2(3), np.log2(5), 2))
     assert x["rate"] == 11
@@ -385,14 +385,18 @@ def test_values_of_tensor_core_features():
     assert x["iterations"] == pytest.approx(np.log2(22))
     assert x["thread_work"] == pytest.approx(np.log2(128 * 64 * 64 / 256 * 22))
     odd = dict(
-        zip(NAMES, features(KernelGemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(), strict=True)
+        zip(
+            default_names(),
+            features(KernelGemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(),
+            strict=True,
+        )
     )
     assert odd["pitch_a"] == odd["pitch_b"] == 4
     q = KernelGemm(640, 255, 4096, "NT", "f16")
     copied = Config(
         family="mma", ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1
     )
-    x = dict(zip(NAMES, features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
+    x = dict(zip(default_names(), features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["operand_path"], x["pitch_c"]) == (1, 2, 1)
     assert x["rate"] == pytest.approx(np.log2(cost.rate(q, H200)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
 import os
 import platform
 import re
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxgen.codegen import render as render_module
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
@@ -243,3 +246,101 @@ def test_undefined_name_is_an_error(tmp_path):
     assert made.render(number=5) == "mov.u32 %r0, 5;\n"
     with pytest.raises(TypeError, match="text and integers only"):
         made.render(number=None)
+
+
+# ---- the disk cache of compiled templates
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """The folder of compiled templates of a new cache. No template is loaded."""
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    lookup.cache_clear()
+    yield tmp_path / "cache" / "compiled_templates"
+    lookup.cache_clear()
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The paths of compiled templates that are written."""
+    paths: list[str] = []
+    write = render_module._write_compiled
+    monkeypatch.setattr(
+        render_module, "_write_compiled", lambda source, path: (paths.append(path), write(source, path))
+    )
+    return paths
+
+
+def one_kernel():
+    return render(plan_for(Gemm(64, 64, 64), Config(), device("h200"))).text
+
+
+def test_another_process_does_not_compile_templates(folder, written):
+    text = one_kernel()
+    assert sorted(written) == sorted(str(path) for path in folder.glob("*.pyc"))
+    assert len(written) > 5
+    assert {path.stat().st_mode & 0o077 for path in (folder, *folder.iterdir())} == {0}
+    count = len(written)
+    lookup.cache_clear()
+    assert one_kernel() == text
+    assert len(written) == count
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "other"])
+def test_damaged_compiled_templates_are_replaced(damage, folder, written):
+    text = one_kernel()
+    count = len(written)
+    for path in folder.iterdir():
+        code = path.read_bytes()
+        path.write_bytes({"empty": b"", "cut": code[: len(code) // 2], "other": b"x" * len(code)}[damage])
+    lookup.cache_clear()
+    assert one_kernel() == text
+    lookup.cache_clear()
+    assert one_kernel() == text
+    assert len(written) == 2 * count
+    lookup.cache_clear()
+    assert one_kernel() == text
+    assert len(written) == 2 * count
+
+
+def test_edited_template_is_compiled_again(folder, tmp_path):
+    template = tmp_path / "x.mako"
+    for text in ("one", "two", "one"):
+        template.write_text(text)
+        os.utime(template, (1, 1))  # the time of the file does not count
+        lookup.cache_clear()
+        assert lookup(str(tmp_path)).get_template("x.mako").render() == text
+    assert len(list(folder.glob("*.pyc"))) == 2
+
+
+def test_compiled_templates_that_others_can_write_are_not_used(folder, written):
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert one_kernel()
+    assert written == list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("problem", ["file", "full"])
+def test_cache_without_space_is_no_error(problem, folder, monkeypatch):
+    text = one_kernel()
+    lookup.cache_clear()
+    if problem == "file":
+        monkeypatch.setenv("PTXGEN_CACHE", __file__)
+    else:
+        for path in folder.iterdir():
+            path.unlink()
+
+        def full(source: bytes, path: str) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(render_module, "_write_compiled", full)
+    assert one_kernel() == text
+    assert list(folder.glob("*.pyc")) == [] or problem == "file"
+
+
+def test_processes_may_compile_templates_at_the_same_time(folder):
+    context = multiprocessing.get_context("fork")
+    with context.Pool(4) as pool:
+        texts = pool.starmap(one_kernel, [()] * 4, chunksize=1)
+    assert len(set(texts)) == 1
+    assert {path.suffix for path in folder.iterdir()} == {".py", ".pyc"}

@@ -105,14 +105,14 @@ BREAKS = {
         (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
     ],
     "simt_vec_a": [
-        (KernelGemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds what A's alignment"),
-        (KernelGemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "allow, 2"),
+        (KernelGemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds 2, the limit by A's alignment"),
+        (KernelGemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "exceeds 2, the limit"),
         (KernelGemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
         (NT, "vec_a=4 u=2 cp_async_a=0 kl=1 ks=1", "h200", "vec_a=4"),
     ],
     "simt_vec_b": [
-        (KernelGemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds what B's alignment"),
-        (KernelGemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "allow, 2"),
+        (KernelGemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds 2, the limit by B's alignment"),
+        (KernelGemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "exceeds 2, the limit"),
     ],
     "simt_cp_async_a": [
         (P, "cp_async_a=1", "t4", "sm_80"),
@@ -148,9 +148,9 @@ BREAKS = {
     ],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vec_c": [
-        (KernelGemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds what C's alignment and rows allow, 2"),
-        (KernelGemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "allow, 1"),
-        (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "a row of the tile, 2"),
+        (KernelGemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds 2, the limit by C's alignment and rows"),
+        (KernelGemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "exceeds 1, the limit"),
+        (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "or 2, a row of the tile"),
     ],
     "shared_memory": [
         (

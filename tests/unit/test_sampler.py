@@ -152,7 +152,7 @@ def test_acceptance_is_the_share_of_legal_draws(learnt):
 
 
 def test_sampler_without_legal_draws_ends():
-    with pytest.raises(ConfigError, match=r"40000 draws held \d+ legal configurations; 100000 are asked for"):
+    with pytest.raises(ConfigError, match=r"40000 draws had \d+ legal configurations; 100000 are requested"):
         Categorical.uniform(P, H200).sample(100_000, np.random.default_rng(0), limit=40_000)
 
 

@@ -72,22 +72,25 @@ UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supporte
     ],
 )
 def test_output_is_parsed(tool, output, status, found):
-    got = script.understood("simt", tool, output, status)
+    got = script.parse_output("simt", tool, output, status)
     assert (got.kernels, got.errors, got.warnings) == found
     assert got.clean == (found[1:] == (0, 0))
 
 
 def test_only_lines_of_the_finding_are_shown():
-    assert script.understood("wgmma", "racecheck", RACE, 0).lines == (
+    assert script.parse_output("wgmma", "racecheck", RACE, 0).lines == (
         "Warning: Race reported between Write access at gemm_f16_nn+0x1f0 in kernel.ptx",
         "and Read access at gemm_f16_nn+0x420 in kernel.ptx [24 hazards]",
     )
-    assert script.understood("wgmma", "memcheck", INVALID, 1).lines[-1] == "Traceback (most recent call last):"
-    assert script.understood("wgmma", "memcheck", CLEAN, 0).lines == ()
+    assert script.parse_output("wgmma", "memcheck", INVALID, 1).lines[-1] == "Traceback (most recent call last):"
+    assert script.parse_output("wgmma", "memcheck", CLEAN, 0).lines == ()
 
 
 def test_table_has_a_line_for_each_group_and_tool():
-    rows = [script.understood("simt", "memcheck", CLEAN, 0, 3.4), script.understood("wgmma", "racecheck", RACE, 0, 12)]
+    rows = [
+        script.parse_output("simt", "memcheck", CLEAN, 0, 3.4),
+        script.parse_output("wgmma", "racecheck", RACE, 0, 12),
+    ]
     assert script.table(rows).splitlines() == [
         "group  tool       kernels  errors  warnings  seconds",
         "simt   memcheck         6       0         0        3",

@@ -17,7 +17,7 @@ from ptxgen.families.geometry import ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt import candidates as simt
-from ptxgen.families.skinny import candidates as stream
+from ptxgen.families.skinny import candidates as skinny
 from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -64,12 +64,12 @@ SMALL_WGMMA = {
     "DEPTHS": (64, 256),
     "STAGES": (2, 4),
     "CLUSTERS": ((1, 1, 1), (2, 2, 1), (1, 1, 4)),
-    "LEAVING": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
+    "EPILOGUES": ((0, 1, 1, 0), (1, 2, 2, 0), (1, 1, 1, 1)),
 }
-SMALL_STREAM = {
-    "EACH": (2, 8, 16),
+SMALL_SKINNY = {
+    "COUNTS": (2, 8, 16),
     "LANES": (1, 8, 32),
-    "ALONG": (1, 4),
+    "WARPS_LONG": (1, 4),
     "GROUPS": (2, 4),
     "STEPS": (1, 4),
 }
@@ -92,8 +92,8 @@ def small_axes(monkeypatch):
         monkeypatch.setitem(mma.AXES, name, values)
     for name, values in SMALL_WGMMA.items():
         monkeypatch.setattr(wgmma, name, values)
-    for name, values in SMALL_STREAM.items():
-        monkeypatch.setattr(stream, name, values)
+    for name, values in SMALL_SKINNY.items():
+        monkeypatch.setattr(skinny, name, values)
     space_bases._base.cache_clear()
     yield
     space_bases._base.cache_clear()
@@ -243,7 +243,7 @@ def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
 def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
     for (n, wg, turns), short, depth, swap, (cluster, yc, kc), persistent, stages, leaving, copied in product(
-        x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["LEAVING"], wgmma_copies(p)
+        x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["EPILOGUES"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
         ml, nl = (short, 64 * n) if swap else (64 * n, short)
@@ -339,7 +339,7 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
         pairs = list(product(wide, [v for v, _ in loads]))
         if along_k[x] and along_k[y] and vec[x] * size < 16:  # whole chunks of rows that nothing aligns
             pairs, loads = [*pairs, (16 // size, 1)], [*loads, (1, 16 // size)]
-        *threads, steps = SMALL_STREAM.values()
+        *threads, steps = SMALL_SKINNY.values()
         reaches = sorted({s * depth for s in steps for _, depth in loads})
         made = []
         for each, wm, n, kl, reach, (w, v), ahead in product(*threads, reaches, pairs, (0, 1)):
@@ -636,7 +636,7 @@ CLASSES = {
 def test_rules_of_tiles_read_only_the_axes_of_shapes(f):
     p, _, q = CLASSES[f.code]
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
-    later = {*f.ways(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
+    later = {*f.variants(p)[0], *f.cell, "vec_c", "epilogue_smem", "lane_interleave"}
     shared = {name.name: a.column(name.name) for name in AXIS.values() if name.name not in later}
     assert (outcomes(f, p, a, f.tile_rules) == outcomes(f, q, b.replace(**shared), f.tile_rules)).all()
 
@@ -647,7 +647,7 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     assert f.neutral(p) == f.neutral(q)
     a, b = random_rows(f, 3000, 1), random_rows(f, 3000, 2)
     mine = {r.name for r in rules.RULES if r.family in ("", f.name)}
-    options = {n for option in f.options(p) for n in option}
+    options = {n for option in f.slice_options(p) for n in option}
     rest = (mine - set(f.extent_rules) | {"range"}) if not options else mine - set(f.extent_rules)
     free = {n: b.column(n) for n in f.cell if n not in options}
     assert (outcomes(f, p, a, rest) == outcomes(f, q, a.replace(**free), rest)).all()
@@ -663,7 +663,7 @@ def test_rules_of_split_k_are_evaluated_per_option():
     """Legality of the base together with the cell is legality."""
     p = KernelGemm(512, 384, 4096, "NT", "f16")
     b = space.base(WGMMA, p, H200)
-    options = WGMMA.options(b.problem)
+    options = WGMMA.slice_options(b.problem)
     for j, option in enumerate(options):
         whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
         assert ((whole < 0) == (b.refused[:, j] == -1))[b.refused[:, j] != -2].all()
@@ -805,7 +805,7 @@ def test_refinements_of_mma_reach_every_axis():
         prefetch_k=1,
     )
     p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flags need the workspace that packed operands are in
+    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flag_red and packed operands exclude each other
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
 
 
@@ -856,7 +856,7 @@ def test_refinements_of_skinny_reach_every_axis():
     lines = KernelGemm(4, 512, 4096, "NT", "f16")
     one = Config(family="skinny", ms=4, ns=4, ml=4, nl=32, lanes_long=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
-    assert reached >= set(stream.AXES) - {"ms", "ml"}
+    assert reached >= set(skinny.AXES) - {"ms", "ml"}
     fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
     assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, fed)))
 

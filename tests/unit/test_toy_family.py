@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 
 from ptxgen import plugins
 from ptxgen.cli import command
-from ptxgen.codegen.config import AXIS, FAMILIES, Config, parse_config
+from ptxgen.codegen.axes import Axis
+from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, InputError
 from ptxgen.families import registry
-from ptxgen.families.features import NAMES, features
+from ptxgen.families.features import all_names, default_names, features
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.space import candidates, refinements
 from ptxgen.lowering.lower import lower
@@ -83,7 +85,20 @@ def test_the_search_visits_the_family(registered: None) -> None:
     assert sorted(mine.row(i).threads for i in range(len(mine))) == [32, 64, 128]
     near = refinements(lower(P), H200, Config(family="toy", threads=64))
     assert [near.row(i).threads for i in range(len(near))] == [32, 128]
-    assert features(lower(P), mine, H200).shape == (3, len(NAMES))
+    assert features(lower(P), mine, H200).shape == (3, len(default_names()))
+
+
+def test_the_family_gives_its_features_to_the_model(registered: None) -> None:
+    family = registry.FAMILIES["toy"]
+    axes = (*family.axes, Axis("colours", 4, "has no effect"))
+    parity = {"parity": lambda c: c.threads // 32 % 2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(AXIS, "colours", axes[-1])
+        patch.setitem(registry.FAMILIES, "toy", replace(family, axes=axes, features=parity))
+        assert {"colours", "parity"} <= set(default_names())
+        c = Columns.of([Config(family="toy", threads=96), Config(family="skinny")])
+        assert features(lower(P), c, H200, None, ("colours", "parity")).tolist() == [[2.0, 1.0], [2.0, 0.0]]
+    assert not {"colours", "parity"} & set(all_names())
 
 
 def test_the_shipped_model_stays_valid(registered: None) -> None:

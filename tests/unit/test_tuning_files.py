@@ -81,7 +81,7 @@ def test_winners_are_sorted_readable_lines(winners: Path) -> None:
     assert lines == sorted(lines)
     line = next(line for line in lines if line.startswith(WIDE.key()))
     assert line.startswith(f"{WIDE.key()} | {Config(kg=4, vec_a=4)} | 12.5 | {OLD} | {{")
-    for value in ("format 3", "device: h200", "clock: hardware", HEADER.commit, HEADER.command, HEADER.date):
+    for value in ("format 4", "device: h200", "clock: hardware", HEADER.commit, HEADER.command, HEADER.date):
         assert value in text.split(lines[0])[0]
 
 
@@ -126,9 +126,9 @@ def test_device_name_must_be_a_folder_name(device: str) -> None:
 
 Edit = Callable[[str], str]
 WINNER_RULES: list[tuple[str, Edit, type[Exception], str]] = [
-    ("newer format", lambda t: t.replace("format 3", "format 7"), SchemaError, "line 1.*format 7.*up to 3"),
-    ("no format", lambda t: t.replace("format 3", "format x"), CorruptError, "line 1.*format is 'x'"),
-    ("format of 5,000 digits", lambda t: t.replace("format 3", "format " + "1" * 5000), CorruptError, "line 1.*format"),
+    ("newer format", lambda t: t.replace("format 4", "format 7"), SchemaError, "line 1.*format 7.*up to 4"),
+    ("no format", lambda t: t.replace("format 4", "format x"), CorruptError, "line 1.*format is 'x'"),
+    ("format of 5,000 digits", lambda t: t.replace("format 4", "format " + "1" * 5000), CorruptError, "line 1.*format"),
     ("no title", lambda t: t.split("\n", 1)[1], CorruptError, "line 1.*ptxgen winners"),
     ("empty", lambda t: "", CorruptError, "line 1.*ptxgen winners"),
     ("unknown clock", lambda t: t.replace("clock: hardware", "clock: sundial"), CorruptError, "clock is 'sundial'"),
@@ -245,7 +245,7 @@ def edited(old: str, new: str) -> Callable[[list[str]], list[str]]:
 
 
 ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
-    ("newer format", header(format=4), SchemaError, "line 1.*format 4.*up to 3"),
+    ("newer format", header(format=5), SchemaError, "line 1.*format 5.*up to 4"),
     ("no format", header(format=None), CorruptError, "line 1.*format is None"),
     ("something else", header(ptxgen="model"), CorruptError, "line 1.*ptxgen"),
     ("unknown header", header(host="x"), CorruptError, "line 1.*host"),
@@ -274,7 +274,7 @@ ROW_RULES: list[tuple[str, Any, type[Exception], str]] = [
     ("created is infinite", edited('"created":1000.0', '"created":1e999'), CorruptError, "line 9.*created is inf"),
     ("created is negative", last_row(created=-1), CorruptError, "line 9.*created is -1"),
     ("created past the year 9999", last_row(created=1e12), CorruptError, "line 9.*created is 1000000000000"),
-    ("format of 5,000 digits", edited('"format":3', '"format":' + "1" * 5000), CorruptError, "line 1"),
+    ("format of 5,000 digits", edited('"format":4', '"format":' + "1" * 5000), CorruptError, "line 1"),
     ("format of 5,000 digits as text", header(format="1" * 5000), CorruptError, "line 1.*format is '111"),
     ("format is a superscript", header(format="\u00b2"), CorruptError, "line 1.*format is"),
     ("half a character in the header", header(command="\ud800"), CorruptError, "line 1.*command"),

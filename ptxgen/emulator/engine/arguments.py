@@ -1,4 +1,4 @@
-"""Arguments of a launch as a command line names them: ``f32:1.5``, ``u32:7``, ``f32[64x32]=random:out=y.npy``."""
+"""The text form of launch arguments: ``f32:1.5``, ``u32:7``, ``f32[64x32]=random:out=y.npy``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TYPES: dict[str, Any] = {
 }
 
 
-#: those that a .npy file cannot hold: their values go in and out as float32
-FOREIGN = ("bf16", "e4m3", "e5m2")
+#: types that a .npy file cannot hold; files have their values as float32
+FLOAT32_IN_FILES = ("bf16", "e4m3", "e5m2")
 
 
 LARGEST = 1 << 40  #: bytes of a buffer
@@ -59,11 +59,11 @@ class Argument:
     def store(self) -> None:
         """Writes the array to its file, if it has one."""
         if self.save is not None:
-            np.save(self.save, self.value.astype(np.float32) if self.kind in FOREIGN else self.value)
+            np.save(self.save, self.value.astype(np.float32) if self.kind in FLOAT32_IN_FILES else self.value)
 
 
 def parse_argument(text: str, random: np.random.Generator) -> Argument:
-    """One argument. InputError: it is not of the form TYPE:VALUE or TYPE[EXTENT]=FILL, perhaps with :out=FILE."""
+    """Parses an argument of the form TYPE:VALUE or TYPE[EXTENT]=FILL, optionally with :out=FILE; else InputError."""
     spec, out, save = text.partition(":out=")
     match = _BUFFER.fullmatch(spec)
     if match:
@@ -135,17 +135,17 @@ def loaded(text: str, kind: str, shape: tuple[int, ...] | None, path: Path) -> A
     if path.suffix != ".npy":
         raise InputError(f"argument {text!r}: {str(path)!r} is neither a .npy file nor one of {', '.join(FILLS)}")
     try:
-        found: Array = np.load(path, allow_pickle=False)
+        values: Array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"argument {text!r}: {path} is no array: {error}") from None
-    if kind in FOREIGN and found.dtype.kind == "f":
+        raise InputError(f"argument {text!r}: {path} is not an array file: {error}") from None
+    if kind in FLOAT32_IN_FILES and values.dtype.kind == "f":
         with np.errstate(over="ignore"):
-            found = found.astype(dtype)
-    elif found.dtype != dtype and not (
-        found.dtype.kind in "iu" and dtype.kind in "iu" and found.dtype.itemsize == dtype.itemsize
+            values = values.astype(dtype)
+    elif values.dtype != dtype and not (
+        values.dtype.kind in "iu" and dtype.kind in "iu" and values.dtype.itemsize == dtype.itemsize
     ):
-        wanted = "float32" if kind in FOREIGN else dtype.name
-        raise InputError(f"argument {text!r}: {path} holds {found.dtype.name}, not {wanted}")
-    if shape is not None and found.size != int(np.prod(shape)):
-        raise InputError(f"argument {text!r}: {path} holds {found.size} elements, not {int(np.prod(shape))}")
-    return np.array(found, order="C", copy=True)
+        wanted = "float32" if kind in FLOAT32_IN_FILES else dtype.name
+        raise InputError(f"argument {text!r}: {path} holds {values.dtype.name}, not {wanted}")
+    if shape is not None and values.size != int(np.prod(shape)):
+        raise InputError(f"argument {text!r}: {path} holds {values.size} elements, not {int(np.prod(shape))}")
+    return np.array(values, order="C", copy=True)

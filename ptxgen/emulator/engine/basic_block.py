@@ -1,4 +1,4 @@
-"""Basic blocks: steps that run one after another, and how control leaves them."""
+"""Basic blocks: consecutive steps, and the instruction that ends them."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ class Block:
         self.first = first
         self.polls = False
         self.check: Step | None = None
-        self.counter = -1  # of a loop's first block: the number of the count of its iterations
+        self.counter = -1  # in the first block of a loop: the number of its iteration counter

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxgen.emulator.memory.address_map import MOST
+from ptxgen.emulator.memory.address_map import MAX_CLUSTER_BLOCKS
 from ptxgen.errors import InputError
 
 
-def extents(directives: dict[str, tuple[int, ...]], asked: Any, entry: str) -> tuple[int, int, int]:
-    """The shape of a launch's clusters: what the kernel declares, or what the launch asks for."""
+def extents(directives: dict[str, tuple[int, ...]], requested: Any, entry: str) -> tuple[int, int, int]:
+    """The cluster size of a launch: the size that the kernel declares, or the requested one."""
     declared = directives.get("reqnctapercluster")
-    size = None if asked is None else (*(asked if isinstance(asked, (tuple, list)) else (asked,)), 1, 1)[:3]
+    size = (
+        None
+        if requested is None
+        else (*(requested if isinstance(requested, (tuple, list)) else (requested,)), 1, 1)[:3]
+    )
     if declared is not None:
         declared = (*declared, 1, 1)[:3]
         if size is not None and size != declared:
-            raise InputError(f"cluster is {size}, .reqnctapercluster of {entry} asks for {declared}")
+            raise InputError(f"cluster is {size}, .reqnctapercluster of {entry} requires {declared}")
         size = declared
     if size is None:
         if "explicitcluster" in directives:
-            raise InputError(f"{entry} is .explicitcluster: the launch must give the cluster's size")
+            raise InputError(f"{entry} is .explicitcluster: the launch must specify the cluster size")
         return 1, 1, 1
     x, y, z = (int(n) for n in size)
-    most = min((MOST, *directives.get("maxclusterrank", ())))
+    most = min((MAX_CLUSTER_BLOCKS, *directives.get("maxclusterrank", ())))
     if min(x, y, z) < 1 or x * y * z > most:
         raise InputError(f"cluster is {(x, y, z)}; it must have 1 to {most} blocks")
     return x, y, z

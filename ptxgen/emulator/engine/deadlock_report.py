@@ -15,12 +15,12 @@ from ptxgen.errors import DeadlockFault, DivergenceFault
 Array = NDArray[Any]
 
 
-#: (warp batch, instruction, lanes, what they do there)
+#: (warp batch, instruction, lanes, state of these lanes)
 Place = tuple["WarpBatch", "Instruction", Array, str]
 
 
-#: most places that a message lists
-MOST = 24
+#: largest number of places in a message
+MAX_ROWS = 24
 
 
 def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
@@ -35,7 +35,7 @@ def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
 
 
 def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
-    """Whether the other lanes of a warp wait for something else than their warp."""
+    """Whether other lanes of the warp wait for something other than the convergence of the warp."""
     missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
     return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != PARKED)
 
@@ -53,7 +53,7 @@ PARKED = "waits for the other lanes of its warp"
 
 
 def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
-    """The positions of the warps of a chunk; `running`: the word for warps that do not wait."""
+    """The positions of the warps of a chunk; `running`: the state of warps that do not wait."""
     places: list[Place] = []
     for batch in chunk.batches:
         for at, m in sorted(batch.groups.items()):
@@ -67,17 +67,17 @@ def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Plac
             arrived, expected = barriers.arrived[number, block], int(barriers.expected[number, block])
             expected = barriers.whole if expected < 0 else expected
             places.append((w.batch, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
-    for (number, _), parts in barriers.pending.items():
-        places += [(p.batch, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in parts]
+    for (number, _), arrivals in barriers.pending.items():
+        places += [(p.batch, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in arrivals]
     if chunk.async_state is not None:
         places += chunk.async_state.waiting_places()
     return places
 
 
 def table(places: list[Place]) -> str:
-    rows = [row(*p) for p in places[:MOST]]
-    if len(places) > MOST:
-        rows.append(f"and {len(places) - MOST} more")
+    rows = [row(*p) for p in places[:MAX_ROWS]]
+    if len(places) > MAX_ROWS:
+        rows.append(f"and {len(places) - MAX_ROWS} more")
     return "".join(f"\n    {r}" for r in rows)
 
 

@@ -1,6 +1,6 @@
 """The scheduler of one launch: chunks of blocks in launch order, warp batches in a seeded random order.
 
-A batch runs until it must wait, so that a missing barrier shows: some warp is always far ahead of the others.
+A batch runs until it must wait. So some warp is always far ahead of the others, and a missing barrier has an effect.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: basic blocks that a warp batch may run before another gets its turn
+#: basic blocks that a warp batch executes before it yields to another batch
 SLICE = 20_000
 
 
-#: rounds without progress after which polling counts as a deadlock
-PATIENCE = 3
+#: rounds without progress after which polling is a deadlock
+POLL_ROUNDS = 3
 
 
-#: most lanes resident at once while blocks wait for later blocks
+#: largest number of resident lanes while blocks wait for later blocks
 RESIDENT = 1 << 19
 
 
-#: most bytes of shared memory of a chunk whose kernel starts asynchronous work
-ARENA = 1 << 24
+#: largest size in bytes of the shared memory of a chunk whose kernel starts asynchronous work
+ASYNC_CHUNK_BYTES = 1 << 24
 
 
 #: bytes of the workspace of a cooperative launch
@@ -82,7 +82,7 @@ class Engine:
         self.cluster_blocks = cluster[0] * cluster[1] * cluster[2]
         directives = program.function.directives
         self.clustered = "reqnctapercluster" in directives or "explicitcluster" in directives or self.cluster_blocks > 1
-        #: what grid-wide barriers count in; every launch is cooperative, if the kernel asks for it
+        #: address of the counters of grid-wide barriers; 0 if the kernel does not use them
         self.grid_workspace = 0
         self.params = params
         self.param_bytes = np.frombuffer(params, np.uint8)
@@ -99,7 +99,7 @@ class Engine:
         warps = (self.threads + 31) // 32
         size = max(options.lanes // (32 * warps), 1)
         if program.asynchronous:
-            size = min(size, max(ARENA // (shared_size + 1), 1))
+            size = min(size, max(ASYNC_CHUNK_BYTES // (shared_size + 1), 1))
         self.chunk_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
@@ -170,7 +170,7 @@ class Engine:
             ready = [t for c in resident for t in c.batches if t.ready]
             fresh = [t for t in ready if t.quiet != self.progress + 1]
             if not fresh:
-                # every batch is blocked, or polls memory that does not change
+                # every batch is blocked, or polls memory that no batch changes
                 if self.complete_late(resident):
                     stuck = 0
                     continue
@@ -180,8 +180,8 @@ class Engine:
                     stuck = 0
                     continue
                 stuck += 1
-                awake = stuck <= PATIENCE and self.time_out(resident)
-                if not awake and (not ready or stuck > PATIENCE):
+                resumed = stuck <= POLL_ROUNDS and self.time_out(resident)
+                if not resumed and (not ready or stuck > POLL_ROUNDS):
                     deadlock(resident, self.program.blocks)
                 for t in ready:
                     t.quiet = 0
@@ -189,9 +189,9 @@ class Engine:
             batch = fresh[self.random.randrange(len(fresh))] if len(fresh) > 1 else fresh[0]
             before = self.progress
             try:
-                outcome = self.run_team(batch)
-            except UninitialisedFault as found:
-                if found.address is not None:
+                outcome = self.run_batch(batch)
+            except UninitialisedFault as error:
+                if error.address is not None:
                     self.look_for_race(batch)
                 raise
             if self.progress != before:
@@ -207,33 +207,35 @@ class Engine:
                 self.spare.setdefault(batch.chunk.blocks, []).append(batch.chunk)
 
     def look_for_race(self, batch: WarpBatch) -> None:
-        """Raises a RaceFault where another warp writes the memory that a warp batch found uninitialised, with no
-        barrier between: the other batches run up to their next synchronisation."""
+        """Raises a RaceFault if another warp writes the memory that a batch has read uninitialised.
+
+        The other batches run up to their next synchronisation.
+        """
         checks = batch.chunk.checks
         checks.close(batch)
         for other in batch.chunk.batches:
             if other is not batch and other.ready:
                 try:
-                    self.run_team(other)
+                    self.run_batch(other)
                 except RaceFault:
                     raise
-                except Fault:  # not what the launch failed with
+                except Fault:  # the fault of the launch is the uninitialised read
                     continue
                 checks.close(other)
 
     def complete_late(self, resident: list[Chunk]) -> bool:
         """Completes one piece of asynchronous work when no warp can make progress without it."""
-        busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.under_way]
+        busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.in_flight]
         return bool(busy) and busy[self.random.randrange(len(busy))].advance()
 
     @staticmethod
     def time_out(resident: list[Chunk]) -> bool:
-        """Wakes those who wait for no longer than some time."""
-        awake = [c.async_state.time_out() for c in resident if c.async_state is not None]
-        return any(awake)
+        """Ends the suspended try_waits; False if there are none."""
+        resumed = [c.async_state.time_out() for c in resident if c.async_state is not None]
+        return any(resumed)
 
-    def run_team(self, c: WarpBatch) -> int:
-        """Runs a warp batch until it is blocked, has finished, or has to let others run."""
+    def run_batch(self, c: WarpBatch) -> int:
+        """Runs a warp batch until it is blocked, has finished, or yields."""
         blocks = self.program.blocks
         budget = SLICE
         groups = c.groups
@@ -319,7 +321,7 @@ class Engine:
                     break
 
     def split(self, c: WarpBatch, blk: Block, at: int, base: Mask, taken: Array) -> None:
-        """A branch that only some lanes take."""
+        """Splits a group at a branch that only some of its lanes take."""
         live = base if base is not None else np.ones(c.n, bool)
         if blk.negated:
             taken = live & ~taken
@@ -330,7 +332,9 @@ class Engine:
                 warp = int(np.argmax(mixed))
                 lane = 32 * warp + int(np.argmax(rest[32 * warp : 32 * warp + 32]))
                 assert blk.ins is not None
-                raise fault(DivergenceFault, "lanes of one warp disagree at a .uni branch", c, blk.ins, lane)
+                raise fault(
+                    DivergenceFault, "some lanes of one warp take a .uni branch, and others do not", c, blk.ins, lane
+                )
         if taken is c.v[blk.guard or 0]:
             taken = taken.copy()
         c.add(blk.target, taken)
@@ -340,7 +344,7 @@ class Engine:
             c.polled = False
 
     def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
-        """Lanes whose guard is true (the others go on); False when there are none."""
+        """The lanes whose guard is true, and whether there are any; the others continue behind the instruction."""
         if blk.guard is None:
             return m, True
         if blk.check is not None:
@@ -357,28 +361,28 @@ class Engine:
         return yes, n > 0
 
     def exit_lanes(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
-        """An exit; False when no lane takes it."""
-        gone, some = self.guard_split(c, blk, at, m)
+        """Executes an exit; False if no lane exits."""
+        exiting, some = self.guard_split(c, blk, at, m)
         if not some:
             return False
         before = c.warps(None)
-        lanes = c.live() if gone is None else gone
+        lanes = c.live() if exiting is None else exiting
         c.chunk.checks.close(c)
-        c.retire(gone)
+        c.retire(exiting)
         if not c.count:
             c.chunk.checks.finish(c)
-        left = before & ~c.warps(None)
+        exited = before & ~c.warps(None)
         self.progress += 1
         if c.chunk.barriers.pending:
             c.chunk.barriers.arrive_complete_warps(c)
-        if left.any():
+        if exited.any():
             if c.chunk.async_state is not None:
-                c.chunk.async_state.exit_blocks(c, lanes, left, blk.ins or self.program.code[-1])
-            c.chunk.barriers.warps_exited(left)
+                c.chunk.async_state.exit_blocks(c, lanes, exited, blk.ins or self.program.code[-1])
+            c.chunk.barriers.warps_exited(exited)
         return True
 
     def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
-        """A warp-wide or blocking instruction. True when the lanes of the group wait or have been moved on."""
+        """Executes a warp-wide or blocking instruction. True if the group has ended: its lanes wait or have moved."""
         if blk.guard is not None:
             inside, some = self.guard_split(c, blk, at, m)
             if not some:
@@ -407,7 +411,7 @@ class Engine:
         return False
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
-        """The lanes of `m` whose warp has all the lanes that must converge here; `m` itself if all have."""
+        """The lanes of `m` in warps of which all lanes that must converge are in `m`; `m` itself if all warps are."""
         live: Any = c.live().reshape(-1, 32)
         here = m.reshape(-1, 32)
         if blk.members is not None and not blk.aligned:

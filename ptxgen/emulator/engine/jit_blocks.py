@@ -1,7 +1,7 @@
 """Run-time compilation: a compiled function executes consecutive instructions of a basic block in one call.
 
 Races, bounds and undefined registers are checked before the call, by the code that the NumPy steps use. Loads belong to
-a compiled function if their addresses are known before it; stores never do. Where a check finds something unusual, the
+a compiled function if their addresses are known before it; stores never do. If the checks cannot decide a case, the
 NumPy steps execute instead.
 """
 
@@ -13,30 +13,30 @@ import numpy as np
 
 from ptxgen.emulator.engine import jit_integer  # noqa: F401  (filling the table of instructions)
 from ptxgen.emulator.engine.basic_block import Block
-from ptxgen.emulator.engine.jit_emitter import Emitter, able, emit
+from ptxgen.emulator.engine.jit_emitter import Emitter, can_compile, emit
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
-from ptxgen.emulator.ops.access import Place, Site, global_access, info_of, sample_global, sample_shared, shared
+from ptxgen.emulator.ops.access import Positions, Site, global_access, info_of, sample_global, sample_shared, shared
 from ptxgen.emulator.ptx.syntax import SIZES
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
 
-#: executions of an instruction, by lanes, after which it pays to compile it; and for engine "llvm"
-WARM = {"auto": 40_000, "llvm": -1, "numpy": 1 << 62}
+#: by engine: lane-executions after which a block is compiled
+COMPILE_THRESHOLD = {"auto": 40_000, "llvm": -1, "numpy": 1 << 62}
 
 
-#: lanes that a step of NumPy costs besides those that it works on
-STEP = 2048
+#: fixed cost of a NumPy step, in lane-executions
+STEP_COST = 2048
 
 
-#: instructions in a run, at least
+#: by engine: least number of instructions of a compiled function
 SHORTEST = {"auto": 4, "llvm": 1}
 
 
 def address_of(array: Any) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def nothing(c: WarpBatch, m: Mask) -> None:
@@ -44,7 +44,7 @@ def nothing(c: WarpBatch, m: Mask) -> None:
 
 
 def available() -> bool:
-    """Whether llvmlite is there."""
+    """Whether llvmlite is installed."""
     try:
         from ptxgen.emulator.engine import llvm  # noqa: F401
     except ImportError:
@@ -53,7 +53,7 @@ def available() -> bool:
 
 
 class JitCompiler:
-    """Compiles the blocks of one program that run often."""
+    """Compiles the blocks of one program that execute often."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -61,28 +61,28 @@ class JitCompiler:
         if self.engine == "llvm" and not available():
             raise UnavailableError('llvmlite is not installed; pip install "ptxgen[emu]"')
         self.compiler: Any = None
-        self.heat: dict[int, int] = {}
-        self.found: dict[int, list[JitBlock]] = {}
-        self.left_out: set[int] = set()  # loads that stay with NumPy
+        self.executions: dict[int, int] = {}
+        self.compiled: dict[int, list[JitBlock]] = {}
+        self.excluded: set[int] = set()  # loads that are not compiled
         self.sites = {id(site.ins): site for site in program.sites}
         for number in range(len(program.blocks)):
             self.attach(number)
 
     def attach(self, number: int) -> None:
-        """Installs the compiled functions of a block, or a counter that finds out whether the block runs often."""
+        """Installs the compiled functions of a block, or a counter of its executions."""
         block = self.program.blocks[number]
-        if number in self.found:
-            for run in self.found[number]:
+        if number in self.compiled:
+            for run in self.compiled[number]:
                 run.bind(block)
         elif block.steps and self.engine != "numpy":
-            self.watch(number, block)
+            self.count_executions(number, block)
 
-    def watch(self, number: int, block: Block) -> None:
+    def count_executions(self, number: int, block: Block) -> None:
         first = block.steps[0]
 
         def count(c: WarpBatch, m: Mask) -> None:
-            heat = self.heat[number] = self.heat.get(number, 0) + c.n + STEP
-            if heat > WARM[self.engine]:
+            executions = self.executions[number] = self.executions.get(number, 0) + c.n + STEP_COST
+            if executions > COMPILE_THRESHOLD[self.engine]:
                 block.steps[0] = first
                 self.compile(number, block)
                 block.steps[0](c, m)
@@ -91,15 +91,15 @@ class JitCompiler:
 
         block.steps[0] = count
 
-    def leave_out(self, number: int, sites: list[Site]) -> None:
-        """Some loads of a block have addresses that are unusual: it is made anew without them."""
-        self.left_out |= {id(site.ins) for site in sites}
+    def exclude(self, number: int, sites: list[Site]) -> None:
+        """Compiles a block again without some loads, whose addresses need the checks of the NumPy steps."""
+        self.excluded |= {id(site.ins) for site in sites}
         block = self.program.blocks[number]
         block.steps[:] = [self.program.step_of(body) for body in self.plain(number)]
         self.compile(number, block)
 
     def plain(self, number: int) -> list[Any]:
-        """The instructions of a block that have steps."""
+        """The plain instructions of a block."""
         program = self.program
         start, end = program.starts[number], [*program.starts[1:], len(program.code)][number]
         return [b for b in program.bodies[start:end] if b["row"].kind == "plain"]
@@ -110,7 +110,7 @@ class JitCompiler:
         except ImportError:
             self.engine = "numpy"
             return
-        runs = self.found[number] = self.split(number)
+        runs = self.compiled[number] = self.split(number)
         if runs:
             self.compiler = self.compiler or llvm.Compiler()
             for run, function in zip(runs, self.compiler.compile([r.emitter for r in runs]), strict=True):
@@ -118,7 +118,7 @@ class JitCompiler:
                 run.bind(block)
 
     def split(self, number: int) -> list[JitBlock]:
-        """The runs of a block."""
+        """The sequences of instructions of a block that are compiled to one function each."""
         program = self.program
         bodies = self.plain(number)
         runs: list[JitBlock] = []
@@ -136,10 +136,10 @@ class JitCompiler:
             site = self.sites.get(id(ins))
             # lanes whose guard is false may have no valid global address
             guarded_load = site is not None and site.space == "global" and ins.pred is not None
-            if guarded_load or id(ins) in self.left_out or not able(program.builder, ins):
+            if guarded_load or id(ins) in self.excluded or not can_compile(program.builder, ins):
                 close(i)
                 continue
-            early = set()  # registers that must be known before the run
+            early = set()  # registers whose values must be known before the function is called
             if site is not None:
                 early |= {slot for slot, keys in program.builder.address_slots.items() if site.key in keys}
             if ins.pred is not None and (site is not None or body["before"] or program.undefined.early(body)):
@@ -153,7 +153,7 @@ class JitCompiler:
 
 
 class Group:
-    """Loads through one address register, all of one size: checked together in the common case."""
+    """Loads of one size through one address register, which are checked together in the common case."""
 
     def __init__(self, space: str, key: int, size: int, unit: int) -> None:
         self.space, self.key, self.size, self.unit = space, key, size, unit
@@ -166,13 +166,13 @@ class Group:
         self.ored |= site.offset
 
     def info(self, c: WarpBatch) -> AddressInfo:
-        found = c.addresses[self.key]
-        if found is None:
-            found = info_of(c, self.sites[0], c.shared_base if self.space == "shared" else -GLOBAL_BASE)
-        return found
+        info = c.addresses[self.key]
+        if info is None:
+            info = info_of(c, self.sites[0], c.shared_base if self.space == "shared" else -GLOBAL_BASE)
+        return info
 
     def inside(self, c: WarpBatch) -> bool:
-        """Whether all lanes have addresses within the block's memory, or within one allocation, and aligned."""
+        """Whether all addresses are aligned and in the shared memory of the block, or in one allocation."""
         info = self.info(c)
         low, high = info.lo + self.low, info.hi + self.high
         if (info.ored | self.ored) & (self.size - 1):
@@ -180,14 +180,14 @@ class Group:
         if self.space == "shared":
             return (low >= SHARED_BASE and high <= c.chunk.end) or c.chunk.windows is not None
         if not (info.start <= low and high <= info.end):
-            found = c.chunk.engine.memory.extent(low)
-            if found is None or high > found[1]:
+            extent = c.chunk.engine.memory.extent(low)
+            if extent is None or high > extent[1]:
                 return False
-            info.start, info.end = found
+            info.start, info.end = extent
         return True
 
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
-        """Does what `shared` and `global_access` do for all loads; False, and nothing done, where one may fault."""
+        """Applies the checks of `shared` and `global_access` to all loads; False, without effect, if one may fault."""
         engine = c.chunk.engine
         if m is None:
             m = c.alive
@@ -212,13 +212,13 @@ class Group:
         if engine.sampling:
             for site in self.sites:
                 if engine.sampling == 2 or site.count + c.blocks >= site.next_sample:
-                    sample(c, site, Place(info.unit(self.unit), site.offset // self.unit, None, m), self.unit)
+                    sample(c, site, Positions(info.unit(self.unit), site.offset // self.unit, None, m), self.unit)
                 else:
                     site.count += c.blocks
         return True
 
 
-#: one thing that is done before the function runs: hooks, and perhaps loads that belong together, under a guard
+#: a check before the function is called: (steps, group of loads or None, guard, negated, check of the guard)
 Early = tuple[list[Step], Any, int | None, bool, Any]
 
 
@@ -226,23 +226,23 @@ class JitBlock:
     """Consecutive instructions of one block."""
 
     def __init__(self, owner: JitCompiler, number: int, first: int, bodies: list[Any]) -> None:
-        self.owner = owner  # which keeps the code
+        self.owner = owner  # owns the compiled code
         self.program = program = owner.program
         self.number, self.first, self.bodies = number, first, bodies
         self.function: Any = None
-        self.unusual: list[Site] = []  # loads that turned out to be
+        self.to_exclude: list[Site] = []  # loads that need the checks of the NumPy steps
         self.emitter = Emitter(program.builder)
         for body in bodies:
             emit(self.emitter, body["ins"])
         self.sites = [owner.sites.get(id(body["ins"])) for body in bodies]
         self.registers = {slot for body in bodies for slot in (*body["reads"], *body["writes"])}
         self.registers |= {body["ins"].pred.slot for body in bodies if body["ins"].pred is not None}
-        self.steps: list[Step] = []  # of NumPy, where undefined values are about, with as many registers tracked
+        self.steps: list[Step] = []  # NumPy steps for undefined values, built for `tracked` tracked registers
         self.tracked = -1
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
     def bind(self, block: Block) -> None:
-        """Puts the function in the place of the steps."""
+        """Replaces the steps by the function."""
         plain = self.bodies
         block.steps[self.first : self.first + len(plain)] = [self.step(block), *[nothing] * (len(plain) - 1)]
 
@@ -259,18 +259,18 @@ class JitBlock:
             probe = known.probe(body)
             hooks = body["before"] if probe is None else [*body["before"], probe]
             notes = [known.note(slot) for slot in body["writes"] if slot in known.suspects]
-            what: Any = None
+            group_added: Any = None
             if site is not None:
                 which = (site.space, site.key, site.size, SIZES[body["ins"].mods[-1]])
-                alone = guard is not None or hooks
-                group = None if alone else groups.get(which)
+                separate = guard is not None or hooks
+                group = None if separate else groups.get(which)
                 if group is None:
-                    what = group = Group(*which)
-                    if not alone:
+                    group_added = group = Group(*which)
+                    if not separate:
                         groups[which] = group
                 group.add(site)
-            if what is not None or hooks or check:
-                out.append((list(hooks), what, guard, negated, check))
+            if group_added is not None or hooks or check:
+                out.append((list(hooks), group_added, guard, negated, check))
             if notes:
                 out.append((notes, None, guard, negated, None))
         return out
@@ -283,16 +283,17 @@ class JitBlock:
             {k for body in self.bodies for s in body["writes"] for k in program.builder.address_slots.get(s, ())}
         )
         before = self.before()
-        groups: list[Group] = [what for _, what, *_ in before if what is not None]
+        groups: list[Group] = [group for _, group, *_ in before if group is not None]
         count_nonzero = np.count_nonzero
 
         flags = program.flags
         late = sorted(flags[slot] for slot in self.registers & program.undefined.late)
 
         def run_steps(c: WarpBatch, m: Mask, tracked: int) -> None:
-            """The steps do it all, from the first one, with their checks; `tracked`: as many registers were, before.
+            """Executes all instructions by their NumPy steps with all checks.
 
-            The notes of earlier instructions stay: nothing that was read before them was undefined.
+            `tracked`: the number of tracked registers at the start. Recorded writes of earlier instructions remain
+            valid, since these instructions read no undefined register.
             """
             c.undefined_next.clear()
             c.written[tracked:] = program.undefined.fresh[tracked:]
@@ -304,20 +305,20 @@ class JitBlock:
 
         def run(c: WarpBatch, m: Mask) -> None:
             for group in groups:
-                if self.unusual or not group.inside(c):
-                    self.owner.leave_out(self.number, self.unusual or group.sites)
+                if self.to_exclude or not group.inside(c):
+                    self.owner.exclude(self.number, self.to_exclude or group.sites)
                     block.steps[self.first](c, m)
                     return
             tracked = len(flags)
-            for flag in late:  # guards are known too late to follow undefined values here
+            for flag in late:  # undefined values depend on guards that the function computes
                 if c.written[flag] is not True:
                     run_steps(c, m, tracked)
                     return
             table, where = c.tables.get(self) or self.table(c)
             for n in positions:
                 table[n] = table[0]
-            kept = []  # so that it stays where it is
-            for hooks, what, guard, negated, check in before:
+            arrays = []  # keeps the arrays of positions alive during the call
+            for hooks, group, guard, negated, check in before:
                 q = m
                 if guard is not None:
                     if check is not None:
@@ -334,21 +335,21 @@ class JitBlock:
                     if hook(c, q):
                         run_steps(c, m, tracked)
                         return
-                if what is None:
+                if group is None:
                     continue
-                space, unit = what.space, what.unit
-                n = table_of["index", space, what.key, unit]
-                if what.check_together(c, q):
-                    table[n] = what.info(c).pointer(unit)
+                space, unit = group.space, group.unit
+                n = table_of["index", space, group.key, unit]
+                if group.check_together(c, q):
+                    table[n] = group.info(c).pointer(unit)
                     continue
-                for site in what.sites:
+                for site in group.sites:
                     place = (shared if space == "shared" else global_access)(c, site, q, unit)
                     if place.lanes is not None or len(flags) != tracked or c.undefined_next:
                         run_steps(c, m, tracked)
                         if place.lanes is not None:
-                            self.unusual = [site]
+                            self.to_exclude = [site]
                         return
-                    kept.append(place.index)
+                    arrays.append(place.index)
                     table[n] = address_of(place.index)
             mask = c.alive if m is None and loads else m
             function(0, c.n, None if mask is None else address_of(mask), where)
@@ -359,8 +360,8 @@ class JitBlock:
         return run
 
     def table(self, c: WarpBatch) -> tuple[Any, int]:
-        """The pointers to a warp batch's rows, and where they are; positions are filled in each time."""
-        zeros = c.tables.setdefault("zeros", np.zeros(max(c.n, 16), np.int64))  # the first of all
+        """The pointer table of a warp batch and its address; each call fills in the pointers to positions."""
+        zeros = c.tables.setdefault("zeros", np.zeros(max(c.n, 16), np.int64))  # entry 0 of the table
         out = np.full(len(self.emitter.table), address_of(zeros), np.uint64)
         for key, n in self.emitter.table.items():
             if key[0] == "row":
@@ -369,5 +370,5 @@ class JitBlock:
                 out[n] = address_of(c.specials[key[1]])
             elif key[0] == "arena":
                 out[n] = address_of((c.chunk if key[1] == "shared" else c.chunk.engine.memory).views[1])
-        found = c.tables[self] = out, int(out.ctypes.data)
-        return found
+        entry = c.tables[self] = out, int(out.ctypes.data)
+        return entry

@@ -30,10 +30,9 @@ class UnableError(Exception):
 
 
 class Value:
-    """One register of one lane: as an integer, as a floating-point number, or both, once they are asked for.
+    """One register of one lane: as an integer, as a floating-point number, or both, converted on demand.
 
-    ``clean``: whether a NaN is already the one that PTX wants; a float32 result need not be until somebody sees its
-    bits.
+    ``clean``: whether a NaN is already canonical; for float32 results that is deferred until the bits are used.
     """
 
     __slots__ = ("clean", "real", "row", "size", "word")
@@ -51,8 +50,8 @@ class Emitter:
         self.count = 0
         self.values: dict[Row, Value] = {}
         self.changed: dict[Row, None] = {}
-        #: what the function finds in its table of pointers: zeros, rows, special registers, memories, and positions in
-        #: them, one array for each address register and size of element
+        #: the pointer table of the function: zeros, rows, special registers, memories, and positions in memories, one
+        #: array for each address register and element size
         self.table: dict[Any, int] = {"nothing": 0}
         self.declared: set[str] = set()
         self.numbers: dict[Any, str] = {}
@@ -66,11 +65,11 @@ class Emitter:
         return name
 
     def pointer(self, key: Any) -> str:
-        """The register that holds a pointer of the table."""
+        """The LLVM register that holds a pointer of the table."""
         return f"%p{self.table.setdefault(key, len(self.table))}"
 
     def call(self, result: str, name: str, *arguments: str) -> str:
-        """An intrinsic function; arguments as ``type value``."""
+        """Calls an intrinsic function; arguments have the form ``type value``."""
         types = ", ".join(a.split()[0] for a in arguments)
         self.declared.add(f"declare {result} @{name}({types})")
         return self.new(f"call {result} @{name}({', '.join(arguments)})")
@@ -78,17 +77,17 @@ class Emitter:
     # ---- registers
 
     def read(self, row: Row) -> Value:
-        found = self.values.get(row)
-        if found is None:
-            found = self.values[row] = Value(row[0], row=row)
-        return found
+        value = self.values.get(row)
+        if value is None:
+            value = self.values[row] = Value(row[0], row=row)
+        return value
 
     def fetch(self, row: Row, kind: str) -> str:
         at = self.new(f"getelementptr {kind}, ptr {self.pointer(('row', *row))}, i64 %i")
         return self.new(f"load {kind}, ptr {at}")
 
     def word(self, v: Value) -> str:
-        """As an integer, or a truth value."""
+        """A value as an integer, or as a boolean."""
         if not v.word:
             if v.real:
                 real = v.real
@@ -108,7 +107,7 @@ class Emitter:
         return v.word
 
     def real(self, v: Value) -> str:
-        """As a floating-point number."""
+        """A value as a floating-point number."""
         if not v.real:
             if v.word or v.row is None:
                 v.real = self.new(f"bitcast {WORD[v.size]} {self.word(v)} to {REAL[v.size]}")
@@ -124,15 +123,15 @@ class Emitter:
                 raise UnableError
             return Value(SIZES[kind], str(int(view.view(f"u{view.itemsize}")) if kind != "pred" else int(view)))
         if isinstance(view, View):
-            return self.part(view)
+            return self.view(view)
         name = view.split()[0]
         native = 8 if name[1:] in ("clock64", "globaltimer", "current_graph_exec") else 4
         key = ("special", name)
         at = self.new(f"getelementptr {WORD[native]}, ptr {self.pointer(key)}, i64 %i")
-        found = self.new(f"load {WORD[native]}, ptr {at}")
-        return Value(SIZES[kind], self.resize(found, native, SIZES[kind], False))
+        word = self.new(f"load {WORD[native]}, ptr {at}")
+        return Value(SIZES[kind], self.resize(word, native, SIZES[kind], False))
 
-    def part(self, view: View) -> Value:
+    def view(self, view: View) -> Value:
         whole = self.read((view.width, view.row))
         size = SIZES[view.type]
         if size == view.width:
@@ -142,22 +141,22 @@ class Emitter:
             word = self.new(f"lshr {WORD[view.width]} {word}, {8 * size * view.part}")
         return Value(size, self.resize(word, view.width, size, False))
 
-    def resize(self, word: str, have: int, want: int, signed: bool) -> str:
-        if have == want:
+    def resize(self, word: str, from_size: int, to_size: int, signed: bool) -> str:
+        if from_size == to_size:
             return word
         names = {**WORD, 1: "i8"}
-        how = "trunc" if want < have else "sext" if signed else "zext"
-        return self.new(f"{how} {names[have]} {word} to {names[want]}")
+        how = "trunc" if to_size < from_size else "sext" if signed else "zext"
+        return self.new(f"{how} {names[from_size]} {word} to {names[to_size]}")
 
     def truth(self, op: Operand) -> str:
-        """A predicate, perhaps negated."""
+        """A predicate operand, negated if the operand is."""
         if isinstance(op, Not):
             p = self.word(self.src(op.reg, "pred"))
             return self.new(f"xor i1 {p}, 1")
         return self.word(self.src(op, "pred"))
 
     def put(self, op: Operand, value: Value, guard: str) -> None:
-        """Writes a register, where the guard (if any) is true."""
+        """Writes a register; with a guard, only if it is true."""
         if isinstance(op, Sink):
             return
         if not isinstance(op, Reg):
@@ -181,7 +180,7 @@ class Emitter:
     # ---- the function
 
     def function(self, name: str) -> str:
-        """Its text, once all instructions are in."""
+        """The LLVM text of the function, after all instructions have been emitted."""
         for row in self.changed:
             v = self.values[row]
             if row[0] == 1:
@@ -253,15 +252,15 @@ def raw(kind: str) -> str:
     return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
 
 
-def copied(e: Emitter, v: Value) -> Value:
+def copy_of(e: Emitter, v: Value) -> Value:
     """A copy of a value, independent of later changes of the original."""
     if not v.word and not v.real:
         e.real(v) if v.size in REAL else e.word(v)
     return Value(v.size, v.word, v.real, v.clean)
 
 
-def able(builder: Builder, ins: Instruction) -> bool:
-    """Whether an instruction can be part of a run."""
+def can_compile(builder: Builder, ins: Instruction) -> bool:
+    """Whether an instruction can be compiled."""
     try:
         emit(Emitter(builder), ins)
     except (UnableError, ParseError):

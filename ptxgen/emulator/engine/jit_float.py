@@ -5,12 +5,12 @@ from __future__ import annotations
 from ptxgen.emulator.engine.jit_emitter import REAL, Emitter, UnableError, Value, lower, only
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 
-#: formats of 16 bits, one or two a register: bits of the mantissa, bias of the exponent
+#: 16-bit formats, one or two elements in a register: fraction bits, exponent bias
 HALVES = {"f16": (10, 15), "f16x2": (10, 15), "bf16": (7, 127), "bf16x2": (7, 127)}
 
 
-def settled(e: Emitter, text: str, *operands: str) -> Value:
-    """A float64 result whose NaN is the hardware's: the first operand that is one, made quiet."""
+def with_hardware_nan(e: Emitter, text: str, *operands: str) -> Value:
+    """A float64 result with the NaN of the hardware: the first NaN operand, made quiet, or the default NaN."""
     bad = e.new(f"fcmp uno double {text}, {text}")
     word = str(0xFFF8 << 48)
     for x in reversed(operands):
@@ -23,7 +23,7 @@ def settled(e: Emitter, text: str, *operands: str) -> Value:
 
 
 def real_result(e: Emitter, kind: str, text: str, *operands: str) -> Value:
-    return Value(4, real=text, clean=False) if kind == "f32" else settled(e, text, *operands)
+    return Value(4, real=text, clean=False) if kind == "f32" else with_hardware_nan(e, text, *operands)
 
 
 def real_kind(ins: Instruction) -> str:
@@ -44,7 +44,7 @@ def real_two(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def halves(e: Emitter, ins: Instruction, kind: str, guard: str) -> None:
-    """Through float64, in which sums and products of two numbers are exact, and a fused one is rounded to odd."""
+    """Arithmetic in float64, where sums and products of two numbers are exact; fma is rounded to odd."""
     form = HALVES[kind]
     size = 4 if kind.endswith("x2") else 2
     whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]
@@ -78,7 +78,7 @@ def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:
 
 
 def sum_to_odd(e: Emitter, x: str, y: str) -> str:
-    """x + y in float64; where that is not exact, of the two numbers around it the one with an odd last bit."""
+    """x + y in float64, rounded to odd: if inexact, the neighbouring number with an odd last bit."""
     total = e.new(f"fadd double {x}, {y}")
     back = e.new(f"fsub double {total}, {x}")
     a = e.new(f"fsub double {total}, {back}")
@@ -105,7 +105,7 @@ def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
     cut = 52 - digits
     bits = e.new(f"bitcast double {x} to i64")
     size = e.new(f"and i64 {bits}, {(1 << 63) - 1}")
-    # a normal result: half of the last bit is added, and what is below it cut off
+    # a normal result: add half of the last bit and truncate
     last = e.new(f"lshr i64 {size}, {cut}")
     odd = e.new(f"and i64 {last}, 1")
     half = e.new(f"add i64 {size}, {(1 << (cut - 1)) - 1}")
@@ -115,7 +115,7 @@ def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
     top = (2 * bias + 1) << digits
     over = e.new(f"icmp ugt i64 {near}, {(1023 + bias + 1) << 52}")
     capped = e.new(f"select i1 {over}, i64 {top}, i64 {normal}")
-    # a subnormal one: a number whose last bit is worth as much as theirs is added
+    # a subnormal result: add a number whose last bit has the weight of the last bit of subnormal numbers
     magic = (1023 + 1 - bias - digits + 52) << 52
     number = e.new(f"bitcast i64 {size} to double")
     other = e.new(f"bitcast i64 {magic} to double")
@@ -123,10 +123,10 @@ def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
     whole = e.new(f"bitcast double {total} to i64")
     small = e.new(f"sub i64 {whole}, {magic}")
     tiny = e.new(f"icmp ult i64 {size}, {(1023 + 1 - bias) << 52}")
-    found = e.new(f"select i1 {tiny}, i64 {small}, i64 {capped}")
+    result = e.new(f"select i1 {tiny}, i64 {small}, i64 {capped}")
     above = e.new(f"lshr i64 {bits}, 48")
     sign = e.new(f"and i64 {above}, 32768")
-    signed = e.new(f"or i64 {found}, {sign}")
+    signed = e.new(f"or i64 {result}, {sign}")
     nan = e.new(f"icmp ugt i64 {size}, {0x7FF << 52}")
     word = e.new(f"select i1 {nan}, i64 32767, i64 {signed}")
     return e.new(f"trunc i64 {word} to i16")
@@ -145,7 +145,7 @@ def fma(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def widened(e: Emitter, half: str) -> Value:
-    """float16 to float32: the bits in their place, and the exponent moved by a multiplication, which is exact."""
+    """Converts float16 to float32: shifts the bits and rescales the exponent by an exact multiplication."""
     wide = e.new(f"zext i16 {half} to i32")
     size = e.new(f"and i32 {wide}, 32767")
     low = e.new(f"shl i32 {size}, 13")

@@ -9,7 +9,7 @@ from ptxgen.emulator.engine.jit_emitter import (
     Emitter,
     UnableError,
     Value,
-    copied,
+    copy_of,
     lower,
     only,
     raw,
@@ -56,11 +56,11 @@ def mul(e: Emitter, ins: Instruction, guard: str) -> None:
     kind = only(ins, "lo", "hi", "wide")
     if kind not in INTEGERS:
         raise UnableError
-    found = product(e, ins, kind)
+    result = product(e, ins, kind)
     if ins.op == "mad":
-        z = e.word(e.src(ins.operands[3], f"u{8 * found.size}"))
-        found = Value(found.size, e.new(f"add {WORD[found.size]} {found.word}, {z}"))
-    e.put(ins.operands[0], found, guard)
+        z = e.word(e.src(ins.operands[3], f"u{8 * result.size}"))
+        result = Value(result.size, e.new(f"add {WORD[result.size]} {result.word}, {z}"))
+    e.put(ins.operands[0], result, guard)
     return None
 
 
@@ -212,7 +212,7 @@ def mov(e: Emitter, ins: Instruction, guard: str) -> None:
     if getattr(a, "name", "")[:6] in ("%clock", "%globa"):
         raise UnableError
     v = e.src(a, kind if kind in ("f32", "f64", "pred") else raw(kind))
-    e.put(d, copied(e, v), guard)
+    e.put(d, copy_of(e, v), guard)
     return None
 
 
@@ -274,7 +274,7 @@ def cvta(e: Emitter, ins: Instruction, guard: str) -> None:
     space = ins.mods[1 if ins.mods[0] == "to" else 0].split("::")[0]
     if space not in ("global", "const") or ins.mods[-1] != "u64":
         raise UnableError
-    e.put(ins.operands[0], copied(e, e.src(ins.operands[1], "u64")), guard)
+    e.put(ins.operands[0], copy_of(e, e.src(ins.operands[1], "u64")), guard)
 
 
 @lower("lop3")
@@ -316,7 +316,7 @@ _LOADS = {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 
 @lower("ld")
 def ld(e: Emitter, ins: Instruction, guard: str) -> None:
-    """A load from shared or global memory: NumPy supplies checked positions; lanes with a false guard have none."""
+    """A load from shared or global memory; the caller has checked the positions, lanes with a false guard have none."""
     kind = ins.mods[-1]
     plain = {"global", "shared", "shared::cta", "nc", "ca", "cg", "cs", "lu", "weak", "v2", "v4"}
     for m in ins.mods[:-1]:

@@ -10,10 +10,10 @@ from ptxgen.emulator.ptx.syntax import Instruction
 def unproven(
     probe: Builder, code: list[Instruction], table: list[Row], starts: list[int], block_of: dict[int, int]
 ) -> set[int]:
-    """Slots of the registers for which some path leads to a read without a full write before it.
+    """Slots of the registers that a path may read before an unconditional write.
 
-    Which operands an instruction reads and writes is what its maker asks a builder for; `probe` is a builder that
-    nothing else uses. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
+    The maker of an instruction requests the operands that it reads and writes from a builder; `probe` is a builder for
+    this analysis only. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
     the number of each block by its start.
     """
     probe.sites = []
@@ -26,7 +26,7 @@ def unproven(
         after = [n + 1] if n + 1 < count else []
         for i in range(start, end):
             ins, row = code[i], table[i]
-            reads, writes = touched(probe, ins, row)
+            reads, writes = operands_of(probe, ins, row)
             facts.append((reads, writes, ins.pred is not None))
             if row.kind == "branch":
                 target = [block_of[ins.scope]]
@@ -69,7 +69,7 @@ def unproven(
     return {slot for slot in range(len(registers)) if doubtful >> slot & 1}
 
 
-def touched(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:
+def operands_of(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:
     """Bit sets of the slots that an instruction reads and writes."""
     probe.begin(ins)
     row.make(probe, ins)

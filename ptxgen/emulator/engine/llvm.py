@@ -1,8 +1,8 @@
-"""Straight-line code to machine code: one function a run of instructions, which goes through the lanes one by one.
+"""Compiles straight-line code to machine code: a function executes consecutive instructions for one lane after another.
 
-Registers are the same rows that NumPy works on: a function loads what it needs of a lane, keeps it in machine
-registers, and stores what it has changed. Code generation is LLVM's without any optimisation, which takes about 0.1 ms
-an instruction. Results are NumPy's bit for bit; an instruction that cannot be done so is left to NumPy.
+Registers are the rows that the NumPy steps use: a function loads the registers of a lane, computes in machine
+registers, and stores the changed ones. LLVM generates code without optimisation, in about 0.1 ms for each instruction.
+Results equal those of NumPy bit for bit; instructions for which that is impossible are not compiled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ptxgen.emulator.engine.jit_emitter import Emitter
 
 
 class Compiler:
-    """LLVM for this machine, without optimisation. The code goes with it."""
+    """LLVM for this host, without optimisation. It owns the compiled code."""
 
     def __init__(self) -> None:
         llvm.initialize_native_target()
@@ -29,7 +29,7 @@ class Compiler:
         self.modules = 0
 
     def compile(self, emitters: list[Emitter]) -> list[Any]:
-        """A function of (first lane, the one past the last, mask, table) for each."""
+        """For each emitter, a function of (first lane, past-the-last lane, mask, pointer table)."""
         self.modules += 1
         names = [f"run_{self.modules}_{i}" for i in range(len(emitters))]
         declared = sorted(set().union(*(e.declared for e in emitters)))

@@ -1,10 +1,10 @@
-"""Loop analysis: barriers that an iteration of their loop may skip, where warps may be in different iterations."""
+"""Loop analysis: barriers that an iteration of the loop around them may skip."""
 
 from __future__ import annotations
 
 
 def dominators(after: list[list[int]]) -> list[int]:
-    """For each block, the blocks on every path to it from the first, as the bits of an integer."""
+    """For each basic block, its dominators: the blocks on every path from the first block, as bits of an integer."""
     every = (1 << len(after)) - 1
     before: list[list[int]] = [[] for _ in after]
     for block, following in enumerate(after):
@@ -15,17 +15,20 @@ def dominators(after: list[list[int]]) -> list[int]:
     while changed:
         changed = False
         for block in range(1, len(after)):
-            found = every
+            common = every
             for other in before[block]:
-                found &= out[other]
-            found |= 1 << block
-            if found != out[block]:
-                out[block], changed = found, True
+                common &= out[other]
+            common |= 1 << block
+            if common != out[block]:
+                out[block], changed = common, True
     return out
 
 
 def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
-    """Of the blocks that end in barriers, those that an iteration of their innermost loop may miss: its first block."""
+    """Of the basic blocks that end in `barriers`, those that an iteration of the innermost loop may skip.
+
+    The values are the first blocks of these loops; `after`: the successors of each block.
+    """
     if not any(other <= block for block, following in enumerate(after) for other in following):
         return {}
     above = dominators(after)

@@ -21,36 +21,34 @@ from ptxgen.errors import InputError
 Dims = tuple[int, int, int]
 
 
-#: most bytes of shared memory that one block may have
+#: largest size in bytes of the shared memory of a block
 SHARED_LIMIT = 232448
 
 
 def dims(name: str, value: Any, limits: Dims) -> Dims:
     """Three extents; missing ones are 1."""
     try:
-        got = [int(x) for x in (value if isinstance(value, (tuple, list)) else (value,))]
+        extents = [int(x) for x in (value if isinstance(value, (tuple, list)) else (value,))]
     except (TypeError, ValueError):
         raise InputError(f"{name} must be one to three integers, got {value!r}") from None
-    if not 1 <= len(got) <= 3:
+    if not 1 <= len(extents) <= 3:
         raise InputError(f"{name} must be one to three integers, got {value!r}")
-    got += [1] * (3 - len(got))
-    for x, limit, axis in zip(got, limits, "xyz", strict=True):
+    extents += [1] * (3 - len(extents))
+    for x, limit, axis in zip(extents, limits, "xyz", strict=True):
         if not 1 <= x <= limit:
             raise InputError(f"{name}.{axis} must be 1 to {limit}, got {x}")
-    return got[0], got[1], got[2]
+    return extents[0], extents[1], extents[2]
 
 
 def type_of(dtype: np.dtype[Any]) -> str:
-    """The PTX type of an array's elements, or the name that NumPy has for it."""
+    """The PTX type of the elements of an array, or the NumPy name if PTX has no such type."""
     return next((name for name, known in TYPES.items() if known == dtype), dtype.name)
 
 
 class Machine:
     """Device memory and the engine that runs kernels on it.
 
-    seed: of the order in which warps run. completion: asynchronous copies and products take effect
-    "late" (at the wait that orders them) or "early". races, uninitialised: whether those are looked
-    for. mma: "hopper" or "f32". stats: "sampled", "full" or "off" (bank conflicts and sectors).
+    The keyword arguments are the fields of `Options`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -59,21 +57,21 @@ class Machine:
         except TypeError as error:
             raise InputError(f"unknown option: {error}") from None
         self.memory = GlobalMemory()
-        #: the launches that a dependent one may overlap with
+        #: the launches that a dependent launch may overlap with
         self.running: list[Shadow] = []
 
     # ---- memory
 
     def alloc(self, nbytes: int) -> int:
-        """Address of `nbytes` new bytes, all zero."""
+        """The address of a new allocation of `nbytes` zero bytes."""
         return self.memory.alloc(int(nbytes))
 
     def free(self, address: int) -> None:
-        """Gives an allocation back."""
+        """Releases an allocation."""
         self.memory.free(int(address))
 
     def write(self, address: int, buffer: Any) -> None:
-        """Copies bytes to the device; InputError unless they fit one allocation."""
+        """Copies bytes to the device; InputError unless they fit in one allocation."""
         self.running = []
         if isinstance(buffer, np.ndarray):
             data = np.frombuffer(np.ascontiguousarray(buffer).tobytes(), np.uint8)
@@ -82,19 +80,19 @@ class Machine:
         self.memory.buffer[self.memory.span(int(address), len(data))] = data
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Bytes of the device."""
+        """Copies bytes from the device."""
         self.running = []
         return self.memory.buffer[self.memory.span(int(address), int(nbytes))].tobytes()
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
-        """Sets bytes of the device."""
+        """Sets bytes on the device."""
         self.running = []
         self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
 
     # ---- kernels
 
     def load(self, ptx: str) -> Module:
-        """A module from its text; ParseError or UnsupportedError when it cannot be run."""
+        """The module of a PTX text. Raises ParseError or UnsupportedError."""
         return Module(ptx, self.memory)
 
     def launch(
@@ -111,32 +109,32 @@ class Machine:
         """Runs a kernel to its end.
 
         `dependent`: the kernel may begin before those launched ahead of it have ended (programmatic dependent launch);
-        with `global_races`, what it touches of theirs before griddepcontrol.wait is a fault. `params`: each
-        .param at its offset (`Entry.parameters`); `cluster`: blocks of a cluster, unless the kernel declares them.
+        with `global_races`, an access to memory that they write, before griddepcontrol.wait, is a fault. `params`: the
+        parameter buffer (`Entry.parameters` has the offsets); `cluster`: the cluster size, if the kernel declares none.
         """
         kernel: Entry = module[entry]
         grid = dims("grid", grid, (2**31 - 1, 65535, 65535))
         block = dims("block", block, (1024, 1024, 64))
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
-            raise InputError(f"block has {threads} threads, at most 1024 are possible")
+            raise InputError(f"block has {threads} threads, it must have at most 1024")
         limit = kernel.function.directives.get("maxntid")
         if limit is not None and threads > int(np.prod(limit)):
             raise InputError(f"block has {threads} threads, .maxntid of {entry} allows {int(np.prod(limit))}")
         wanted = kernel.function.directives.get("reqntid")
         if wanted is not None and (*wanted, 1, 1)[:3] != block:
-            raise InputError(f"block is {block}, .reqntid of {entry} asks for {wanted}")
+            raise InputError(f"block is {block}, .reqntid of {entry} requires {wanted}")
         cluster = extents(kernel.function.directives, cluster, entry)
         if "blocksareclusters" in kernel.function.directives:
             grid = (grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2])
         for g, k, axis in zip(grid, cluster, "xyz", strict=True):
             if g % k:
-                raise InputError(f"grid.{axis} is {g}, no multiple of the cluster's {k}")
+                raise InputError(f"grid.{axis} is {g}, not a multiple of the cluster size {k}")
         if len(params) < kernel.param_bytes:
             raise InputError(f"params has {len(params)} bytes, {entry} needs {kernel.param_bytes}")
         if shared_bytes < 0 or kernel.shared + shared_bytes > SHARED_LIMIT:
             raise InputError(
-                f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes at most {SHARED_LIMIT} are possible"
+                f"shared_bytes is {shared_bytes}; with {kernel.shared} static bytes the limit is {SHARED_LIMIT}"
             )
         pointers: dict[int, str] = {}
         self.memory.pointers = pointers
@@ -181,8 +179,8 @@ def launch(
 
     args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
     passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters.
-    cluster: blocks of a cluster, unless the kernel declares them.
-    Raises InputError for arguments that do not fit, a Fault for what the kernel does wrong.
+    cluster: the cluster size, unless the kernel declares it.
+    Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel.
     """
     machine = Machine(**options)
     module = machine.load(ptx)
@@ -198,10 +196,10 @@ def launch(
         """The address of an array on the device."""
         if not array.flags.c_contiguous:
             raise InputError(f"{name} must be C-contiguous")
-        for other, address in buffers:
-            if other is array:
-                others, _, kind = names[address].rpartition(", ")
-                names[address] = f"{others} and {parameter}, {kind}"
+        for known, address in buffers:
+            if known is array:
+                parameters, _, kind = names[address].rpartition(", ")
+                names[address] = f"{parameters} and {parameter}, {kind}"
                 return address
         address = machine.alloc(array.nbytes)
         machine.write(address, array)
@@ -219,12 +217,14 @@ def launch(
         if p.array and isinstance(value, (np.ndarray, np.void)):
             data = value.tobytes()
         elif isinstance(value, TensorMap):
-            of = value.base
+            base = value.base
             tensor = f"the tensor of argument {i}"
-            data = value.encode(buffer(of, tensor, f"the tensor of {p.name}") if isinstance(of, np.ndarray) else None)
+            data = value.encode(
+                buffer(base, tensor, f"the tensor of {p.name}") if isinstance(base, np.ndarray) else None
+            )
         elif isinstance(value, np.ndarray):
             if p.size != 8:
-                raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, the parameter is no pointer")
+                raise InputError(f"argument {i} ({p.name}, .{p.type}) is an array, but the parameter is not a pointer")
             data = buffer(value, f"argument {i} ({p.name})", p.name).to_bytes(8, "little")
         elif isinstance(value, np.generic):
             data = value.tobytes()

@@ -42,9 +42,9 @@ class Entry:
         self.programs: dict[tuple[Options, bool], Program] = {}
 
     def layout(self) -> tuple[int, int]:
-        """Gives shared and local variables their addresses; bytes of each.
+        """Assigns the addresses of shared and local variables; returns the bytes of each space.
 
-        Of the module's shared variables an entry has those that its code, functions included, names.
+        An entry has the shared variables of the module that its code, or a function that it calls, names.
         """
         named = {id(v) for ins in self.function.code for op in ins.operands for v in variables(op)}
         shared = [v for v in self.module.variables if v.space == "shared" and id(v) in named]
@@ -70,17 +70,17 @@ class Entry:
         return at - SHARED_BASE, -(-local // 16) * 16
 
     def program(self, options: Options, clustered: bool = False) -> Program:
-        found = self.programs.get((options, clustered))
-        if found is None:
+        program = self.programs.get((options, clustered))
+        if program is None:
             if self.failure is not None:
                 raise self.failure
             self.layout()
-            found = Program(self.module.unit, self.function, options, clustered)
-            found.local_size = self.local
+            program = Program(self.module.unit, self.function, options, clustered)
+            program.local_size = self.local
             if options.engine != "numpy":
-                found.jit_compiler = JitCompiler(found)
-            self.programs[options, clustered] = found
-        return found
+                program.jit_compiler = JitCompiler(program)
+            self.programs[options, clustered] = program
+        return program
 
 
 class Module:
@@ -113,6 +113,7 @@ class Module:
         self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
 
     def initial(self, v: Variable) -> bytes:
+        """The initial bytes of a variable."""
         dtype: Any = DTYPES[v.type]
         out = b""
         for value in v.init or []:
@@ -134,12 +135,14 @@ class Module:
                 elif name in self.symbols:
                     out += (self.symbols[name].address + offset).to_bytes(8, "little")
                 else:
-                    raise UnsupportedError(f"line {v.line}: {v.name} holds the address of {name}")
+                    raise UnsupportedError(
+                        f"line {v.line}: the initialiser of {v.name} has the address of {name}, which is not emulated"
+                    )
             elif isinstance(value, int):
                 bits = 8 * SIZES[v.type]
                 out += (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
         if len(out) > v.size:
-            raise ParseError(f"line {v.line}: more values than {v.name} holds")
+            raise ParseError(f"line {v.line}: {v.name} has more initial values than elements")
         return out
 
     def __getitem__(self, name: str) -> Entry:

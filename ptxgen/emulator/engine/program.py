@@ -29,10 +29,10 @@ Mask = NDArray[np.bool_] | None
 
 
 class RuntimeCompiler(Protocol):
-    """Compiles the blocks of a program that run often: `engine.jit_blocks.JitCompiler`."""
+    """The run-time compiler of a program: `engine.jit_blocks.JitCompiler`."""
 
     def attach(self, number: int) -> None:
-        """Puts the compiled functions of a block in the places of its steps."""
+        """Replaces the steps of a block by its compiled functions."""
 
 
 class Program:
@@ -42,10 +42,10 @@ class Program:
         self.unit, self.function, self.options, self.clustered = unit, function, options, clustered
         self.name = function.name
         self.code = function.code
-        #: whether it starts work that goes on by itself, or meets other blocks; whether such work reads shared memory
+        #: whether it has asynchronous work or accesses to other blocks; whether the async proxy accesses shared memory
         self.asynchronous, self.proxies = asynchronous(unit)
         self.asynchronous |= clustered
-        #: whether threads may tell others through memory what they did
+        #: whether threads may synchronise through global memory
         self.messages = any(
             (ins.op in ("fence", "membar") and ins.mods[:1] != ("proxy",))
             or {"acquire", "release", "acq_rel"} & set(ins.mods)
@@ -68,9 +68,9 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
-        #: log2 of the bytes that races are looked for in, of shared and of global memory: no access is smaller
+        #: log2 of the bytes of a unit of the race checks, in shared and in global memory; no access is smaller
         self.grains = self.grain("shared"), self.grain("global")
-        #: compiles blocks that run often
+        #: compiles the blocks that execute often
         self.jit_compiler: RuntimeCompiler | None = None
 
     def grain(self, space: str) -> int:
@@ -80,7 +80,7 @@ class Program:
     # ---- basic blocks
 
     def layout(self) -> None:
-        """Finds where basic blocks begin: `self.starts`, and `self.block_of` each start."""
+        """Finds the first instructions of basic blocks, `self.starts`, and the block of each, `self.block_of`."""
         self.table: list[Row] = []
         leaders = {0, *(i for i in self.function.targets.values())}
         for i, ins in enumerate(self.code):
@@ -96,22 +96,22 @@ class Program:
         self.block_of = {start: n for n, start in enumerate(self.starts)}
 
     def compile(self, ins: Instruction) -> dict[str, Any]:
-        """The step of one instruction with its guards and checks, and the registers it touches."""
+        """The step of one instruction, its guard, its operands, and the steps that must precede it."""
         b = self.builder
         b.begin(ins)
         row = find(ins)
         assert row is not None
         b.members, b.single = None, False
-        made = row.make(b, ins)
+        step = row.make(b, ins)
         reads, writes = list(b.reads), list(b.writes)
         return {
             "row": row,
-            "step": made,
+            "step": step,
             "before": self.register_sets.watch([*reads, *writes], ins),
             "ins": ins,
             "reads": {reg.slot: reg for reg in reads},
             "writes": {reg.slot: reg for reg in writes},
-            "carry": b.propagation,
+            "propagation": b.propagation,
             "members": b.members,
             "single": b.single,
             "guard": b.src(ins.pred, "pred") if ins.pred is not None else None,
@@ -142,7 +142,7 @@ class Program:
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members, block.single = body["members"], body["single"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, self.undefined.guard_check(ins)
-        # a position past the end: falling off it means leaving
+        # the position behind the last instruction is an exit
         last = Block(len(self.code))
         last.end = EXIT
         if self.starts[-1] == len(self.code):
@@ -154,12 +154,12 @@ class Program:
         self.local_size = 0
         for blk in self.blocks:
             blk.length = len(blk.contents)
-        shown = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
-        self.histogram = [Counter(i.name for i in some) for some in shown]
-        self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in shown]
+        visible = [[i for i in blk.contents if not i.hidden] for blk in self.blocks]
+        self.histogram = [Counter(i.name for i in some) for some in visible]
+        self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in visible]
 
     def count_iterations(self) -> None:
-        """Counts iterations of loops that may miss a barrier; `self.loops`: the count's number, by instruction."""
+        """Adds counters to loops whose iterations may skip a barrier; `self.loops`: the counter of each barrier."""
         blocks = self.blocks
         after = []
         for i, blk in enumerate(blocks):
@@ -184,7 +184,7 @@ class Program:
             self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
     def step_of(self, body: dict[str, Any]) -> Step:
-        """An instruction's step with its checks and, unless it may wait, its guard."""
+        """The step of an instruction with its checks and, if its kind is plain, its guard."""
         ins, kind = body["ins"], body["row"].kind
         keys = self.builder.address_slots
         check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
@@ -205,12 +205,12 @@ class Program:
     # ---- undefined values
 
     def rebuild_steps(self) -> None:
-        """Makes the steps of all blocks anew, after their checks have changed."""
+        """Builds the steps of all blocks again, after their checks have changed."""
         ends = [*self.starts[1:], len(self.code)]
         for number, (block, start, end) in enumerate(zip(self.blocks, self.starts, ends, strict=False)):
             if start >= len(self.code):
                 continue
-            # in place: the block may be running
+            # in place, since the block may be executing
             plain = [b for b in self.bodies[start:end] if b["row"].kind == "plain"]
             block.steps[:] = [self.step_of(b) for b in plain]
             if self.jit_compiler is not None:
@@ -222,7 +222,7 @@ class Program:
                 block.step = self.step_of(last)
 
     def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[np.bool_], int]], ins: Instruction) -> None:
-        """A load takes undefined bytes: registers are undefined in some lanes; `loaded`: lanes and a byte's address."""
+        """Marks registers that a load fills with uninitialised bytes; `loaded`: lanes and a byte address, by slot."""
         registers = self.function.registers
         self.undefined.mark_undefined(
             c,
@@ -232,7 +232,7 @@ class Program:
             },
         )
 
-    # ---- wrappers
+    # ---- compositions of steps
 
     @staticmethod
     def chain(steps: list[Step], blocking: bool) -> Step:
@@ -281,10 +281,10 @@ class Program:
     @staticmethod
     def forget(keys: list[int]) -> Step:
         if len(keys) == 1:
-            (only,) = keys
+            (key,) = keys
 
             def forget_one(c: WarpBatch, m: Mask) -> None:
-                c.addresses[only] = None
+                c.addresses[key] = None
 
             return forget_one
 

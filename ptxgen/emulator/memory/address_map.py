@@ -1,8 +1,8 @@
-"""The address map: where each state space lies among generic addresses."""
+"""The address map: the windows of the state spaces among generic addresses."""
 
 from __future__ import annotations
 
-#: address of the arena's first byte
+#: address of the first byte of global memory
 GLOBAL_BASE = 1 << 32
 #: generic addresses of the other spaces; each window is 4 GiB long
 SHARED_WINDOW = 1 << 40
@@ -10,12 +10,13 @@ LOCAL_WINDOW = 2 << 40
 PARAM_WINDOW = 3 << 40
 WINDOW = 1 << 32
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-#: a generic address of local memory holds the number of its thread above this many bits of offset
+#: bits of the offset in a generic address of local memory; the bits above them are the number of the thread
 LOCAL_BITS = 20
 LOCAL_END = PARAM_WINDOW
-#: where a block's shared memory begins; addresses below belong to nobody
+#: first address of a block's shared memory; lower addresses are invalid
 SHARED_BASE = 1024
+#: an address in .shared::cluster holds the rank of the block from this bit on
 RANK = 24
 OFFSET = (1 << RANK) - 1
-#: most blocks of a cluster
-MOST = 16
+#: largest number of blocks of a cluster
+MAX_CLUSTER_BLOCKS = 16

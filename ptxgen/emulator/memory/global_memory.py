@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
 from ptxgen.errors import InputError
 
-#: allocations begin at multiples of this, with at least as much free space between them
-GRAIN = 1024
+#: alignment of allocations, in bytes
+ALIGNMENT = 1024
 
 
 #: guard space after an allocation, in bytes
@@ -36,17 +36,17 @@ class GlobalMemory:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.readonly: set[int] = set()
-        self.constants: dict[int, int] = {}  # where .const variables lie: first address, the one past them
-        self.names: dict[int, str] = {}  # of allocations by first address: "Y, f32[256]"
+        self.constants: dict[int, int] = {}  # .const variables: first address, past-the-last address
+        self.names: dict[int, str] = {}  # names of allocations, by first address: "Y, f32[256]"
         self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
         self.freed: list[tuple[int, int]] = []
-        self.top = GRAIN
+        self.top = ALIGNMENT
 
     def alloc(self, nbytes: int) -> int:
-        """Address of a new allocation of zero bytes; `nbytes` may be 0."""
+        """The address of a new allocation, which is filled with zeros; `nbytes` may be 0."""
         if nbytes < 0:
             raise InputError(f"nbytes must not be negative, got {nbytes}")
-        span = -(-(nbytes + GUARD) // GRAIN) * GRAIN
+        span = -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
         for i, (offset, size) in enumerate(self.freed):
             if size >= span:
                 self.freed[i] = (offset + span, size - span)
@@ -67,7 +67,7 @@ class GlobalMemory:
         return start
 
     def free(self, address: int) -> None:
-        """Gives an allocation back; `address` must be one that alloc returned."""
+        """Releases an allocation; `address` must be one that `alloc` returned."""
         at = bisect.bisect_left(self.starts, address)
         if at == len(self.starts) or self.starts[at] != address:
             raise InputError(f"address {address:#x} is not the start of an allocation")
@@ -77,10 +77,10 @@ class GlobalMemory:
         self.constants.pop(address, None)
         self.names.pop(address, None)
         self.pointers.pop(address, None)
-        self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // GRAIN) * GRAIN))
+        self.freed.append((address - GLOBAL_BASE, -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT))
         if not self.starts:
             self.freed.clear()
-            self.top = GRAIN
+            self.top = ALIGNMENT
 
     def extent(self, address: int) -> tuple[int, int] | None:
         """First and past-the-last address of the allocation that holds `address`."""
@@ -106,7 +106,7 @@ class GlobalMemory:
         return (at >= 0) & (addresses + nbytes <= ends[np.maximum(at, 0)])
 
     def name(self, start: int) -> str:
-        """Words for a report: the allocation that begins at `start`."""
+        """The name of the allocation that begins at `start`, for messages."""
         if start in self.names:
             return self.names[start]
         nbytes = self.ends[bisect.bisect_left(self.starts, start)] - start
@@ -114,19 +114,19 @@ class GlobalMemory:
         return f"the allocation of {nbytes} bytes {by}"
 
     def outside(self, address: int, nbytes: int, near: int | None = None) -> str:
-        """Words for a report: where `nbytes` at `address` lie, which are not inside one allocation.
+        """The position of an access outside every allocation, for messages.
 
-        `near`: an address in the allocation that is meant; else the allocation next to `address` is.
+        `near`: an address in the allocation that the message names; None: the allocation nearest to `address`.
         """
-        found = None if near is None else self.extent(near)
-        if found is None:
+        extent = None if near is None else self.extent(near)
+        if extent is None:
             if not self.starts:
                 return f"{nbytes} bytes, and no allocation exists"
             at = max(bisect.bisect_right(self.starts, address) - 1, 0)
             if at + 1 < len(self.starts) and self.starts[at + 1] - address < address - self.ends[at]:
                 at += 1
-            found = self.starts[at], self.ends[at]
-        start, end = found
+            extent = self.starts[at], self.ends[at]
+        start, end = extent
         if address < start:
             where = f"{start - address} bytes before the start of"
         elif address < end:

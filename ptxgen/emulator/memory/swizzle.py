@@ -1,7 +1,7 @@
-"""How tensor copies and wgmma spread rows of a tile over the banks of shared memory.
+"""The swizzles of tensor copies and wgmma, which avoid bank conflicts in shared memory.
 
-A swizzle exchanges the 16-byte granules of an address by its own higher bits: with a span of 128 bytes bits 4 to 6 are
-combined with bits 7 to 9, with 64 bytes bits 4 and 5 with 7 and 8, with 32 bytes bit 4 with bit 7.
+A swizzle permutes the 16-byte granules of a span. It combines address bits by exclusive or: with a span of 128 bytes
+bits 4 to 6 with bits 7 to 9, with 64 bytes bits 4 and 5 with bits 7 and 8, with 32 bytes bit 4 with bit 7.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-#: by span in bytes: the bits that are exchanged, of a granule's number
+#: by span in bytes: the mask of the bits of a granule's number that the swizzle changes
 BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
 def swizzled(granules: Array, span: int, shift: int = 0) -> Array:
-    """Swizzled positions of granules (16 bytes, numbered from address 0); `shift`: 128-byte rows before the pattern."""
+    """Swizzled numbers of granules, counted from address 0; `shift`: the 128-byte row in which the pattern begins."""
     bits = BITS[span]
     if not bits:
         return granules
@@ -28,12 +28,12 @@ def swizzled(granules: Array, span: int, shift: int = 0) -> Array:
 
 
 def box(first: int, count: int, span: int, width: int = 0) -> Array:
-    """Granules of a box of shared memory in the order of its data.
+    """The numbers of the granules of a box in shared memory, in the order of its data.
 
-    `first`: number of the first; `width`: granules of a row, where rows lie apart because they are narrower than the
-    span (0: they do not).
+    `first`: the first granule; `width`: granules of a row if rows are narrower than the span and their pitch is the
+    span, else 0.
     """
-    places = np.arange(count)
+    numbers = np.arange(count)
     if width:
-        places = places // width * (span >> 4) + places % width
-    return swizzled(first + places, span)
+        numbers = numbers // width * (span >> 4) + numbers % width
+    return swizzled(first + numbers, span)

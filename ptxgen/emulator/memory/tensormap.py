@@ -1,6 +1,6 @@
-"""Tensor maps: a tensor in global memory as the TMA unit sees it, in this device's own form of 128 bytes.
+"""Tensor maps: a tensor in global memory as the operand of tensor copies, encoded in 128 bytes.
 
-The driver's encoding is secret, so this device has one of its own, little-endian:
+The encoding of the driver is not public. The encoding of this device is little-endian:
 
     0  "PTXGENTM"                        44  element strides, 5 bytes, and 3 of zero
     8  address, u64                      52  box, 5 x u16, and 2 bytes of zero
@@ -42,7 +42,7 @@ _MAGIC = b"PTXGENTM"
 _FORM = "<8sQ8B5I8B5H2x4Q3h3hHH16x"
 
 
-#: the driver's types in its order: our name, bytes, NumPy type
+#: the element types in the order of the driver: name, NumPy type
 TYPES: tuple[tuple[str, Any], ...] = (
     ("u8", np.uint8),
     ("u16", np.uint16),
@@ -72,7 +72,7 @@ SWIZZLES = (0, 32, 64, 128)
 _NUMPY = {np.dtype(t): name for name, t in reversed(TYPES)}
 
 
-#: what NaN fill writes
+#: the bits that NaN fill writes
 _NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 
 
@@ -80,16 +80,17 @@ def ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def require(good: bool, what: str) -> None:
-    if not good:
-        raise InputError(what)
+def require(condition: bool, message: str) -> None:
+    """Raises InputError unless a condition holds."""
+    if not condition:
+        raise InputError(message)
 
 
 @dataclass(frozen=True)
 class TensorMap:
     """The arguments of a map; `encode` gives the bytes. As an argument of `launch` it is a .b8 array of 128.
 
-    ``base``: an address, or the array whose place in device memory a launch finds. The rest as `tensormap` takes it.
+    ``base``: an address, or an array, whose device address the launch inserts. Other fields: as in `tensormap`.
     """
 
     base: Any
@@ -127,22 +128,22 @@ class TensorMap:
 
     @property
     def size(self) -> int:
-        """Bytes of shared memory that a copy fills, and reports."""
+        """Bytes of shared memory that a copy fills and signals to the mbarrier."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     @property
-    def narrow(self) -> int:
-        """16-byte granules of a row that is narrower than the swizzle's span: such rows lie a span apart. Else 0."""
+    def row_granules(self) -> int:
+        """16-byte granules of a row that is narrower than the swizzle span (the row pitch is then the span); else 0."""
         inner = self.shape[-1] * self.dtype.itemsize
         return inner >> 4 if inner < self.swizzle else 0
 
     @property
-    def room(self) -> int:
-        """Bytes of shared memory from the first to the last that a copy touches."""
-        return self.size // (self.narrow << 4) * self.swizzle if self.narrow else self.size
+    def footprint(self) -> int:
+        """Bytes of shared memory from the first to the last byte of a box."""
+        return self.size // (self.row_granules << 4) * self.swizzle if self.row_granules else self.size
 
     def encode(self, address: int | None = None) -> bytes:
-        """The map as a kernel takes it, of the tensor at `address` (default: its base)."""
+        """The 128 bytes that a kernel receives, for the tensor at `address` (default: `base`)."""
         if address is None:
             require(not isinstance(self.base, np.ndarray), "base is an array: encode needs its address")
             address = int(self.base)
@@ -196,8 +197,8 @@ def tensormap(
 ) -> TensorMap:
     """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with `channels`) as ...Im2col does.
 
-    base: an address, or a NumPy array, which also gives what is left out of type, extents and strides. Dimensions go
-    innermost first; strides are in bytes, of dimension 1 on. type: u8 u16 u32 s32 u64 s64 f16 f32 f64 bf16 f32.ftz
+    base: an address, or a NumPy array, which also supplies type, extents and strides. Dimensions go innermost
+    first; strides are in bytes, of dimension 1 on. type: u8 u16 u32 s32 u64 s64 f16 f32 f64 bf16 f32.ftz
     tf32 tf32.ftz. swizzle: 0, 32, 64 or 128. fill: "zero" or "nan". im2col: lower and upper corners of the box of
     pixels, channels a pixel, pixels a column, instead of box. InputError names the rule that is broken.
     """
@@ -309,10 +310,11 @@ def decode(data: bytes) -> TensorMap | None:
     )
 
 
-class Window:
-    """What one copy touches of a tensor: of the elements that it moves, those that lie within the tensor.
+class TensorRegion:
+    """The part of a box that is inside the tensor.
 
-    ``low``, ``high``: first and past-the-last address, both 0 where there are none.
+    ``low``, ``high``: first and past-the-last address; both 0 if the part is empty.
+    ``slices``: of the box, innermost dimension last.
     """
 
     def __init__(
@@ -323,9 +325,9 @@ class Window:
         size = tensor.dtype.itemsize
         pitches = (size, *tensor.strides)
         if tensor.im2col:
-            self.pixels(coordinates, offsets)
+            self.find_pixels(coordinates, offsets)
             return
-        part: list[slice] = []
+        slices: list[slice] = []
         shape: list[int] = []
         at, last = tensor.base, size
         for i in range(tensor.rank):
@@ -333,42 +335,42 @@ class Window:
             count = ceil(tensor.box[i], step)
             first = max(0, ceil(-coordinates[i], step))
             extent = tensor.extents[i]
-            if writes and i == 0:  # hardware writes 16 bytes if any of them lies within
+            if writes and i == 0:  # hardware writes a chunk of 16 bytes if any part of it is inside
                 extent = ceil(extent * size, 16) * 16 // size
             end = min(count, ceil(extent - coordinates[i], step))
-            part.append(slice(first, end))
+            slices.append(slice(first, end))
             shape.append(max(end - first, 0))
             at += (coordinates[i] + first * step) * pitches[i]
             last += max(end - first - 1, 0) * step * pitches[i]
         self.empty = 0 in shape
-        self.part = tuple(reversed(part))
+        self.slices = tuple(reversed(slices))
         self.inner = tuple(reversed(shape))
         steps = (1, *tensor.element_strides[1:])
         self.pitches = tuple(p * s for p, s in zip(reversed(pitches), reversed(steps), strict=True))
         if not self.empty:
             self.low, self.high = at, at + last
 
-    def pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:
-        """The addresses of the pixels of a column, -1 outside the tensor."""
+    def find_pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:
+        """Finds the pixels of an im2col column that are inside the tensor: `rows` of the box, their addresses `at`."""
         t = self.tensor
         spatial = t.rank - 2
-        place = list(coordinates[1:])
+        position = list(coordinates[1:])
         rows = np.empty((t.pixels, t.rank - 1), np.int64)
         ends = [t.extents[i + 1] - 1 + t.upper[i] for i in range(spatial)]
         for p in range(t.pixels):
-            rows[p] = place
+            rows[p] = position
             for i in range(spatial):
-                place[i] += t.element_strides[i + 1]
-                if place[i] <= ends[i]:
+                position[i] += t.element_strides[i + 1]
+                if position[i] <= ends[i]:
                     break
-                place[i] = t.lower[i]
+                position[i] = t.lower[i]
             else:
-                place[spatial] += t.element_strides[spatial + 1]
+                position[spatial] += t.element_strides[spatial + 1]
         rows[:, :spatial] += np.array([*offsets] or [0] * spatial, np.int64)
         good = ((rows >= 0) & (rows < np.array(t.extents[1:], np.int64))).all(axis=1)
         first = max(0, -coordinates[0])
         end = min(t.channels, t.extents[0] - coordinates[0])
-        self.part = (slice(None), slice(first, max(end, first)))
+        self.slices = (slice(None), slice(first, max(end, first)))
         at = t.base + rows @ np.array(t.strides, np.int64) + (coordinates[0] + first) * t.dtype.itemsize
         self.rows = np.flatnonzero(good)
         self.at = at[good]
@@ -377,33 +379,33 @@ class Window:
             self.low, self.high = int(self.at.min()), int(self.at.max()) + (end - first) * t.dtype.itemsize
 
     @property
-    def moved(self) -> int:
-        """Bytes of global memory that it touches."""
+    def bytes(self) -> int:
+        """Bytes of global memory in the region."""
         if self.empty:
             return 0
         count = (
             int(np.prod(self.inner))
             if not self.tensor.im2col
-            else len(self.rows) * len(range(*self.part[1].indices(1 << 30)))
+            else len(self.rows) * len(range(*self.slices[1].indices(1 << 30)))
         )
         return count * self.tensor.dtype.itemsize
 
     def view(self, memory: Array, base: int) -> Array:
-        """The elements of the tensor that it touches, in place; not for im2col."""
+        """The elements of the region as a view of memory; not for im2col."""
         t = self.tensor
         start = self.low - base
         flat = memory[start : start + self.high - self.low].view(t.dtype)
         return as_strided(flat, self.inner, self.pitches)
 
     def columns(self) -> Array:
-        """Of im2col: positions of elements from the start of memory, in elements."""
+        """The positions of the elements in memory, in units of elements, for im2col."""
         t = self.tensor
-        width = self.part[1].stop - self.part[1].start
+        width = self.slices[1].stop - self.slices[1].start
         out: Array = self.at[:, None] // t.dtype.itemsize + np.arange(width)
         return out
 
     def load(self, memory: Array, base: int) -> Array:
-        """The box, filled where it is outside the tensor."""
+        """The elements of the box, with the fill value outside the tensor."""
         t = self.tensor
         out = np.zeros(t.shape, t.dtype)
         kind = t.type.split(".")[0]
@@ -413,9 +415,9 @@ class Window:
         if not self.empty:
             if t.im2col:
                 index = self.columns() - base // t.dtype.itemsize
-                out[self.rows[:, None], np.arange(t.channels)[self.part[1]]] = memory.view(t.dtype)[index]
+                out[self.rows[:, None], np.arange(t.channels)[self.slices[1]]] = memory.view(t.dtype)[index]
             else:
-                out[self.part] = self.view(memory, base)
+                out[self.slices] = self.view(memory, base)
         if t.type != kind or kind == "tf32":
             self.convert(out, kind == "tf32", t.type.endswith(".ftz"))
         return out

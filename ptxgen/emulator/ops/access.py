@@ -1,4 +1,4 @@
-"""Memory operands: addresses of the lanes of a warp batch become checked positions in an arena of bytes."""
+"""Memory operands: converts addresses of the lanes of a warp batch to checked positions in an arena of bytes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Site:
         "kind",
         "next_sample",
         "offset",
-        "own",
+        "own_block",
+        "sampled",
         "sectors",
-        "seen",
         "size",
         "slots",
         "space",
@@ -47,35 +47,35 @@ class Site:
         if not isinstance(op, Mem):
             raise b.malformed("an address in brackets is needed")
         if space == "generic" and isinstance(op.base, Sym) and op.base.var.space == "local":
-            space = "local"  # the name of a local variable names the thread's own
+            space = "local"  # the name of a local variable is an address of the executing thread
         self.ins, self.space, self.size, self.kind = ins, space, size, kind
         self.key, self.view, constant = b.address_key(op.base, space)
-        #: a constant address in the shared memory of the block itself
-        self.own = space == "shared" or (isinstance(op.base, Sym) and op.base.var.space == "shared")
+        #: whether a constant address is in the shared memory of the executing block
+        self.own_block = space == "shared" or (isinstance(op.base, Sym) and op.base.var.space == "shared")
         self.offset = op.offset + constant
-        self.slots: list[int] | None = None  # registers that a load fills, one an element
+        self.slots: list[int] | None = None  # registers that a load writes, one for each element
         self.clear()
 
     def clear(self) -> None:
-        self.count = 0  # executions, by warps
-        self.seen = 0  # warps sampled
+        self.count = 0  # executions by warps
+        self.sampled = 0  # executions by warps that were sampled
         self.wavefronts = self.ideal = self.sectors = self.bytes = self.distinct = 0.0
         self.next_sample = 1
 
     def addresses(self, c: WarpBatch, lanes: Array | None) -> Array:
-        """Addresses of some lanes as signed 64-bit integers."""
+        """Addresses of some lanes (None: all) as signed 64-bit integers."""
         base = c.v[self.view]
         if base.ndim == 0:
             at = np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
-            if self.own and c.chunk.windows is not None:
+            if self.own_block and c.chunk.windows is not None:
                 at += c.chunk.windows[c.row if lanes is None else lanes >> 5]
             return at
-        picked = base if lanes is None else base[lanes]
-        return picked.astype(np.int64) + self.offset
+        values = base if lanes is None else base[lanes]
+        return values.astype(np.int64) + self.offset
 
 
-class Place:
-    """Positions of an access: element numbers `index` + `shift`, of all lanes or of `lanes`."""
+class Positions:
+    """The positions of an access: element `index` + `shift` for each lane, or for each of `lanes`."""
 
     __slots__ = ("index", "lanes", "mask", "shift")
 
@@ -89,27 +89,33 @@ def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
     if values.ndim == 0:
         value = int(values)
         index = np.zeros(c.n, np.int64) + base + value
-        found = AddressInfo(value, value, value, index)
+        info = AddressInfo(value, value, value, index)
     else:
         lo = int(np.minimum.reduce(values))
         hi = int(np.maximum.reduce(values))
         ored = int(np.bitwise_or.reduce(values))
-        found = AddressInfo(lo, hi, ored, values.astype(np.int64) + base)
-    c.addresses[site.key] = found
-    return found
+        info = AddressInfo(lo, hi, ored, values.astype(np.int64) + base)
+    c.addresses[site.key] = info
+    return info
 
 
-def misaligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
+def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
+    """Faults if an address is not a multiple of the size of the access."""
     bad = at & (site.size - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
         raise fault(
-            MisalignedFault, f"the address is no multiple of {site.size} bytes", c, site.ins, int(lanes[i]), int(at[i])
+            MisalignedFault,
+            f"the address is not a multiple of {site.size} bytes",
+            c,
+            site.ins,
+            int(lanes[i]),
+            int(at[i]),
         )
 
 
-def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Place:
-    """Positions in the chunk's shared memory, in elements of `unit` bytes; every check done."""
+def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
+    """Checked positions in the chunk's shared memory, in elements of `unit` bytes."""
     if c.chunk.windows is not None:
         return cluster_shared(c, site, m, unit, atomic)
     if m is None:
@@ -121,19 +127,19 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
     offset, size = site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
     if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
-        place = Place(info.unit(unit), offset // unit, None, m)
+        place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
     else:
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
         at = site.addresses(c, lanes)
         return shared_at(c, site, at, lanes, unit, atomic)
-    watch(c, touch, "atomic" if atomic else site.kind, site.slots)
+    record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
     if chunk.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
-def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Place:
+def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Positions:
     """As `shared`, for explicit addresses of some lanes."""
     if c.chunk.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
@@ -149,20 +155,20 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
             int(lanes[i]),
             int(at[i]),
         )
-    misaligned(c, site, at, lanes)
+    check_aligned(c, site, at, lanes)
     index = at + c.shared_base[lanes]
     if len(at):
         touch = Touch(page_bits(int(at.min()), int(at.max()) + size), index, 0, size, None, site.ins)
         touch.lanes = lanes
-        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
-    place = Place(index >> (unit.bit_length() - 1), 0, lanes, None)
+        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+    place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
     if chunk.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
-def watch(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
-    """Shadow state of an access to shared memory."""
+def record_access(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
+    """Applies all checks of shared memory to an access."""
     checks = c.chunk.checks
     pages = touch.pages
     if checks.hook is not None:
@@ -178,8 +184,8 @@ def watch(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None)
             checks.mark_written(pages, touch.positions()[0], touch.size)
 
 
-def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Place:
-    """Positions in global memory, in elements of `unit` bytes, checked."""
+def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
+    """Checked positions in global memory, in elements of `unit` bytes."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
@@ -189,16 +195,16 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Place:
     lo, hi = info.lo + offset, info.hi + offset + size
     engine = c.chunk.engine
     if not (info.start <= lo and hi <= info.end):
-        found = engine.memory.extent(lo)
-        if found is not None and hi <= found[1]:
-            info.start, info.end = found
+        extent = engine.memory.extent(lo)
+        if extent is not None and hi <= extent[1]:
+            info.start, info.end = extent
         else:
             return global_access_at(c, site, m, unit)
     if (info.ored | offset) & (size - 1):
         return global_access_at(c, site, m, unit)
     if site.kind != "read" and info.start in engine.memory.readonly:
         return global_access_at(c, site, m, unit)
-    place = Place(info.unit(unit), offset // unit, None, m)
+    place = Positions(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
         engine.shadow.access(c, site.ins, site.kind, site.size, info.index[lanes] + offset, lanes)
@@ -209,7 +215,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Place:
 
 def global_access_at(
     c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
-) -> Place:
+) -> Positions:
     """As `global_access`, lane by lane."""
     engine = c.chunk.engine
     memory = engine.memory
@@ -222,7 +228,7 @@ def global_access_at(
         i = int(np.argmin(good))
         text = memory.outside(int(at[i]), site.size, nearest(at, good, i))
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
-    misaligned(c, site, at, lanes)
+    check_aligned(c, site, at, lanes)
     if site.kind != "read" and memory.readonly:
         for start in memory.readonly:
             extent = memory.extent(start)
@@ -235,14 +241,14 @@ def global_access_at(
                 raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
     if engine.shadow is not None and site.ins.op != "st":
         engine.shadow.access(c, site.ins, site.kind, site.size, at - GLOBAL_BASE, lanes)
-    place = Place((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
+    place = Positions((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)
     if engine.sampling:
         sample_global(c, site, place, unit)
     return place
 
 
 def nearest(at: Array, good: Array, i: int) -> int | None:
-    """Of the addresses that are inside an allocation, the one next to address number i."""
+    """The address inside an allocation that is closest to address number i; None if no address is inside one."""
     inside = at[good]
     return int(inside[np.argmin(np.abs(inside - at[i]))]) if len(inside) else None
 
@@ -254,8 +260,8 @@ def is_generic_shared(at: Array) -> Array:
 # ---- samples for the statistics
 
 
-def sampled_lanes(c: WarpBatch, site: Site, place: Place) -> tuple[Array, Array] | None:
-    """Positions and warp numbers of the lanes to look at, or None when this execution is not sampled."""
+def sampled_lanes(c: WarpBatch, site: Site, place: Positions) -> tuple[Array, Array] | None:
+    """Positions and warp numbers of the lanes of a sample; None if no lane executes."""
     lanes = place.lanes
     if lanes is None:
         lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
@@ -266,12 +272,13 @@ def sampled_lanes(c: WarpBatch, site: Site, place: Place) -> tuple[Array, Array]
         return None
     warps = lanes >> 5
     if c.chunk.engine.sampling == 1:
-        few = warps < warps[0] + 8
-        index, warps = index[few], warps[few]
+        sampled = warps < warps[0] + 8
+        index, warps = index[sampled], warps[sampled]
     return index + place.shift, warps
 
 
 def is_sampled(c: WarpBatch, site: Site) -> bool:
+    """Counts an execution; whether it belongs to the sample."""
     site.count += c.blocks
     if c.chunk.engine.sampling == 2:
         return True
@@ -281,18 +288,18 @@ def is_sampled(c: WarpBatch, site: Site) -> bool:
     return True
 
 
-def sample_shared(c: WarpBatch, site: Site, place: Place, unit: int) -> None:
+def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None:
     if not is_sampled(c, site):
         return
-    got = sampled_lanes(c, site, place)
-    if got is None:
-        site.seen += c.blocks
+    lanes = sampled_lanes(c, site, place)
+    if lanes is None:
+        site.sampled += c.blocks
         return
-    index, warps = got
+    index, warps = lanes
     size = site.size
     start = index * unit % c.chunk.stride
     n_warps = len(np.unique(warps))
-    # 4-byte words, a phase at a time: 8-byte accesses go by half warps, 16-byte ones by quarters
+    # banks are 4 bytes wide; 8-byte accesses are processed by half warps, 16-byte accesses by quarter warps
     group = warps * 8 + ((np.arange(len(warps)) % 32 * size) >> 7 if size > 4 else 0)
     wavefronts = ideal = 0
     all_words = np.concatenate([start // 4 + i for i in range(max(size // 4, 1))])
@@ -300,60 +307,59 @@ def sample_shared(c: WarpBatch, site: Site, place: Place, unit: int) -> None:
     unique = np.unique(groups * (1 << 20) + all_words)
     bank = (unique >> 20) * 32 + (unique & ((1 << 20) - 1)) % 32
     used, counts = np.unique(bank, return_counts=True)
-    owner = used // 32
-    best: dict[int, int] = {}
-    for g, k in zip(owner.tolist(), counts.tolist(), strict=True):
-        if k > best.get(g, 0):
-            best[g] = k
-    wavefronts = sum(best.values())
-    ideal = len(best)
-    site.seen += n_warps
+    deepest: dict[int, int] = {}  # for each group of lanes: most words in one bank
+    for g, k in zip((used // 32).tolist(), counts.tolist(), strict=True):
+        if k > deepest.get(g, 0):
+            deepest[g] = k
+    wavefronts = sum(deepest.values())
+    ideal = len(deepest)
+    site.sampled += n_warps
     site.wavefronts += wavefronts
     site.ideal += ideal
     site.bytes += len(index) * size
 
 
-def sample_global(c: WarpBatch, site: Site, place: Place, unit: int) -> None:
+def sample_global(c: WarpBatch, site: Site, place: Positions, unit: int) -> None:
     if not is_sampled(c, site):
         return
-    got = sampled_lanes(c, site, place)
-    if got is None:
-        site.seen += c.blocks
+    lanes = sampled_lanes(c, site, place)
+    if lanes is None:
+        site.sampled += c.blocks
         return
-    index, warps = got
+    index, warps = lanes
     start = index * unit
     first, last = start >> 5, (start + site.size - 1) >> 5
     keys = np.concatenate([warps * (1 << 40) + first, warps * (1 << 40) + last])
-    site.seen += len(np.unique(warps))
+    site.sampled += len(np.unique(warps))
     site.sectors += len(np.unique(keys))
     site.distinct += len(np.unique(warps * (1 << 40) + index)) * site.size
     site.bytes += len(index) * site.size
 
 
 def add_access_stats(stats: Stats, sites: list[Site]) -> None:
-    """Adds what the sites saw to the launch's statistics, scaled to all executions."""
+    """Adds the counts of the sites, scaled to all executions, to the statistics of the launch."""
     for site in sites:
-        if not site.seen:
+        if not site.sampled:
             continue
-        scale = site.count / site.seen
-        into = (
+        scale = site.count / site.sampled
+        access = (
             stats.shared
             if site.space == "shared"
             else (stats.global_load if site.kind == "read" else stats.global_store)
         )
-        into.requests += site.count
-        into.wavefronts += scale * site.wavefronts
-        into.ideal += scale * site.ideal
-        into.sectors += scale * site.sectors
-        into.bytes += scale * site.bytes
-        into.distinct += scale * site.distinct
+        access.requests += site.count
+        access.wavefronts += scale * site.wavefronts
+        access.ideal += scale * site.ideal
+        access.sectors += scale * site.sectors
+        access.bytes += scale * site.bytes
+        access.distinct += scale * site.distinct
 
 
 # ---- addresses
 
 
 def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Array:
-    """Shared addresses of generic ones."""
+    """Converts generic addresses to shared addresses; faults outside shared memory."""
     bad = (at < SHARED_WINDOW) | (at >= SHARED_WINDOW + WINDOW)
     if bad.any():
         i = int(np.argmax(bad))
@@ -361,26 +367,26 @@ def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Arr
     return at - SHARED_WINDOW
 
 
-def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, everywhere: bool) -> tuple[Array, Array]:
-    """Positions in the chunk's arena, and blocks, of shared addresses; ``everywhere``: of any block of the cluster."""
+def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, any_block: bool) -> tuple[Array, Array]:
+    """Positions in the chunk's arena, and blocks, of shared addresses; `any_block`: of the whole cluster."""
     chunk = c.chunk
     rank, offset = at >> RANK, at & OFFSET
     row = lanes >> 5
-    own = chunk.ranks[row]
+    own_rank = chunk.ranks[row]
     count = chunk.engine.cluster_blocks
     bad = (at < 0) | (offset < SHARED_BASE) | (offset + size > chunk.end) | (rank >= count)
-    if not everywhere:
-        bad |= rank != own
+    if not any_block:
+        bad |= rank != own_rank
     if bad.any():
         i = int(np.argmax(bad))
-        if 0 <= rank[i] < count and rank[i] != own[i] and SHARED_BASE <= offset[i] < chunk.end:
-            message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster reaches"
+        if 0 <= rank[i] < count and rank[i] != own_rank[i] and SHARED_BASE <= offset[i] < chunk.end:
+            message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster can access"
         else:
             message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {chunk.end:#x})"
             if at[i] >= 0 and rank[i]:
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
         raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]))
-    target = row - own + rank
+    target = row - own_rank + rank
     if chunk.async_state is not None and async_state(chunk).exited[target].any():
         i = int(np.argmax(async_state(chunk).exited[target]))
         text = f"the shared memory of a block that has exited (rank {int(rank[i])}) is accessed"
@@ -389,36 +395,36 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, e
 
 
 def cluster_shared_at(
-    c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, everywhere: bool
-) -> Place:
+    c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, any_block: bool
+) -> Positions:
     """As `shared_at`, in a cluster."""
-    index, _ = locate(c, at, lanes, site.size, site.ins, everywhere)
-    misaligned(c, site, at, lanes)
+    index, _ = locate(c, at, lanes, site.size, site.ins, any_block)
+    check_aligned(c, site, at, lanes)
     if len(at):
         offset = at & OFFSET
         touch = Touch(page_bits(int(offset.min()), int(offset.max()) + site.size), index, 0, site.size, None, site.ins)
         touch.lanes = lanes
-        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
-    place = Place(index >> (unit.bit_length() - 1), 0, lanes, None)
+        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
+    place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
     if c.chunk.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
 def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
-    """The address cache of a register: addresses less the window of the own block."""
+    """The address cache of a register in a cluster: addresses relative to the window of the executing block."""
     values, windows = c.v[site.view], c.chunk.windows
     assert windows is not None
     at = np.full(c.n, int(values), np.int64) if values.ndim == 0 else values.astype(np.int64) - windows[c.row]
     ored = int(np.bitwise_or.reduce(at))
-    found = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.chunk.stride)
-    c.addresses[site.key] = found
-    return found
+    info = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.chunk.stride)
+    c.addresses[site.key] = info
+    return info
 
 
 def cluster_shared(
-    c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, everywhere: bool = False
-) -> Place:
+    c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, any_block: bool = False
+) -> Positions:
     """As `shared`, in a cluster."""
     if m is None:
         m = c.alive
@@ -428,16 +434,16 @@ def cluster_shared(
     chunk, offset, size = c.chunk, site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
     if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
-        place = Place(info.unit(unit), offset // unit, None, m)
+        place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
-        watch(c, touch, "atomic" if atomic else site.kind, site.slots)
+        record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
         if chunk.engine.sampling:
             sample_shared(c, site, place, unit)
         return place
     lanes = np.flatnonzero(active(c, m))
-    return cluster_shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, everywhere)
+    return cluster_shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, any_block)
 
 
-def anywhere(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Place]]:
-    """Where an instruction with .shared::cluster goes."""
-    return [(c.chunk.views, cluster_shared(c, site, m, unit, everywhere=True))]
+def cluster_parts(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Positions]]:
+    """The memory that an instruction with .shared::cluster accesses."""
+    return [(c.chunk.views, cluster_shared(c, site, m, unit, any_block=True))]

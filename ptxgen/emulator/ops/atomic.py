@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import SHARED_WINDOW
 from ptxgen.emulator.ops.access import (
-    Place,
+    Positions,
     Site,
     global_access,
     global_access_at,
@@ -40,11 +40,11 @@ WORDS = {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "s
 _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 
-def places(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
-    """(arena views, element positions, lanes) of the active lanes, a space each."""
+def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
+    """(arena views, element positions, lanes) for each state space that the executing lanes address."""
     out = []
 
-    def take(views: dict[int, Array], place: Place) -> None:
+    def append(views: dict[int, Array], place: Positions) -> None:
         lanes, index = place.lanes, place.index
         if lanes is None:
             lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
@@ -53,19 +53,19 @@ def places(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int,
 
     memory = c.chunk.engine.memory
     if "shared::cluster" in site.ins.mods:
-        take(c.chunk.views, in_cluster(c, site, m, unit, True, True))
+        append(c.chunk.views, in_cluster(c, site, m, unit, True, True))
     elif site.space == "shared":
-        take(c.chunk.views, shared(c, site, m, unit, True))
+        append(c.chunk.views, shared(c, site, m, unit, True))
     elif site.space == "global":
-        take(memory.views, global_access(c, site, m, unit))
+        append(memory.views, global_access(c, site, m, unit))
     else:
         lanes = np.flatnonzero(active(c, m))
         at = site.addresses(c, lanes)
-        mine = is_generic_shared(at)
-        if mine.any():
-            take(c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit, True))
-        if not mine.all():
-            take(memory.views, global_access_at(c, site, m, unit, at[~mine], lanes[~mine]))
+        in_shared = is_generic_shared(at)
+        if in_shared.any():
+            append(c.chunk.views, shared_at(c, site, at[in_shared] - SHARED_WINDOW, lanes[in_shared], unit, True))
+        if not in_shared.all():
+            append(memory.views, global_access_at(c, site, m, unit, at[~in_shared], lanes[~in_shared]))
     return out
 
 
@@ -80,6 +80,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
 
 
 def apply(op: str, kind: str, old: Array, x: Array, y: Array | None, ftz: bool) -> Array:
+    """The new values of one operation on `old`; `y`: the third operand of cas."""
     if op == "add":
         if kind in ("f32", "f64", "f16", "bf16"):
             new = flush(flush(old, kind) + flush(x, kind), kind) if ftz else old + x
@@ -145,7 +146,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     dtype = DTYPES[typed]
     ftz = base == "f32" and space != "shared" and op == "add"
     exact = base not in ("f32", "f64", "f16", "bf16")
-    at_once: dict[str, Any] = {
+    unordered: dict[str, Any] = {
         "add": np.add,
         "min": np.minimum,
         "max": np.maximum,
@@ -157,7 +158,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         engine = c.chunk.engine
         v = c.v
-        for views, index, lanes in places(c, site, m, unit):
+        for views, index, lanes in arena_positions(c, site, m, unit):
             engine.stats.atomics += len(lanes)
             arena = views[unit].view(dtype)
             for e, x in enumerate(xs):
@@ -165,8 +166,8 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
                     value = v[x]
                     value = np.broadcast_to(value, (c.n * pieces,))[half::pieces][lanes]
                     where = index + (e * pieces + half)
-                    if exact and not returns and op in at_once:
-                        at_once[op].at(arena, where, value)
+                    if exact and not returns and op in unordered:
+                        unordered[op].at(arena, where, value)
                         engine.progress += 1
                         continue
                     other = None if y is None else np.broadcast_to(v[y], (c.n * pieces,))[half::pieces][lanes]
@@ -180,23 +181,23 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
 def in_random_order(
     engine: Any, op: str, kind: str, arena: Array, where: Array, x: Array, y: Array | None, ftz: bool
 ) -> Array:
-    """Lanes with the same address execute in a seeded random order; the value that each of them found."""
+    """Executes lanes with the same address in a seeded random order; returns the old value that each lane read."""
     old = np.empty(len(where), arena.dtype)
     changed = False
-    for who in turns(engine, where):
-        at = where[who]
-        found = arena[at]
-        new = apply(op, kind, found, x[who], None if y is None else y[who], ftz)
+    for group in serialized_lanes(engine, where):
+        at = where[group]
+        current = arena[at]
+        new = apply(op, kind, current, x[group], None if y is None else y[group], ftz)
         arena[at] = new
-        old[who] = found
-        changed = changed or not np.array_equal(_bits(new), _bits(found))
+        old[group] = current
+        changed = changed or not np.array_equal(_bits(new), _bits(current))
     if changed:
         engine.progress += 1
     return old
 
 
-def turns(engine: Any, where: Array) -> Iterator[Array]:
-    """Lanes in groups that execute one after another; within a group all addresses are different."""
+def serialized_lanes(engine: Any, where: Array) -> Iterator[Array]:
+    """Groups of lanes, in execution order; the addresses within a group are distinct."""
     n = len(where)
     order = engine.generator.permutation(n)
     sequence = order[np.argsort(where[order], kind="stable")]
@@ -204,9 +205,9 @@ def turns(engine: Any, where: Array) -> Iterator[Array]:
     first = np.ones(n, bool)
     first[1:] = sorted_at[1:] != sorted_at[:-1]
     start = np.maximum.accumulate(np.where(first, np.arange(n), 0))
-    turn = np.arange(n) - start
-    for t in range(int(turn.max()) + 1 if n else 0):
-        yield sequence[turn == t]
+    number = np.arange(n) - start
+    for i in range(int(number.max()) + 1 if n else 0):
+        yield sequence[number == i]
 
 
 def _bits(x: Array) -> Array:

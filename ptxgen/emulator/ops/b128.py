@@ -1,4 +1,4 @@
-"""Instructions on registers of 128 bits, which are pairs of 64-bit registers."""
+"""Instructions on 128-bit registers, which `ptx.b128` has replaced by pairs of 64-bit registers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.access import Site
-from ptxgen.emulator.ops.atomic import WORDS, places, turns
+from ptxgen.emulator.ops.atomic import WORDS, arena_positions, serialized_lanes
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, space_of
 from ptxgen.emulator.ops.move import copy, sequence
@@ -17,9 +17,9 @@ from ptxgen.emulator.warp_batch import Step, WarpBatch
 Mask = NDArray[np.bool_] | None
 
 
-@instruction("*mov.wide")
+@instruction("*mov.b128")
 def mov(b: Builder, ins: Instruction) -> Step:
-    """Between two vectors, of two or four registers each."""
+    """Copies between two vectors of two or four registers."""
     to, source = ins.operands
     assert isinstance(to, Vec)
     assert isinstance(source, Vec)
@@ -37,14 +37,18 @@ def mov(b: Builder, ins: Instruction) -> Step:
     )
 
 
-@instruction("*atom.wide", polls=True)
+@instruction("*atom.b128", polls=True)
 def atom(b: Builder, ins: Instruction) -> Step:
     """cas and exch: (destination, address, value) or (destination, address, comparison, value)."""
-    what = next((m for m in ins.mods if m in ("cas", "exch")), "")
+    operation = next((m for m in ins.mods if m in ("cas", "exch")), "")
     for m in ins.mods:
-        if m not in WORDS | {"b128", what} and m.split("::")[0] not in SPACES:
+        if m not in WORDS | {"b128", operation} and m.split("::")[0] not in SPACES:
             raise b.unsupported(f".{m}")
-    if len(ins.operands) != {"cas": 4, "exch": 3}.get(what) or space_of(ins) not in ("global", "shared", "generic"):
+    if len(ins.operands) != {"cas": 4, "exch": 3}.get(operation) or space_of(ins) not in (
+        "global",
+        "shared",
+        "generic",
+    ):
         raise b.unsupported()
     d, address, *rest = ins.operands
     site = Site(b, ins, address, space_of(ins), 16, "write")
@@ -55,20 +59,20 @@ def atom(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         engine = c.chunk.engine
-        for views, index, lanes in places(c, site, m, 8):
+        for views, index, lanes in arena_positions(c, site, m, 8):
             engine.stats.atomics += len(lanes)
             where = index[:, None] + np.arange(2)
             given = [np.stack([np.broadcast_to(c.v[h], (c.n,))[lanes] for h in v], axis=1) for v in values]
-            for who in turns(engine, index):
-                at = where[who]
-                found = views[8][at]
-                new = given[-1][who]
-                if what == "cas":
-                    new = np.where((found == given[0][who]).all(axis=1)[:, None], new, found)
+            for group in serialized_lanes(engine, index):
+                at = where[group]
+                old = views[8][at]
+                new = given[-1][group]
+                if operation == "cas":
+                    new = np.where((old == given[0][group]).all(axis=1)[:, None], new, old)
                 views[8][at] = new
                 for h in range(2):
-                    c.v[dst[h]][lanes[who]] = found[:, h]
-                if (new != found).any():
+                    c.v[dst[h]][lanes[group]] = old[:, h]
+                if (new != old).any():
                     engine.progress += 1
 
     return step

@@ -11,7 +11,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.barriers import Part
+from ptxgen.emulator.sync.barriers import Arrival
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import BarrierFault, Fault
 
@@ -33,7 +33,7 @@ def bra(b: Builder, ins: Instruction) -> Step:
 
 
 @instruction("ret", "exit", kind="exit")
-def leave(b: Builder, ins: Instruction) -> Step:
+def exit_(b: Builder, ins: Instruction) -> Step:
     return nothing
 
 
@@ -60,37 +60,38 @@ def pmevent(b: Builder, ins: Instruction) -> Step:
 @instruction("bar", "barrier", kind="blocking")
 def barrier(b: Builder, ins: Instruction) -> Step:
     mods = [m for m in ins.mods if m not in ("cta", "aligned")]
-    what = mods[0] if mods else ""
-    if what == "sync" and len(mods) == 1:
+    operation = mods[0] if mods else ""
+    if operation == "sync" and len(mods) == 1:
         return arrival(b, ins, list(ins.operands), True)
-    if what == "arrive" and len(mods) == 1 and len(ins.operands) == 2:
+    if operation == "arrive" and len(mods) == 1 and len(ins.operands) == 2:
         return arrival(b, ins, list(ins.operands), False)
-    if what == "red" and mods[1] in ("popc", "and", "or"):
+    if operation == "red" and mods[1] in ("popc", "and", "or"):
         return reduction(b, ins, mods[1])
     raise b.unsupported()
 
 
-def one_value(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, what: str) -> list[tuple[int, Array]]:
-    """(value, lanes) groups of an operand that must be the same within a warp."""
+def warp_values(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, operands: str) -> list[tuple[int, Array]]:
+    """(value, lanes) for each value of an operand that must be uniform in a warp; `operands`: its plural name."""
     if row.ndim == 0:
         return [(int(row), lanes)]
-    found = np.unique(row[lanes])
-    if len(found) == 1:
-        return [(int(found[0]), lanes)]
+    values = np.unique(row[lanes])
+    if len(values) == 1:
+        return [(int(values[0]), lanes)]
     out = []
-    for value in found:
-        mine = lanes & (row == value)
-        split = mine.reshape(-1, 32).any(axis=1) & (lanes & ~mine).reshape(-1, 32).any(axis=1)
+    for value in values:
+        same = lanes & (row == value)
+        split = same.reshape(-1, 32).any(axis=1) & (lanes & ~same).reshape(-1, 32).any(axis=1)
         if split.any():
             lane = 32 * int(np.argmax(split))
-            raise fault(BarrierFault, f"lanes of one warp give different {what}", c, ins, lane)
-        out.append((int(value), mine))
+            raise fault(BarrierFault, f"lanes of one warp give different {operands}", c, ins, lane)
+        out.append((int(value), same))
     return out
 
 
 def arrival(
     b: Builder, ins: Instruction, operands: list[Any], waits: bool, vote: Any = None, finish: Any = None
 ) -> Step:
+    """An arrival at a barrier. `vote(batch)`: the predicates of bar.red; `finish`: as in `Arrival`."""
     b.single = ins.op == "barrier" and "aligned" not in ins.mods
     number = b.src(operands[0], "u32")
     count = b.src(operands[1], "u32") if len(operands) > 1 else b.const(0, "u32")
@@ -98,24 +99,24 @@ def arrival(
     def step(c: WarpBatch, m: Mask, after: int) -> None:
         lanes = c.live() if m is None else m
         votes = None if vote is None else vote(c)
-        for n, some in one_value(c, c.v[number], lanes, ins, "barriers"):
-            for k, these in one_value(c, c.v[count], some, ins, "counts"):
-                c.chunk.barriers.arrive_lanes(Part(c, these, n, k, ins, after, waits, votes, finish))
+        for n, lanes_of_n in warp_values(c, c.v[number], lanes, ins, "barriers"):
+            for k, these in warp_values(c, c.v[count], lanes_of_n, ins, "counts"):
+                c.chunk.barriers.arrive_lanes(Arrival(c, these, n, k, ins, after, waits, votes, finish))
 
     return step
 
 
-def reduction(b: Builder, ins: Instruction, how: str) -> Step:
-    """bar.red: every lane of the barrier learns how many predicates were true."""
+def reduction(b: Builder, ins: Instruction, operation: str) -> Step:
+    """bar.red: every lane receives the reduction of the predicates of all lanes."""
     operands = list(ins.operands)
     p, negated = predicate(b, operands.pop())
-    dst = b.dst(operands.pop(0), "u32" if how == "popc" else "pred")
+    dst = b.dst(operands.pop(0), "u32" if operation == "popc" else "pred")
 
     def vote(c: WarpBatch) -> Array:
         return ~c.v[p] if negated else c.v[p]
 
     def finish(c: WarpBatch, mask: Array, true: Array, total: Array) -> None:
-        result = true if how == "popc" else true == total if how == "and" else true > 0
+        result = true if operation == "popc" else true == total if operation == "and" else true > 0
         np.copyto(c.v[dst], result, where=mask, casting="unsafe")
 
     return arrival(b, ins, operands, True, vote, finish)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import Array, Builder, into, simple, the_type
+from ptxgen.emulator.ops.builder import Array, Builder, into, only_type, simple
 from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import SIGNED
@@ -22,7 +22,7 @@ def raw(kind: str) -> str:
 
 
 def population(x: Array) -> Array:
-    """Bits that are set."""
+    """The number of bits that are set."""
     a = x.astype(np.uint64)
     a = a - ((a >> np.uint64(1)) & np.uint64(0x5555555555555555))
     a = (a & np.uint64(0x3333333333333333)) + ((a >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -32,14 +32,14 @@ def population(x: Array) -> Array:
 
 @instruction("and", "or", "xor")
 def logic(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[ins.op]
     return simple(b, ins, raw(kind), ufunc)
 
 
 @instruction("not", "cnot")
 def logical_not(b: Builder, ins: Instruction) -> Step:
-    kind = raw(the_type(b, ins))
+    kind = raw(only_type(b, ins))
     if ins.op == "not":
         return simple(b, ins, kind, np.invert, 1)
     x = b.src(ins.operands[1], kind)
@@ -52,7 +52,7 @@ def logical_not(b: Builder, ins: Instruction) -> Step:
 
 @instruction("shl", "shr")
 def shift(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     if kind not in SIGNED or ins.op == "shl":
         kind = raw(kind)
     bits = 8 * SIZES[kind]
@@ -102,7 +102,7 @@ def funnel(b: Builder, ins: Instruction) -> Step:
 
 @instruction("bfe")
 def extract(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     bits = 8 * SIZES[kind]
     x = b.src(ins.operands[1], raw(kind))
     at, length = b.src(ins.operands[2], "u32"), b.src(ins.operands[3], "u32")
@@ -125,8 +125,8 @@ def extract(b: Builder, ins: Instruction) -> Step:
             top = np.minimum(pos + count - 1, bits - 1)
             sign = (a >> np.maximum(top, 0).astype(np.uint64)) & np.uint64(1)
             sign = np.where(count == 0, np.uint64(0), sign)
-            have = np.clip(np.minimum(count, bits - pos), 0, 63).astype(np.uint64)
-            fill = np.uint64(0xFFFFFFFFFFFFFFFF) << have
+            taken = np.clip(np.minimum(count, bits - pos), 0, 63).astype(np.uint64)
+            fill = np.uint64(0xFFFFFFFFFFFFFFFF) << taken
             fill = np.where(np.minimum(count, bits - pos) >= 64, np.uint64(0), fill)
             value = np.where(sign != 0, value | fill, value)
         out[...] = value.astype(out.dtype)
@@ -135,13 +135,13 @@ def extract(b: Builder, ins: Instruction) -> Step:
 
 
 def field_limit(bits: int) -> Any:
-    """Which bits of a position or a length count: PTX wants 0 to 255, hardware takes 64-bit fields' as they are."""
+    """Mask of a position or a length: 8 bits as PTX defines; for 64-bit operands the hardware uses all 32 bits."""
     return np.uint32(0xFF if bits == 32 else 0xFFFFFFFF)
 
 
 @instruction("bfi")
 def insert(b: Builder, ins: Instruction) -> Step:
-    kind = raw(the_type(b, ins))
+    kind = raw(only_type(b, ins))
     bits = 8 * SIZES[kind]
     x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
     at, length = b.src(ins.operands[3], "u32"), b.src(ins.operands[4], "u32")
@@ -180,7 +180,7 @@ def bmsk(b: Builder, ins: Instruction) -> Step:
 
 @instruction("szext")
 def szext(b: Builder, ins: Instruction) -> Step:
-    """The low bits of a word, extended with zeros or by their sign."""
+    """Extends the low bits of a word with zeros or with their sign."""
     if len(ins.mods) != 2 or ins.mods[0] not in ("clamp", "wrap") or ins.mods[1] not in ("u32", "s32"):
         raise b.unsupported()
     x, n = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")
@@ -201,7 +201,7 @@ def szext(b: Builder, ins: Instruction) -> Step:
 
 @instruction("brev")
 def reverse(b: Builder, ins: Instruction) -> Step:
-    kind = raw(the_type(b, ins))
+    kind = raw(only_type(b, ins))
     x = b.src(ins.operands[1], kind)
     size = SIZES[kind]
 
@@ -215,7 +215,7 @@ def reverse(b: Builder, ins: Instruction) -> Step:
 
 @instruction("popc")
 def popc(b: Builder, ins: Instruction) -> Step:
-    x = b.src(ins.operands[1], raw(the_type(b, ins)))
+    x = b.src(ins.operands[1], raw(only_type(b, ins)))
 
     def compute(v: list[Array], out: Array) -> None:
         out[...] = population(v[x])
@@ -224,7 +224,7 @@ def popc(b: Builder, ins: Instruction) -> Step:
 
 
 def leading_zeros(a: Array, bits: int) -> Array:
-    """Zero bits above the highest one."""
+    """The number of zero bits above the highest bit that is set."""
     a = np.array(a, np.uint64)
     for s in (1, 2, 4, 8, 16, 32):
         a |= a >> np.uint64(s)
@@ -233,7 +233,7 @@ def leading_zeros(a: Array, bits: int) -> Array:
 
 @instruction("clz")
 def clz(b: Builder, ins: Instruction) -> Step:
-    kind = raw(the_type(b, ins))
+    kind = raw(only_type(b, ins))
     x = b.src(ins.operands[1], kind)
 
     def compute(v: list[Array], out: Array) -> None:
@@ -245,7 +245,7 @@ def clz(b: Builder, ins: Instruction) -> Step:
 @instruction("bfind")
 def bfind(b: Builder, ins: Instruction) -> Step:
     amount = "shiftamt" in ins.mods
-    kind = the_type(b, ins, {"shiftamt"})
+    kind = only_type(b, ins, {"shiftamt"})
     bits = 8 * SIZES[kind]
     x = b.src(ins.operands[1], kind)
 
@@ -269,16 +269,16 @@ def fns(b: Builder, ins: Instruction) -> Step:
         for i, (word, start, k) in enumerate(
             zip(*(np.broadcast_to(v[s], n).tolist() for s in (mask, base, offset)), strict=True)
         ):
-            found = 0xFFFFFFFF
+            position = 0xFFFFFFFF
             if k == 0:
                 if start < 32 and word >> start & 1:
-                    found = start
+                    position = start
             else:
-                places = range(start, 32) if k > 0 else range(min(start, 31), -1, -1)
-                hits = [p for p in places if word >> p & 1]
+                candidates = range(start, 32) if k > 0 else range(min(start, 31), -1, -1)
+                hits = [p for p in candidates if word >> p & 1]
                 if len(hits) >= abs(k):
-                    found = hits[abs(k) - 1]
-            out[i] = found
+                    position = hits[abs(k) - 1]
+            out[i] = position
 
     return into(b, b.dst(ins.operands[0], "u32"), compute)
 
@@ -289,11 +289,11 @@ def lop3(b: Builder, ins: Instruction) -> Step:
         return lop3_predicate(b, ins)
     if ins.mods != ("b32",) or len(ins.operands) != 5:
         raise b.unsupported()
-    return into(b, b.dst(ins.operands[0], "u32"), looked_up(b, ins))
+    return into(b, b.dst(ins.operands[0], "u32"), truth_table(b, ins))
 
 
-def looked_up(b: Builder, ins: Instruction) -> Any:
-    """The bitwise function of three words given by an 8-bit truth table."""
+def truth_table(b: Builder, ins: Instruction) -> Any:
+    """A function that applies an 8-bit truth table to the bits of three words."""
     if not isinstance(ins.operands[4], Imm):
         raise b.malformed("the table must be a constant")
     x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
@@ -314,11 +314,11 @@ def looked_up(b: Builder, ins: Instruction) -> Any:
 
 
 def lop3_predicate(b: Builder, ins: Instruction) -> Step:
-    """Also whether the result is not zero, combined with a predicate."""
+    """lop3.BoolOp: also combines the predicate "the result is not zero" with another predicate."""
     d = ins.operands[0]
     if len(ins.operands) != 6 or not isinstance(d, Pair):
         raise b.malformed("d|p and six operands are needed")
-    compute = looked_up(b, ins)
+    compute = truth_table(b, ins)
     p, negated = predicate(b, ins.operands[5])
     dst, flag, scratch = b.dst(d.first, "u32"), b.dst(d.second, "pred"), b.temp("u32")
     both = ins.mods[0] == "and"

@@ -22,15 +22,15 @@ Mask = NDArray[np.bool_] | None
 
 
 class Builder:
-    """Collects the views that the steps of one function need.
+    """Collects the views that the steps of one function use.
 
-    ``self.views`` is the recipe; ``batch.v[i]`` is the array that view ``i`` stands for in a warp batch.
+    ``self.views[i]`` describes view ``i``; ``batch.v[i]`` is its array in a warp batch.
     """
 
     def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
         self.function = function
         self.options = options
-        self.clustered = clustered  # shared addresses say whose they are
+        self.clustered = clustered  # shared addresses contain the rank of their block
         self.views: list[View | Array | str] = []
         self.interned: dict[Any, int] = {}
         self.rows = {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
@@ -39,17 +39,17 @@ class Builder:
         self.temporaries: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
-        # registers that an instruction checks and notes itself
+        # registers whose checks and notes the instruction implements itself
         self.quiet_reads: list[Reg] = []
         self.quiet_writes: list[Reg] = []
-        self.register_sets: RegisterSets | None = None  # None: nothing is compiled
+        self.register_sets: RegisterSets | None = None  # None: the builder is used for analysis only
         self.keys: dict[Any, int] = {}
         self.address_slots: dict[int, list[int]] = {}
         self.ins: Instruction | None = None
         self.sites: list[Any] = []
         self.members: int | None = None
         self.single = False
-        #: how undefined operands reach the results, where that is not lane by lane: see `undefined.Carry`
+        #: how undefined operands propagate to the results, if not lane by lane: see `undefined.Propagation`
         self.propagation: Any = None
 
     # ---- errors
@@ -66,6 +66,7 @@ class Builder:
     # ---- one instruction at a time
 
     def begin(self, ins: Instruction) -> None:
+        """Resets what is collected for one instruction, and releases its scratch rows."""
         self.ins = ins
         self.reads, self.writes = [], []
         self.quiet_reads, self.quiet_writes = [], []
@@ -76,12 +77,12 @@ class Builder:
 
     def place(self, reg: Reg) -> tuple[int, int]:
         """Width and row of a register."""
-        found = self.places.get(reg.slot)
-        if found is None:
+        place = self.places.get(reg.slot)
+        if place is None:
             width = SIZES[reg.type]
-            found = self.places[reg.slot] = (width, self.rows[width])
+            place = self.places[reg.slot] = (width, self.rows[width])
             self.rows[width] += 1
-        return found
+        return place
 
     def intern(self, key: Any, view: View | Array | str) -> int:
         index = self.interned.get(key)
@@ -95,7 +96,7 @@ class Builder:
         return self.intern(view, view)
 
     def temp(self, kind: str, wide: int = 1) -> int:
-        """A scratch row, free again after this instruction."""
+        """A scratch row for this instruction."""
         width = SIZES[kind]
         if self.free[width]:
             row = self.free[width].pop()
@@ -112,13 +113,13 @@ class Builder:
         return self.view(view.width, view.row, kind)
 
     def raw(self, index: int) -> int:
-        """The same row as unsigned integers, one a lane."""
+        """The same row as one unsigned integer for each lane."""
         view = self.views[index]
         assert isinstance(view, View)
         return self.view(view.width, view.row, {1: "pred", 2: "u16", 4: "u32", 8: "u64"}[view.width])
 
     def part(self, op: Operand, kind: str, number: int, write: bool) -> int:
-        """One part of a register, to pack or unpack it."""
+        """Part `number` of a register, for packing and unpacking."""
         if not isinstance(op, Reg):
             raise self.malformed("a register is needed")
         (self.writes if write else self.reads).append(op)
@@ -126,7 +127,7 @@ class Builder:
         return self.view(width, row, kind, number)
 
     def const(self, value: int, kind: str) -> int:
-        """An integer constant, wrapped to the type; a packed type repeats it."""
+        """An integer constant, wrapped to the type."""
         size = SIZES[kind]
         bits = int(value) & ((1 << 8 * size) - 1)
         data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[kind] if kind != "pred" else np.dtype(bool))
@@ -149,7 +150,7 @@ class Builder:
             return self.view(width, row, kind if width >= SIZES[kind] else op.type)
         if isinstance(op, Imm):
             if kind in FLOATS:
-                raise self.malformed(f"an integer constant where .{kind} is needed")
+                raise self.malformed(f"an integer constant as an operand of type .{kind}")
             return self.const(op.value, kind)
         if isinstance(op, Flt):
             return self.float_const(op, kind)
@@ -163,7 +164,7 @@ class Builder:
             if SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
                 raise self.malformed(f"{op.name} has {8 * SIZES[native]} bits")
             return self.intern(("special", op.name, kind), f"{op.name} {kind}")
-        raise self.malformed(f"an operand of kind {type(op).__name__.lower()} where .{kind} is needed")
+        raise self.malformed(f"an operand of kind {type(op).__name__.lower()}, .{kind} is needed")
 
     def float_const(self, op: Flt, kind: str) -> int:
         if kind == "f64":
@@ -177,7 +178,7 @@ class Builder:
         elif SIZES[kind] == op.size and kind not in FLOATS:
             bits = op.bits
         else:
-            raise self.malformed(f"a floating-point constant where .{kind} is needed")
+            raise self.malformed(f"a floating-point constant as an operand of type .{kind}")
         return self.const(bits, kind)
 
     def dst(self, op: Operand, kind: str) -> int:
@@ -212,8 +213,8 @@ class Builder:
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
         """(key, view, constant) of an address's base: `key` numbers a warp batch's address cache.
 
-        Shared memory is an arena of its own, so an operand has one key there and another key elsewhere. The name of a
-        variable in a generic access stands for the variable's generic address.
+        Shared memory is a separate arena, so an operand has one key there and another key for other spaces. The name of
+        a variable in a generic access is its generic address.
         """
         arena = "shared" if space == "shared" else ""
         if isinstance(op, Reg):
@@ -240,7 +241,7 @@ Compute = Callable[[list[Array], Array], object]
 
 
 def into(b: Builder, dst: int, compute: Compute) -> Step:
-    """A step that computes `dst`; under a mask, through a scratch row."""
+    """A step that computes `dst`; under a mask, it computes a scratch row and copies the executing lanes."""
     view = b.views[dst]
     assert isinstance(view, View)
     scratch = b.temp(view.type)
@@ -258,8 +259,8 @@ def into(b: Builder, dst: int, compute: Compute) -> Step:
     return step
 
 
-def the_type(b: Builder, ins: Instruction, allowed: set[str] | None = None) -> str:
-    """The one type of an instruction; everything else among its modifiers must be in `allowed`."""
+def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None) -> str:
+    """The type of an instruction that has one; its other modifiers must be in `allowed`."""
     if not ins.mods or ins.mods[-1] not in SIZES:
         raise b.unsupported()
     for m in ins.mods[:-1]:
@@ -269,7 +270,7 @@ def the_type(b: Builder, ins: Instruction, allowed: set[str] | None = None) -> s
 
 
 def simple(b: Builder, ins: Instruction, kind: str, ufunc: Any, operands: int = 2) -> Step:
-    """d = ufunc(a, b) with the operands of one type."""
+    """d = ufunc(a, b), or ufunc(a), with all operands of one type."""
     if len(ins.operands) != operands + 1:
         raise b.malformed(f"{operands} sources are needed")
     src = [b.src(o, kind) for o in ins.operands[1:]]

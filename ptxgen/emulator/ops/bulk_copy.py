@@ -1,4 +1,4 @@
-"""cp.async.bulk and cp.reduce.async.bulk of plain ranges of bytes, and the groups of bulk copies."""
+"""cp.async.bulk and cp.reduce.async.bulk without tensor maps, and bulk groups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ptxgen.emulator.ops.barrier import nothing
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_transfers import (
     CopyBarrier,
-    Incoming,
-    Outgoing,
-    aligned,
+    CopyFromShared,
+    CopyToShared,
+    check_global,
+    check_multiple,
     deliveries,
     granules,
-    in_global,
     reduce_into,
 )
 from ptxgen.emulator.ops.mbarrier import value
@@ -39,7 +39,7 @@ Mask = NDArray[np.bool_] | None
 SIGNAL = "mbarrier::complete_tx::bytes"
 
 
-#: reductions by destination: the types of each operation
+#: the types of each reduction, by destination
 REDUCTIONS = {
     "shared::cluster": {
         "add": {"u32", "s32", "u64"},
@@ -65,13 +65,13 @@ REDUCTIONS = {
 
 
 def hint(b: Builder, ins: Instruction, operands: list[Operand]) -> None:
-    """Takes off the operand of a cache hint, which has no effect."""
+    """Removes the operand of a cache hint, which has no effect."""
     if "L2::cache_hint" in ins.mods:
         b.src(operands.pop(), "u64")
 
 
 def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[str, str]:
-    """Operation and type of a reduction; ("", "") for a copy."""
+    """The operation and the type of a reduction; ("", "") for a copy."""
     if ins.mods[0] != "reduce":
         return "", ""
     op = mods.pop(0) if mods else ""
@@ -85,11 +85,17 @@ def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[s
 
 
 def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
-    """(bytes, lanes that copy so many); faults on a size that is no multiple of 16."""
+    """(size, lanes) for each size in bytes; faults on a size that is not a multiple of 16."""
     bad = given % 16 != 0
     if bad.any():
         i = int(np.argmax(bad))
-        raise fault(MisalignedFault, f"a bulk copy of {int(given[i])} bytes, no multiple of 16", c, ins, int(lanes[i]))
+        raise fault(
+            MisalignedFault,
+            f"the size of a bulk copy is {int(given[i])} bytes, not a multiple of 16",
+            c,
+            ins,
+            int(lanes[i]),
+        )
     return [(int(n), np.flatnonzero(given == n)) for n in np.unique(given) if n]
 
 
@@ -130,7 +136,7 @@ def bulk(b: Builder, ins: Instruction) -> Step:
 
 def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array) -> Array:
     at = site.addresses(c, lanes)
-    aligned(c, ins, lanes, at, 16, "the address in global memory")
+    check_multiple(c, ins, lanes, at, 16, "the address in global memory")
     return at
 
 
@@ -138,7 +144,7 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "global", 16, "read")
     size = value(b, operands[2])
-    barrier_at = CopyBarrier(b, ins, operands[3], to, everywhere=to == "shared::cluster")
+    barrier_at = CopyBarrier(b, ins, operands[3], to, any_block=to == "shared::cluster")
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
@@ -146,11 +152,11 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             lanes = every[which]
             start = global_addresses(c, ins, source, lanes)
             for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
-                in_global(c, ins, lane, low, low + count, False)
+                check_global(c, ins, lane, low, low + count, False)
                 if c.chunk.engine.shadow is not None:
                     c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, False)
             address = place.addresses(c, lanes)
-            aligned(c, ins, lanes, address, 16, "the address in shared memory")
+            check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
             who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             stride = c.chunk.stride
@@ -161,12 +167,12 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
                 return c.chunk.engine.memory.buffer[low : low + count].copy()
 
             count_sectors(c, len(lanes), count, True)
-            work = Incoming(
+            work = CopyToShared(
                 c,
                 ins,
                 lanes[who],
                 at,
-                barrier_at.of(c, lanes, who, targets),
+                barrier_at.of_deliveries(c, lanes, who, targets),
                 count >> GRANULE,
                 0,
                 fetch,
@@ -180,10 +186,10 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
 def count_sectors(c: WarpBatch, requests: int, bytes_: int, load: bool) -> None:
     """Counts the global memory sectors of a copy for the statistics."""
     stats = c.chunk.engine.stats
-    into = stats.global_load if load else stats.global_store
-    into.requests += requests
-    into.bytes += requests * bytes_
-    into.sectors += requests * -(-bytes_ // 32)
+    access = stats.global_load if load else stats.global_store
+    access.requests += requests
+    access.bytes += requests * bytes_
+    access.sectors += requests * -(-bytes_ // 32)
 
 
 def between_blocks(
@@ -192,9 +198,9 @@ def between_blocks(
     place = Site(b, ins, operands[0], "shared", 16, "write")
     source = Site(b, ins, operands[1], "shared", 16, "read")
     size = value(b, operands[2])
-    barrier_at = CopyBarrier(b, ins, operands[3], to, everywhere=True)
+    barrier_at = CopyBarrier(b, ins, operands[3], to, any_block=True)
     dtype: Any = DTYPES[kind] if op else np.dtype(np.uint8)
-    doing = "the bulk reduction" if op else "the bulk copy"
+    operation = "the bulk reduction" if op else "the bulk copy"
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
@@ -202,30 +208,32 @@ def between_blocks(
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
             address = place.addresses(c, lanes)
-            aligned(c, ins, lanes, address, 16, "the destination")
+            check_multiple(c, ins, lanes, address, 16, "the destination")
             at, target = locate(c, address, lanes, count, ins, True)
             if (target == lanes >> 5).any():
                 i = int(np.argmax(target == lanes >> 5))
                 text = "the destination must be in another block of the cluster"
                 raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]), int(address[i]))
             address = source.addresses(c, lanes)
-            aligned(c, ins, lanes, address, 16, "the source")
+            check_multiple(c, ins, lanes, address, 16, "the source")
             origin, _ = locate(c, address, lanes, count, ins, False)
             number = count >> GRANULE
             events = async_state(chunk).events
-            read = Outward(c, ins, lanes, origin, number, doing)
+            read = CopySource(c, ins, lanes, origin, number, operation)
 
-            def fetch(i: int, read: Outward = read) -> Array:
+            def fetch(i: int, read: CopySource = read) -> Array:
                 arena = chunk.shared.view(np.uint64).reshape(-1, 2)
                 out: Array = arena[read.access.granules[i]].view(dtype).reshape(-1)
                 return out
 
-            work = Incoming(c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, doing, op, kind)
+            work = CopyToShared(
+                c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, operation, op, kind
+            )
             ranks = chunk.ranks[target]
             for event, some in list(work.signals.groups):
-                for rank in np.unique(ranks[some]).tolist():  # which hears that the source has been read
+                for rank in np.unique(ranks[some]).tolist():  # the receiving block learns that the source has been read
                     these = some[ranks[some] == rank]
-                    reads = events.event(("source", rank, event.key), ins, doing, False)
+                    reads = events.event(("source", rank, event.key), ins, operation, False)
                     events.start(reads, read.access.subset(these))
                     work.signals.groups.append((reads, these))
             async_state(chunk).begin(work)
@@ -233,13 +241,13 @@ def between_blocks(
     return step
 
 
-class Outward:
+class CopySource:
     """The source of a copy between blocks."""
 
-    def __init__(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, count: int, doing: str) -> None:
-        found, pages = granules(c, at, count)
-        self.access = Access(ins, lanes, found, pages)
-        async_state(c.chunk).events.check(c, self.access, doing, False)
+    def __init__(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, count: int, operation: str) -> None:
+        rows, pages = granules(c, at, count)
+        self.access = Access(ins, lanes, rows, pages)
+        async_state(c.chunk).events.check(c, self.access, operation, False)
 
 
 def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
@@ -254,14 +262,14 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
             lanes = every[which]
             start = global_addresses(c, ins, place, lanes)
             for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
-                in_global(c, ins, lane, low, low + count, True)
+                check_global(c, ins, lane, low, low + count, True)
                 if c.chunk.engine.shadow is not None:
                     c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, True)
             address = source.addresses(c, lanes)
-            aligned(c, ins, lanes, address, 16, "the address in shared memory")
+            check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, False)
 
-            def put(i: int, data: Array, start: Array = start) -> None:
+            def store(i: int, data: Array, start: Array = start) -> None:
                 low, memory = int(start[i]), c.chunk.engine.memory
                 if op:
                     reduce_into(memory.buffer, low, data.view(dtype), op, kind)
@@ -269,14 +277,14 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
                     memory.buffer[low - GLOBAL_BASE : low - GLOBAL_BASE + len(data)] = data
 
             count_sectors(c, len(lanes), count, False)
-            work = Outgoing(
+            work = CopyFromShared(
                 c,
                 ins,
                 lanes,
                 at,
                 count >> GRANULE,
                 0,
-                put,
+                store,
                 lambda i: None,
                 "the bulk reduction" if op else "the bulk copy",
             )

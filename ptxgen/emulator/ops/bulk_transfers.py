@@ -1,4 +1,4 @@
-"""Bulk copies in flight: into shared memory, where an mbarrier receives their completion, and out of it, in groups."""
+"""Bulk copies in flight: to shared memory, signalled to an mbarrier, and from shared memory, in bulk groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.address_map import GLOBAL_BASE, MOST
+from ptxgen.emulator.memory.address_map import GLOBAL_BASE, MAX_CLUSTER_BLOCKS
 from ptxgen.emulator.memory.swizzle import box
 from ptxgen.emulator.ops.atomic import apply
-from ptxgen.emulator.ops.mbarrier import Place
+from ptxgen.emulator.ops.mbarrier import MbarrierOperand
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import GRANULE, Access
@@ -23,7 +23,10 @@ Array = NDArray[Any]
 
 
 def granules(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
-    """Of copies to or from positions `at`: granules of each in the order of the data, and the pages of all."""
+    """The granules of copies at positions `at`, [copy, granule] in the order of the data, and the pages of all of them.
+
+    `count`: granules of a copy; `span`, `width`: as in `memory.swizzle.box`.
+    """
     stride = c.chunk.stride
     offset = at % stride
     starts = offset >> GRANULE
@@ -33,21 +36,22 @@ def granules(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0)
         rows = [box(int(s), count, span, width) + (int(b) >> GRANULE) for s, b in zip(starts, at - offset, strict=True)]
         out = np.array(rows, np.int64).reshape(len(at), count)
     pages = 0
-    room = count // width * span if width else count << GRANULE
+    footprint = count // width * span if width else count << GRANULE
     for first in set(offset.tolist()):
-        pages |= page_bits(first, first + room)
+        pages |= page_bits(first, first + footprint)
     return out, pages
 
 
-def aligned(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, what: str) -> None:
+def check_multiple(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, operand_name: str) -> None:
+    """Faults if an address is not a multiple of `unit`."""
     bad = at & (unit - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
-        raise fault(MisalignedFault, f"{what} is no multiple of {unit}", c, ins, int(lanes[i]), int(at[i]))
+        raise fault(MisalignedFault, f"{operand_name} is not a multiple of {unit}", c, ins, int(lanes[i]), int(at[i]))
 
 
-def in_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
-    """Faults unless the bytes from `low` to `high` are inside one allocation."""
+def check_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
+    """Faults unless the bytes [low, high) are inside one allocation, and writable if the copy writes."""
     memory = c.chunk.engine.memory
     extent = memory.extent(low)
     if extent is None or high > extent[1]:
@@ -58,25 +62,29 @@ def in_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, wr
 
 
 def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:
-    """Deliveries of a copy: of each, its lane's number within `lanes`, and the block that gets it (-1: the own)."""
+    """The deliveries of a copy: for each, an index into `lanes`, and the receiving block (-1: that of the address).
+
+    `masks`: the multicast mask of each lane; None without multicast.
+    """
     if masks is None:
         return np.arange(len(lanes)), np.full(len(lanes), -1)
     size = c.chunk.engine.cluster_blocks
     bad = (masks & 0xFFFF) >> size != 0
     if bad.any():
         i = int(np.argmax(bad))
-        text = f"the mask {int(masks[i]) & 0xFFFF:#x} names blocks that a cluster of {size} lacks"
+        text = f"the mask {int(masks[i]) & 0xFFFF:#x} has bits above the {size} blocks of the cluster"
         raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]))
-    which, rank = np.nonzero((masks[:, None] >> np.arange(MOST)) & 1)
+    which, rank = np.nonzero((masks[:, None] >> np.arange(MAX_CLUSTER_BLOCKS)) & 1)
     row = lanes[which] >> 5
     return which, row - c.chunk.ranks[row] + rank
 
 
-class Incoming:
-    """Copies into shared memory; one row a delivery.
+class CopyToShared:
+    """Copies to shared memory; the arrays have an element for each delivery.
 
-    ``lanes``: the lanes that started them; ``at``: their positions; ``barrier_at``: the positions of the mbarriers;
-    ``fetch(i)``: the bytes of delivery i, in the order of the granules; ``op``, ``kind``: of a reduction.
+    ``lanes``: the lanes that started them; ``at``: positions of the destinations; ``barrier_at``: positions of the
+    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the granules; ``op``, ``kind``: operation and type
+    of a reduction; ``operation``: the words for messages.
     """
 
     def __init__(
@@ -89,7 +97,7 @@ class Incoming:
         count: int,
         span: int,
         fetch: Callable[[int], Array],
-        doing: str,
+        operation: str,
         op: str = "",
         kind: str = "",
         width: int = 0,
@@ -99,8 +107,8 @@ class Incoming:
         self.granules, self.pages = granules(batch, at, count, span, width)
         state = async_state(batch.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
-        state.events.check(batch, access, doing, True, mixes=bool(op))
-        self.signals = state.signals(batch, ins, lanes, barrier_at, doing, partial=bool(op))
+        state.events.check(batch, access, operation, True, mixes=bool(op))
+        self.signals = state.signals(batch, ins, lanes, barrier_at, operation, partial=bool(op))
         for event, which in self.signals.groups:
             state.events.start(event, access.subset(which))
 
@@ -117,11 +125,12 @@ class Incoming:
         async_state(chunk).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
-class Outgoing:
-    """Copies from shared to global memory, a row a lane.
+class CopyFromShared:
+    """Copies from shared to global memory; the arrays have an element for each lane.
 
-    ``group``: of each lane; ``put(i, data)``: writes what lane i copies; ``wanted(i)``: of its bytes, those that are
-    written (None: all). The source is read at the first wait that allows to change it, the data arrive at the last.
+    ``group``: the bulk group; ``store(i, data)``: writes the data of lane i to global memory; ``clipped(i)``: a mask of
+    its bytes that are written (None: all). The source is read at the first wait_group.read, the destination is
+    written at wait_group.
     """
 
     def __init__(
@@ -132,12 +141,12 @@ class Outgoing:
         at: Array,
         count: int,
         span: int,
-        put: Callable[[int, Array], None],
-        wanted: Callable[[int], Array | None],
-        doing: str,
+        store: Callable[[int, Array], None],
+        clipped: Callable[[int], Array | None],
+        operation: str,
         width: int = 0,
     ) -> None:
-        self.batch, self.ins, self.lanes, self.put = batch, ins, lanes, put
+        self.batch, self.ins, self.lanes, self.store = batch, ins, lanes, store
         self.granules, self.pages = granules(batch, at, count, span, width)
         number = batch.state.get("bulk group", 0)
         self.group: Array = number[lanes] if isinstance(number, np.ndarray) else np.full(len(lanes), number)
@@ -147,18 +156,18 @@ class Outgoing:
         self.async_state = async_state(batch.chunk)
         access = Access(ins, lanes, self.granules, self.pages)
         events = self.async_state.events
-        events.check(batch, access, doing, False)
-        self.defined(wanted, at)
+        events.check(batch, access, operation, False)
+        self.check_source(clipped, at)
         self.events = []
         for group in np.unique(self.group).tolist():
-            event = events.event(("group", batch.warp, group), ins, doing, False)
+            event = events.event(("group", batch.warp, group), ins, operation, False)
             which = np.flatnonzero(self.group == group)
             events.start(event, access.subset(which))
             self.events.append((event, which))
         self.async_state.stores.setdefault(batch.warp, []).append(self)
 
-    def defined(self, wanted: Callable[[int], Array | None], at: Array) -> None:
-        """Faults where a copy reads uninitialised bytes."""
+    def check_source(self, clipped: Callable[[int], Array | None], at: Array) -> None:
+        """Faults if a copy reads uninitialised bytes."""
         checks = self.batch.chunk.checks
         if not self.pages & ~checks.valid_pages:
             return
@@ -168,27 +177,29 @@ class Outgoing:
         valid = checks.valid_views[8].reshape(-1, 2)
         for i, where in enumerate(self.granules):
             bad = valid[where].view(np.uint8).reshape(-1) == 0
-            need = wanted(i)
-            if need is not None:
-                bad = bad & need
+            written = clipped(i)
+            if written is not None:
+                bad = bad & written
             if bad.any():
                 k = int(np.argmax(bad))
                 address = (int(where[k >> GRANULE]) << GRANULE) % self.batch.chunk.stride + k % 16
                 text = "shared memory is copied before it is written"
                 raise fault(UninitialisedFault, text, self.batch, self.ins, int(self.lanes[i]), address)
 
-    def take(self, which: Array) -> None:
+    def read(self, which: Array) -> None:
+        """Reads the sources of some lanes, unless that has been done."""
         arena = self.batch.chunk.shared.view(np.uint64).reshape(-1, 2)
         for i in which.tolist():
             if self.data[i] is None:
                 self.data[i] = arena[self.granules[i]].view(np.uint8).reshape(-1)
 
     def write(self, which: Array) -> None:
-        self.take(which)
+        """Writes the destinations of some lanes, unless that has been done."""
+        self.read(which)
         for i in which.tolist():
             data = self.data[i]
             if not self.written[i] and data is not None:
-                self.put(i, data)
+                self.store(i, data)
                 self.written[i] = True
         self.batch.chunk.engine.progress += 1
 
@@ -196,11 +207,11 @@ class Outgoing:
         self.write(np.arange(len(self.lanes)))
 
     def wait(self, which: Array, read: bool) -> None:
-        """Some lanes wait, only until the source has been read, or until all is done."""
-        self.take(which)
+        """Some lanes wait; `read`: until the source has been read only (wait_group.read)."""
+        self.read(which)
         order = self.async_state.order
-        for event, of in self.events:
-            some = np.intersect1d(of, which)
+        for event, lanes in self.events:
+            some = np.intersect1d(lanes, which)
             if len(some) and self.async_state.events.keys.get(event.key) is event:
                 order.events[self.batch.warp, np.unique(self.lanes[some] >> 5)] |= event.bit
         if read:
@@ -209,22 +220,22 @@ class Outgoing:
         self.waited[which] = True
         if self.waited.all():
             self.async_state.stores[self.batch.warp].remove(self)
-            if self in self.async_state.under_way:
-                self.async_state.under_way.remove(self)
+            if self in self.async_state.in_flight:
+                self.async_state.in_flight.remove(self)
 
 
 def reduce_into(memory: Array, low: int, data: Array, op: str, kind: str) -> None:
-    """A reduction of consecutive elements in global memory."""
+    """Applies a reduction to consecutive elements in global memory."""
     start = low - GLOBAL_BASE
-    there = memory[start : start + data.nbytes].view(data.dtype)
-    there[...] = apply(op, kind, there, data, None, False)
+    target = memory[start : start + data.nbytes].view(data.dtype)
+    target[...] = apply(op, kind, target, data, None, False)
 
 
-class CopyBarrier(Place):
-    """The mbarrier of a copy: in the block that gets the data."""
+class CopyBarrier(MbarrierOperand):
+    """The mbarrier operand of a copy; with multicast, the object at the same offset in each receiving block."""
 
-    def of(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
-        """Positions; `which` lane and block of each delivery."""
+    def of_deliveries(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
+        """Positions by delivery; `which`, `targets`: as `deliveries` returns them."""
         at = self.positions(c, lanes)[which]
         stride = c.chunk.stride
         return np.where(targets < 0, at, targets * stride + at % stride)

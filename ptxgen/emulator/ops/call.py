@@ -1,4 +1,4 @@
-"""Instructions that remain of calls and indexed branches after inlining: checks, and the passing of parameters."""
+"""Instructions into which calls and indexed branches are expanded: checks, and the passing of parameters."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ Mask = NDArray[np.bool_] | None
 
 
 def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) -> None:
-    """Faults where lanes of one warp have different values of a .uni operand."""
+    """Faults if lanes of one warp have different values of the operand of a .uni instruction."""
     if value.ndim == 0:
         return
-    rows, mine = value.reshape(-1, 32), lanes.reshape(-1, 32)
-    first = rows[np.arange(len(rows)), mine.argmax(axis=1)]
-    wrong = (rows != first[:, None]) & mine
+    rows, executing = value.reshape(-1, 32), lanes.reshape(-1, 32)
+    first = rows[np.arange(len(rows)), executing.argmax(axis=1)]
+    wrong = (rows != first[:, None]) & executing
     if wrong.any():
         lane = int(np.argmax(wrong.reshape(-1)))
-        raise fault(DivergenceFault, f"lanes of one warp disagree at a .uni {ins.op}", c, ins, lane)
+        raise fault(DivergenceFault, f"lanes of one warp have different operands at a .uni {ins.op}", c, ins, lane)
 
 
 def raw(b: Builder, op: Operand) -> int:
-    """A register as unsigned integers, or a predicate."""
+    """The view of a register as unsigned integers, or of a predicate."""
     kind = b.register_type(op)
     return b.src(op, "pred" if kind == "pred" else f"u{8 * SIZES[kind]}")
 
 
 @instruction("call")
 def call(b: Builder, ins: Instruction) -> Step:
-    """The moment of the call; operands are the guard and a pointer, where there are any."""
+    """A call, whose body follows; the operands are the guard and the function pointer, if it has them."""
     for m in ins.mods:
         if m != "uni":
             raise b.unsupported(f".{m}")
@@ -56,21 +56,23 @@ def call(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("*nowhere")
-def nowhere(b: Builder, ins: Instruction) -> Step:
+@instruction("*bad_function_pointer")
+def bad_function_pointer(b: Builder, ins: Instruction) -> Step:
     target = raw(b, ins.operands[0])
 
     def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
         address = int(np.broadcast_to(c.v[target], (c.n,))[lane])
-        raise fault(Fault, "the pointer is to no function that this call may reach", c, ins, lane, address)
+        raise fault(
+            Fault, "the pointer is not the address of a function that this call may reach", c, ins, lane, address
+        )
 
     return step
 
 
 @instruction("brx.idx")
 def brx(b: Builder, ins: Instruction) -> Step:
-    """The check of an index: (index, how many targets[, guard])."""
+    """The check of an index: (index, number of targets[, guard])."""
     if not set(ins.mods) <= {"idx", "uni"}:
         raise b.unsupported()
     index, limit = b.src(ins.operands[0], "u32"), ins.operands[1]
@@ -96,12 +98,12 @@ def brx(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*case")
 def case(b: Builder, ins: Instruction) -> Step:
-    hit, value, number = ins.operands
+    equal, value, number = ins.operands
     assert isinstance(number, Imm)
     src = raw(b, value)
-    dst = b.dst(hit, "pred")
-    want = np.array(number.value, f"<u{SIZES[b.register_type(value)]}")
-    return lambda c, m: np.copyto(c.v[dst], c.v[src] == want, where=True if m is None else m)
+    dst = b.dst(equal, "pred")
+    constant = np.array(number.value, f"<u{SIZES[b.register_type(value)]}")
+    return lambda c, m: np.copyto(c.v[dst], c.v[src] == constant, where=True if m is None else m)
 
 
 # ---- parameters
@@ -121,70 +123,71 @@ def source(b: Builder, op: Operand, kind: str) -> int:
     return b.src(op, kind if isinstance(op, Flt) else f"u{8 * SIZES[kind]}")
 
 
-@instruction("*st.part")
-def store_part(b: Builder, ins: Instruction) -> Step:
+@instruction("*st.param_registers")
+def store_param_registers(b: Builder, ins: Instruction) -> Step:
     kind, size = typed(b, ins)
-    parts = ins.operands[0]
-    assert isinstance(parts, Vec)
-    items = elements(b, ins.operands[1], len(parts.items))
+    registers = ins.operands[0]
+    assert isinstance(registers, Vec)
+    items = elements(b, ins.operands[1], len(registers.items))
     return sequence(
         [
-            copy(b.dst(part, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
-            for part, item in zip(parts.items, items, strict=True)
+            copy(b.dst(reg, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
+            for reg, item in zip(registers.items, items, strict=True)
         ]
     )
 
 
-@instruction("*ld.part")
-def load_part(b: Builder, ins: Instruction) -> Step:
+@instruction("*ld.param_registers")
+def load_param_registers(b: Builder, ins: Instruction) -> Step:
     kind, size = typed(b, ins)
-    parts = ins.operands[1]
-    assert isinstance(parts, Vec)
-    items = elements(b, ins.operands[0], len(parts.items))
+    registers = ins.operands[1]
+    assert isinstance(registers, Vec)
+    items = elements(b, ins.operands[0], len(registers.items))
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
     return sequence(
-        [copy(b.dst_wide(item, number), b.src(part, number)) for part, item in zip(parts.items, items, strict=True)]
+        [copy(b.dst_wide(item, number), b.src(reg, number)) for reg, item in zip(registers.items, items, strict=True)]
     )
 
 
-def frame(c: WarpBatch, size: int, offset: int) -> Array:
-    """Elements of a variable in every lane's local memory: a column."""
+def local_column(c: WarpBatch, size: int, offset: int) -> Array:
+    """The element at one offset of the local memory of every lane."""
     views: dict[int, Array] | None = c.state.get("local")
     if views is None:
         views = c.state["local"] = typed_views(np.zeros(c.n * c.chunk.program.local_size, np.uint8))
     return views[size].reshape(c.n, -1)[:, offset // size]
 
 
-def static(op: Operand) -> int:
+def local_address(op: Operand) -> int:
+    """The constant address of an operand that names a variable."""
     assert isinstance(op, Mem)
     assert isinstance(op.base, Sym)
     return op.base.var.address + op.base.offset + op.offset
 
 
-@instruction("*st.frame")
-def store_frame(b: Builder, ins: Instruction) -> Step:
+@instruction("*st.param_local")
+def store_param_local(b: Builder, ins: Instruction) -> Step:
     kind, size = typed(b, ins)
-    at = static(ins.operands[0])
+    at = local_address(ins.operands[0])
     srcs = [source(b, item, kind) for item in elements(b, ins.operands[1], vector(ins))]
 
     def step(c: WarpBatch, m: Mask) -> None:
         for i, s in enumerate(srcs):
             value = c.v[s]
-            np.copyto(frame(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
+            np.copyto(local_column(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
 
     return step
 
 
-@instruction("*ld.frame")
-def load_frame(b: Builder, ins: Instruction) -> Step:
+@instruction("*ld.param_local")
+def load_param_local(b: Builder, ins: Instruction) -> Step:
     kind, size = typed(b, ins)
-    at = static(ins.operands[1])
+    at = local_address(ins.operands[1])
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
     dtype = DTYPES[number]
     dsts = [b.dst_wide(item, number) for item in elements(b, ins.operands[0], vector(ins))]
 
     def step(c: WarpBatch, m: Mask) -> None:
         for i, d in enumerate(dsts):
-            np.copyto(c.v[d], frame(c, size, at + i * size).view(dtype), where=True if m is None else m)
+            np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
 
     return step

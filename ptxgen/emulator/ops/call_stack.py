@@ -15,36 +15,33 @@ from ptxgen.errors import Fault
 Mask = NDArray[np.bool_] | None
 
 
-#: words of 64 bits that the saved registers of one thread may take
-SAVED = 32 * 1024
-
-
-# ---- instructions
+#: largest number of 64-bit words of saved registers of one thread
+MAX_SAVED = 32 * 1024
 
 
 class Stack:
-    """Saved registers: words of each lane, and how many there are."""
+    """The saved registers of each lane: `words`, and the number of words in use, `top`."""
 
     def __init__(self, lanes: int) -> None:
         self.words = np.zeros((lanes, 256), np.uint64)
         self.top = np.zeros(lanes, np.int64)
 
-    def grow(self, to: int) -> None:
-        lanes, have = self.words.shape
-        if to > have:
-            words = np.zeros((lanes, max(to, 2 * have)), np.uint64)
-            words[:, :have] = self.words
+    def grow(self, depth: int) -> None:
+        lanes, size = self.words.shape
+        if depth > size:
+            words = np.zeros((lanes, max(depth, 2 * size)), np.uint64)
+            words[:, :size] = self.words
             self.words = words
 
 
 def stack_of(c: WarpBatch) -> Stack:
-    found: Stack | None = c.state.get("calls")
-    if found is None:
-        found = c.state["calls"] = Stack(c.n)
-    return found
+    stack: Stack | None = c.state.get("calls")
+    if stack is None:
+        stack = c.state["calls"] = Stack(c.n)
+    return stack
 
 
-def kinds(ins: Instruction) -> list[tuple[Reg, str]]:
+def saved_registers(ins: Instruction) -> list[tuple[Reg, str]]:
     """The registers to save or restore, and their types."""
     (vec,) = ins.operands
     assert isinstance(vec, Vec)
@@ -53,8 +50,8 @@ def kinds(ins: Instruction) -> list[tuple[Reg, str]]:
 
 @instruction("*save")
 def save(b: Builder, ins: Instruction) -> Step:
-    views = [b.src(r, kind) for r, kind in kinds(ins)]
-    b.reads.clear()  # what was never written is saved, too
+    views = [b.src(r, kind) for r, kind in saved_registers(ins)]
+    b.reads.clear()  # registers that were never written are saved too
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
@@ -63,9 +60,9 @@ def save(b: Builder, ins: Instruction) -> Step:
         if not len(lanes):
             return
         deepest = int(at.max()) + len(views)
-        if deepest > SAVED:
+        if deepest > MAX_SAVED:
             lane = int(lanes[int(np.argmax(at))])
-            raise fault(Fault, f"recursive calls save more than {8 * SAVED} bytes of registers", c, ins, lane)
+            raise fault(Fault, f"recursive calls save more than {8 * MAX_SAVED} bytes of registers", c, ins, lane)
         stack.grow(deepest)
         for i, view in enumerate(views):
             stack.words[lanes, at + i] = c.v[view][lanes]
@@ -76,7 +73,7 @@ def save(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*restore")
 def restore(b: Builder, ins: Instruction) -> Step:
-    views = [b.dst(r, kind) for r, kind in kinds(ins)]
+    views = [b.dst(r, kind) for r, kind in saved_registers(ins)]
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(c.live() if m is None else m)
@@ -89,9 +86,9 @@ def restore(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-@instruction("*pass")
-def hand_over(b: Builder, ins: Instruction) -> Step:
-    """The parts of one variable to those of another."""
+@instruction("*copy_param")
+def copy_param(b: Builder, ins: Instruction) -> Step:
+    """Copies the registers of one .param variable to those of another."""
     to, source = ins.operands
     assert isinstance(to, Vec)
     assert isinstance(source, Vec)
@@ -100,6 +97,6 @@ def hand_over(b: Builder, ins: Instruction) -> Step:
         assert isinstance(d, Reg)
         kind = f"u{8 * SIZES[d.type]}"
         view = b.src(a, kind)
-        b.reads.pop()  # a part that was never written is passed, too
+        b.reads.pop()  # registers that were never written are copied too
         steps.append(copy(b.dst(d, kind), view))
     return sequence(steps) if steps else lambda c, m: None

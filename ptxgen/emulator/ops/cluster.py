@@ -31,8 +31,8 @@ def mapa(b: Builder, ins: Instruction) -> Step:
         if generic:
             at = from_generic(c, at, lanes, ins)
         to = np.broadcast_to(v[rank], (c.n,))[lanes].astype(np.int64) & 255
-        found = (at & OFFSET) + (to << RANK) + (SHARED_WINDOW if generic else 0)
-        v[dst][lanes] = found.astype(v[dst].dtype)
+        mapped = (at & OFFSET) + (to << RANK) + (SHARED_WINDOW if generic else 0)
+        v[dst][lanes] = mapped.astype(v[dst].dtype)
 
     return step
 
@@ -58,14 +58,14 @@ def getctarank(b: Builder, ins: Instruction) -> Step:
 @instruction("isspacep.shared", "isspacep.shared::cta", "isspacep.shared::cluster")
 def isspacep(b: Builder, ins: Instruction) -> Step:
     dst, src = b.dst(ins.operands[0], "pred"), b.src(ins.operands[1], "u64")
-    own = ins.mods[0] != "shared::cluster"
+    own_block = ins.mods[0] != "shared::cluster"
 
     def step(c: WarpBatch, m: Mask) -> None:
         at = np.broadcast_to(c.v[src], (c.n,)).astype(np.int64)
-        found = (at >= SHARED_WINDOW) & (at < SHARED_WINDOW + WINDOW)
-        if own and c.chunk.windows is not None:
-            found &= (at - SHARED_WINDOW) >> RANK == c.chunk.ranks[c.row]
-        np.copyto(c.v[dst], found, where=True if m is None else m)
+        inside = (at >= SHARED_WINDOW) & (at < SHARED_WINDOW + WINDOW)
+        if own_block and c.chunk.windows is not None:
+            inside &= (at - SHARED_WINDOW) >> RANK == c.chunk.ranks[c.row]
+        np.copyto(c.v[dst], inside, where=True if m is None else m)
 
     return step
 

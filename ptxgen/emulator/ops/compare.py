@@ -64,7 +64,7 @@ def compare(name: str, kind: str, a: Array, c: Array, out: Array) -> None:
 
 
 def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
-    """Comparison, type as it is to be compared, whether to flush."""
+    """The comparison, the type in which it compares, and whether it flushes subnormal numbers."""
     name = next((m for m in ins.mods if m in COMPARISONS), "")
     kind = ins.mods[-1]
     known = COMPARISONS | set(_COMBINE) | set(SIZES) | {"ftz"}
@@ -78,7 +78,7 @@ def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
 
 
 def predicate(b: Builder, op: Operand) -> tuple[int, bool]:
-    """View of a predicate operand, and whether it is negated."""
+    """The view of a predicate operand, and whether the operand is negated."""
     if isinstance(op, Not):
         return b.src(op.reg, "pred"), True
     return b.src(op, "pred"), False
@@ -126,7 +126,7 @@ def setp(b: Builder, ins: Instruction) -> Step:
 
 
 def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> Step:
-    """Two halves, a predicate each."""
+    """setp of a packed type: one predicate for each half."""
     base = kind.removesuffix("x2")
     x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
     combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
@@ -168,7 +168,7 @@ def set_(b: Builder, ins: Instruction) -> Step:
     other = predicate(b, ins.operands[3]) if combine is not None else None
     packed = kind.endswith("x2")
     if packed and result in ("u32", "s32"):
-        result = "u16x2"  # a half each
+        result = "u16x2"  # one half for each comparison
     dst = b.dst(ins.operands[0], result)
     out_base = result.removesuffix("x2")
     one: Any = 1 if out_base in FLOAT else -1
@@ -217,8 +217,8 @@ def slct(b: Builder, ins: Instruction) -> Step:
 
 @instruction("testp")
 def testp(b: Builder, ins: Instruction) -> Step:
-    what, kind = ins.mods
-    if what not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or kind not in FLOAT:
+    test, kind = ins.mods
+    if test not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or kind not in FLOAT:
         raise b.unsupported()
     x = b.src(ins.operands[1], kind)
     finfo: Any = ml_dtypes.finfo
@@ -226,11 +226,11 @@ def testp(b: Builder, ins: Instruction) -> Step:
 
     def compute(v: list[Array], out: Array) -> None:
         a = v[x]
-        if what in ("finite", "infinite"):
-            answer = np.isfinite(a) if what == "finite" else np.isinf(a)
-        elif what in ("number", "notanumber"):
-            answer = np.isnan(a) if what == "notanumber" else ~np.isnan(a)
-        elif what == "normal":
+        if test in ("finite", "infinite"):
+            answer = np.isfinite(a) if test == "finite" else np.isinf(a)
+        elif test in ("number", "notanumber"):
+            answer = np.isnan(a) if test == "notanumber" else ~np.isnan(a)
+        elif test == "normal":
             answer = np.isfinite(a) & ((np.abs(a) >= tiny) | (a == 0))
         else:
             answer = (a != 0) & (np.abs(a) < tiny)

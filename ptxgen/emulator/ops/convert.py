@@ -1,4 +1,4 @@
-"""cvt with every pair of types and every modifier."""
+"""cvt, for all pairs of types and all modifiers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def cvt(b: Builder, ins: Instruction) -> Step:
 
 @instruction("cvt.pack")
 def pack_integers(b: Builder, ins: Instruction) -> Step:
-    """Two words, clamped to a narrower type and put side by side, above them the low bits of a third."""
+    """cvt.pack: two words, clamped to a narrower type, below the low bits of a third word."""
     mods = ins.mods
     if len(mods) < 4 or mods[1] != "sat" or mods[3] != "s32" or mods[2][0] not in "us" or not mods[2][1:].isdigit():
         raise b.unsupported()
@@ -91,7 +91,7 @@ def pack_integers(b: Builder, ins: Instruction) -> Step:
 
 
 def view_width(b: Builder, index: int) -> int:
-    """Bytes of the register behind a view."""
+    """The size in bytes of the register of a view."""
     view = b.views[index]
     return view.width if isinstance(view, View) else 0
 
@@ -162,13 +162,13 @@ def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
 
 
 def bf16_to_f32(x: Array) -> Array:
-    """Keeps all bits, so that a NaN is unchanged."""
+    """Appends 16 zero bits, so that a NaN is unchanged."""
     return (np.atleast_1d(x).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: bool, finite: bool) -> Any:
-    # hardware keeps NaNs where one side is f64; bf16 to f32 is a shift
-    keeps = not sat and "f64" in (to, source)
+    # conversions with f64 on either side keep NaNs
+    keeps_nan = not sat and "f64" in (to, source)
 
     def body(x: Array) -> Array:
         a = flush(x, "f32") if ftz and source == "f32" else x
@@ -190,10 +190,10 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
         if relu:
             out = np.where(out > 0, out, np.where(np.isnan(out), out, np.zeros((), out.dtype)))
         out = np.atleast_1d(np.ascontiguousarray(out))
-        if keeps and not relu:
+        if keeps_nan and not relu:
             nan = np.isnan(np.atleast_1d(a))
             if nan.any():
-                out.view(BITS[to])[nan] = moved_nan(np.ascontiguousarray(np.atleast_1d(a)), source, to)[nan]
+                out.view(BITS[to])[nan] = converted_nan(np.ascontiguousarray(np.atleast_1d(a)), source, to)[nan]
         else:
             canonical(out, to)
         return out
@@ -201,17 +201,17 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
     return body
 
 
-#: bits of the mantissa
-DIGITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+#: fraction bits of each type
+FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
-def moved_nan(a: Array, source: str, to: str) -> Array:
-    """NaNs in another format as hardware makes them: sign and the upper part of the payload stay; quiet."""
+def converted_nan(a: Array, source: str, to: str) -> Array:
+    """The quiet NaNs that hardware converts NaNs to: with the same sign and the upper part of the payload."""
     word = a.view(BITS[source]).astype(np.uint64)
-    top, digits = 8 * SIZES[to] - 1, DIGITS[to]
+    top, digits = 8 * SIZES[to] - 1, FRACTION_BITS[to]
     sign = (word >> np.uint64(8 * SIZES[source] - 1)) << np.uint64(top)
-    payload = word & np.uint64((1 << DIGITS[source]) - 1)
-    shift = DIGITS[source] - digits
+    payload = word & np.uint64((1 << FRACTION_BITS[source]) - 1)
+    shift = FRACTION_BITS[source] - digits
     payload = payload >> np.uint64(shift) if shift > 0 else payload << np.uint64(-shift)
     quiet = np.uint64((1 << top) - (1 << (digits - 1)))
     moved: Array = (sign | quiet | payload).astype(BITS[to])
@@ -243,14 +243,14 @@ def tf32(b: Builder, ins: Instruction, source: str) -> Step:
             near = np.where(over, (near & np.uint32(0x80000000)) | np.uint32(0x7F7FE000), near)
         if relu:
             near = np.where(near >> np.uint32(31) != 0, np.uint32(0), near)
-        # .rna cuts a NaN off, the others make the one of this format
+        # .rna truncates a NaN; the other roundings give the canonical NaN
         out[...] = np.where(nan, word & np.uint32(0xFFFFE000) if away else np.uint32(0x7FFFE000), near)
 
     return into(b, dst, compute)
 
 
 def to_fp8(x: Array, kind: str) -> Array:
-    """float32 or float16 to fp8 bits, to nearest even, clamped to the largest finite number."""
+    """Converts float32 or float16 to fp8 bits: to nearest even, clamped to the largest finite number."""
     dtype = FP8[kind]
     big = float(finfo(dtype).max)
     a = np.clip(x.astype(np.float32), -big, big)

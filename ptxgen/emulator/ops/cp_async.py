@@ -1,7 +1,7 @@
-"""cp.async: copies from global to shared memory, in groups, a thread at a time.
+"""cp.async: copies of 4 to 16 bytes from global to shared memory, in groups of each thread.
 
-A copy's bytes arrive at its wait ("late") or at once ("early"); either way the destination may not
-be touched before the wait.
+A copy writes its destination at the wait ("late") or at once ("early"). In both cases an access to the destination
+before the wait is a fault.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, global_access, global_access_at, misaligned, nearest, shared
+from ptxgen.emulator.ops.access import Site, check_aligned, global_access, global_access_at, nearest, shared
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import is_hint
 from ptxgen.emulator.ops.registry import instruction
@@ -19,6 +19,7 @@ from ptxgen.emulator.ptx.syntax import Imm, Instruction, Not, Reg
 from ptxgen.emulator.sync.async_copies import Copy, commit, finish
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.errors import OutOfBoundsFault
 
 Array = NDArray[Any]
 
@@ -36,7 +37,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
     if "L2::cache_hint" in ins.mods:
         b.src(operands.pop(), "u64")
     if len(operands) not in (3, 4) or not isinstance(operands[2], Imm):
-        raise b.malformed("[destination], [source], size, and perhaps a source size or predicate are needed")
+        raise b.malformed("[destination], [source], size, and optionally a source size or predicate are needed")
     size = operands[2].value
     if size not in ((16,) if "cg" in ins.mods else (4, 8, 16)):
         raise b.malformed(f"a copy of {size} bytes")
@@ -74,21 +75,20 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         place = shared(c, to, m, unit)
         index = place.index[lanes] + place.shift if place.lanes is None else place.index + place.shift
         if sizes is None:
-            got = global_access(c, source, m, unit)
-            origin = (got.index[lanes] if got.lanes is None else got.index) + got.shift
+            read = global_access(c, source, m, unit)
+            origin = (read.index[lanes] if read.lanes is None else read.index) + read.shift
         else:
             origin = np.zeros(len(lanes), np.int64)
             whole = sizes == size
             at = source.addresses(c, lanes)
             if whole.any():
-                got = global_access_at(c, source, None, unit, at[whole], lanes[whole])
-                origin[whole] = got.index
+                origin[whole] = global_access_at(c, source, None, unit, at[whole], lanes[whole]).index
             for n in np.unique(sizes[~whole]):
                 if n:
                     some = sizes == n
-                    part(c, source, at[some], lanes[some], int(n))
+                    check_partial_source(c, source, at[some], lanes[some], int(n))
                     origin[some] = (at[some] - (1 << 32)) // unit
-        touch = Touch(place_pages(c, index * unit, size), index * unit, 0, size, None, ins)
+        touch = Touch(pages_of(c, index * unit, size), index * unit, 0, size, None, ins)
         touch.lanes = lanes
         copy = Copy(
             touch,
@@ -105,16 +105,14 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         c.copy_pages |= touch.pages
         c.chunk.checks.copy_pages |= touch.pages
         if not c.chunk.engine.late:
-            copy.move(c)
+            copy.complete(c)
 
     return step
 
 
-def part(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
-    """Checks a source of fewer bytes than the copy writes."""
-    from ptxgen.errors import OutOfBoundsFault
-
-    misaligned(c, site, at, lanes)
+def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
+    """Faults if a source of fewer bytes than the copy writes is check_aligned or out of bounds."""
+    check_aligned(c, site, at, lanes)
     good = c.chunk.engine.memory.inside(at, size)
     if not good.all():
         i = int(np.argmin(good))
@@ -122,8 +120,8 @@ def part(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 
-def place_pages(c: WarpBatch, positions: Array, size: int) -> int:
-
+def pages_of(c: WarpBatch, positions: Array, size: int) -> int:
+    """The pages of shared memory that accesses of `size` bytes touch."""
     if not len(positions):
         return 0
     inside = positions % c.chunk.stride

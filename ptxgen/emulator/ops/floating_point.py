@@ -16,13 +16,13 @@ from ptxgen.emulator.ops.numerics import (
     UNDERFLOW,
     add_odd,
     canonical,
-    exactly,
+    directed_f64,
     flush,
     flush_rounded,
     fma64,
+    propagate_nans,
     round_to,
     saturate,
-    settle,
     sqrt64,
     to_odd,
     two_sum,
@@ -38,7 +38,7 @@ ROUNDINGS = {"rn", "rz", "rm", "rp"}
 class Style:
     """The parsed modifiers of a floating-point instruction."""
 
-    def __init__(self, b: Builder, ins: Instruction, more: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    def __init__(self, b: Builder, ins: Instruction, allowed: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         self.kind = ins.mods[-1]
         if self.kind not in SIZES:
             raise b.unsupported()
@@ -51,7 +51,7 @@ class Style:
         self.sat = "sat" in mods
         self.relu = "relu" in mods
         for m in mods:
-            if m not in ROUNDINGS | {"ftz", "sat", "relu", "noftz"} | more:
+            if m not in ROUNDINGS | {"ftz", "sat", "relu", "noftz"} | allowed:
                 raise b.unsupported(f".{m}")
 
     @property
@@ -62,12 +62,13 @@ class Style:
         return flush(x, self.base) if self.ftz else x
 
     def store(self, value: Array, out: Array, *operands: Array, exact: Callable[[], Array] | None = None) -> None:
-        """`operands`: those whose NaN the result takes over, if it is float64; the first one that is a NaN counts.
+        """Writes a result with .ftz, .sat, .relu and the NaN of the hardware applied.
 
-        `exact`: the result before it was rounded, where .ftz has to know.
+        `operands`: for f64, in the order in which a NaN among them becomes the result. `exact`: the result before
+        rounding, which .ftz tests.
         """
         if self.base == "f64":
-            out[...] = settle(np.asarray(value), *operands)
+            out[...] = propagate_nans(np.asarray(value), *operands)
             return
         if self.ftz:
             if exact is None:
@@ -102,7 +103,7 @@ def add(b: Builder, ins: Instruction) -> Step:
             s.store(ufunc(a, c), out, c, a)
             return
         if base == "f64":
-            s.store(exactly("add", s.mode, a, c if ins.op == "add" else -c), out, c, a)
+            s.store(directed_f64("add", s.mode, a, c if ins.op == "add" else -c), out, c, a)
             return
         c = c if ins.op == "add" else -c
         exact = add_odd(wide(a), wide(c))
@@ -133,7 +134,7 @@ def mul(b: Builder, ins: Instruction) -> Step:
         if s.mode == "rn":
             s.store(a * c, out, c, a, exact=lambda: wide(a) * wide(c))
         elif base == "f64":
-            s.store(exactly("mul", s.mode, a, c), out, c, a)
+            s.store(directed_f64("mul", s.mode, a, c), out, c, a)
         else:
             exact = wide(a) * wide(c)
             s.store(round_to(exact, base, s.mode), out, exact=lambda: exact)
@@ -141,7 +142,7 @@ def mul(b: Builder, ins: Instruction) -> Step:
     return into(b, dst, compute)
 
 
-#: bits of a float64 below the last bit of a normal float32, and their value half way
+#: bits of a float64 below the last bit of a normal float32, and their value half way between two float32 numbers
 LOW = np.array(0x1FFFFFFF, np.uint64)
 
 
@@ -168,7 +169,7 @@ def fma(b: Builder, ins: Instruction) -> Step:
         if not oob:
             fused(v, out)
             return
-        # factors that a tensor copy put in place of what lies outside
+        # factors that a tensor copy wrote for elements outside the tensor
         outside = np.zeros(out.shape, bool)
         for i in (x, y):
             outside |= (np.ascontiguousarray(v[i]).view(np.uint16) & np.uint16(0x7FFF)).reshape(v[i].shape) == OOB
@@ -191,10 +192,10 @@ def fma(b: Builder, ins: Instruction) -> Step:
 
 
 def fma32(b: Builder, dst: int, x: int, y: int, z: int) -> Step:
-    """The common case: the product is exact in float64, and so, nearly always, is rounding the sum twice.
+    """fma.rn.f32 in float64: the product is exact, and rounding the sum twice is nearly always correct.
 
-    Rounding first to float64 and then to float32 goes wrong only when the float64 sum lies half way
-    between two float32 numbers, or when the result is subnormal. Those lanes are done again.
+    Rounding to float64 and then to float32 can differ from one rounding only if the float64 sum is half way
+    between two float32 numbers, or if the result is subnormal. Those lanes are computed again.
     """
     ta, tb, ts, tm, ti = b.temp("f64"), b.temp("f64"), b.temp("f64"), b.temp("pred"), b.temp("u64")
     sum_bits = b.retype(ts, "u64")
@@ -234,9 +235,9 @@ def div(b: Builder, ins: Instruction) -> Step:
         if s.mode == "rn" and not s.ftz:
             s.store(a / c, out, a, c)
         elif base == "f64":
-            s.store(exactly("div", s.mode, a, c), out, a, c)
+            s.store(directed_f64("div", s.mode, a, c), out, a, c)
         else:
-            # the sign of what float64 lost, from the remainder
+            # the sign of the rounding error of the float64 quotient, from the remainder
             q = wide(a) / wide(c)
             lost = -fma64(np.broadcast_to(q, out.shape), wide(c), -wide(a)) * np.sign(wide(c))
             exact = to_odd(np.array(np.broadcast_to(q, out.shape)), lost)
@@ -260,7 +261,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
             a, c = np.abs(a), np.abs(c)
         less = a < c if smallest else a > c
         out = np.where(less, a, c)
-        # equal zeros: the negative one is the smaller
+        # of two zeros, the negative one is the smaller
         zeros = (a == 0) & (c == 0)
         if zeros.any():
             ab, cb = np.asarray(a).view(bits), np.asarray(c).view(bits)
@@ -331,17 +332,17 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 @instruction(*FUNCTIONS)
 def function(b: Builder, ins: Instruction) -> Step:
-    """Approximations come out correctly rounded (within the documented error of the real ones)."""
+    """Functions of one argument; .approx functions are correctly rounded, so within the documented error."""
     s = Style(b, ins, {"approx"})
     x = b.src(ins.operands[1], s.kind)
     f = FUNCTIONS[ins.op]
     exact = "approx" not in ins.mods
-    gross = s.base == "f64" and s.ftz
+    upper_only = s.base == "f64" and s.ftz
     if s.mode != "rn" and (s.base not in ("f32", "f64") or ins.op not in ("rcp", "sqrt")):
         raise b.unsupported("a directed rounding")
 
     def compute(v: list[Array], out: Array) -> None:
-        if gross:
+        if upper_only:
             upper_half(np.broadcast_to(v[x], out.shape), f, out)
             return
         a = np.broadcast_to(s.load(v[x]), out.shape)
@@ -349,7 +350,7 @@ def function(b: Builder, ins: Instruction) -> Step:
             if s.mode == "rn":
                 value = f(a)
             else:
-                value = sqrt64(a, s.mode) if ins.op == "sqrt" else exactly("div", s.mode, np.ones(a.shape), a)
+                value = sqrt64(a, s.mode) if ins.op == "sqrt" else directed_f64("div", s.mode, np.ones(a.shape), a)
             s.store(value, out, a)
             return
         value = f(wide(a))
@@ -365,7 +366,7 @@ def function(b: Builder, ins: Instruction) -> Step:
 
 
 def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
-    """rcp and rsqrt of f64 with .ftz: of the upper word, to the upper word."""
+    """rcp and rsqrt of f64 with .ftz: only the upper words of the operand and of the result are used."""
     upper = np.uint64(0xFFFFFFFF00000000)
     x = flush((a.view(np.uint64) & upper).view(np.float64), "f64")
     value = flush((f(x).view(np.uint64) & upper).view(np.float64), "f64")

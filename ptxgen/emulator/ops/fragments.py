@@ -1,8 +1,9 @@
-"""Which element of a matrix each lane's registers hold, for the matrix instructions of one warp.
+"""Fragments: the matrix elements in the registers of each lane, for the matrix instructions of one warp.
 
-The tables of the PTX ISA's chapter on mma, all of one pattern. With g = lane / 4 and t = lane % 4:
+The figures of the PTX ISA on mma follow one pattern. With g = lane / 4 and t = lane % 4:
 
-A  register r holds E elements of row g + 8 * (r % 2) from column E * t + 4 * E * (r / 2) on (r alone where M is 8);
+A  register r holds E elements of row g + 8 * (r % 2) from column E * t + 4 * E * (r / 2) on;
+   if M is 8, of row g from column E * t + 4 * E * r on;
 B  register r holds E elements of column g from row E * t + 4 * E * r on;
 C  element i is at row g + 8 * (i / 2), column 2 * t + i % 2; f16 packs two elements into a register.
 """
@@ -42,21 +43,21 @@ class Fragment:
         return int(self.row.shape[2])
 
     @property
-    def place(self) -> Array:
-        """Of each element of the matrix, its number in the order register, lane, element of the register."""
+    def index(self) -> Array:
+        """For each element of the matrix, its index in the order register, lane, element of the register."""
         out = np.full((self.row.max() + 1, self.column.max() + 1), -1)
         out[self.row, self.column] = np.arange(self.row.size).reshape(self.row.shape)
         return out
 
 
-def _parts(registers: int, packed: int) -> tuple[Array, Array]:
+def _axes(registers: int, packed: int) -> tuple[Array, Array]:
     return np.arange(registers)[:, None, None], np.arange(packed)[None, None, :]
 
 
 @cache
 def operand_a(m: int, k: int, packed: int) -> Fragment:
     """A, m by k, `packed` elements to a register; m is 8 or a multiple of 16, the first 16 rows first."""
-    r, e = _parts(m * k // (32 * packed), packed)
+    r, e = _axes(m * k // (32 * packed), packed)
     block, r = divmod(r, k * min(m, 16) // (32 * packed))
     high, right = (r % 2, r // 2) if m >= 16 else (0 * r, r)
     return _fragment(GROUP + 8 * high + 16 * block + 0 * e, packed * THREAD + e + 4 * packed * right)
@@ -65,7 +66,7 @@ def operand_a(m: int, k: int, packed: int) -> Fragment:
 @cache
 def operand_b(k: int, n: int, packed: int) -> Fragment:
     """B, k by n; n is a multiple of 8, the first 8 columns first."""
-    r, e = _parts(k * n // (32 * packed), packed)
+    r, e = _axes(k * n // (32 * packed), packed)
     block, r = divmod(r, k * 8 // (32 * packed))
     return _fragment(packed * THREAD + e + 4 * packed * r, GROUP + 8 * block + 0 * e)
 
@@ -73,7 +74,7 @@ def operand_b(k: int, n: int, packed: int) -> Fragment:
 @cache
 def accumulator(m: int, n: int, packed: int) -> Fragment:
     """C and D, m by n; n is a multiple of 8, the first 8 columns first."""
-    r, e = _parts(m * n // (32 * packed), packed)
+    r, e = _axes(m * n // (32 * packed), packed)
     i = packed * r + e
     return _fragment(GROUP + 8 * (i // 2 % (m // 8)), 2 * THREAD + i % 2 + 8 * (i // (m // 4)))
 

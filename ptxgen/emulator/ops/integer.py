@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops import floating_point
-from ptxgen.emulator.ops.builder import Array, Builder, into, simple, the_type
+from ptxgen.emulator.ops.builder import Array, Builder, into, only_type, simple
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
@@ -29,7 +29,7 @@ def add(b: Builder, ins: Instruction) -> Step:
         return floating_point.add(b, ins)
     if "cc" in ins.mods:
         return carry(b, ins)
-    kind = the_type(b, ins, {"sat"})
+    kind = only_type(b, ins, {"sat"})
     ufunc = np.add if ins.op == "add" else np.subtract
     if "sat" in ins.mods:
         if kind != "s32":
@@ -46,13 +46,16 @@ def add(b: Builder, ins: Instruction) -> Step:
 
 @instruction("addc", "subc")
 def carry(b: Builder, ins: Instruction) -> Step:
-    """Sums through the carry flag. A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear
-    where the subtraction borrows. Chains may mix sums and differences."""
-    kind = the_type(b, ins, {"cc"})
+    """Addition and subtraction with the carry flag.
+
+    A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear if the subtraction borrows. Chains
+    may mix sums and differences.
+    """
+    kind = only_type(b, ins, {"cc"})
     bits = 8 * SIZES[kind]
     x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], unsigned(kind))
-    takes, gives, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
+    reads_carry, writes_carry, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
@@ -60,13 +63,13 @@ def carry(b: Builder, ins: Instruction) -> Step:
         a, s = np.broadcast_to(v[x], (c.n,)), np.broadcast_to(v[y], (c.n,))
         if not adds:
             s = ~s
-        k = flag.astype(a.dtype) if takes else np.array(not adds, a.dtype)
+        k = flag.astype(a.dtype) if reads_carry else np.array(not adds, a.dtype)
         one = a + s
         out = one + k
         over = (one < a) | (out < one)
         where: Any = True if m is None else m
         np.copyto(v[dst], out, where=where)
-        if gives:
+        if writes_carry:
             np.copyto(flag, over, where=where)
 
     assert bits in (32, 64)
@@ -74,10 +77,10 @@ def carry(b: Builder, ins: Instruction) -> Step:
 
 
 def carry_flag(c: WarpBatch) -> Array:
-    found = c.state.get("carry")
-    if found is None:
-        found = c.state["carry"] = np.zeros(c.n, bool)
-    return found
+    flag = c.state.get("carry")
+    if flag is None:
+        flag = c.state["carry"] = np.zeros(c.n, bool)
+    return flag
 
 
 def high(kind: str, x: Array, y: Array) -> Any:
@@ -100,7 +103,7 @@ def high(kind: str, x: Array, y: Array) -> Any:
 
 
 def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[list[Array], int, int, Array], object]]:
-    """Result type, and a function that writes the product into an array."""
+    """The type of a product, and a function that writes the product into an array."""
     mode = next((m for m in ins.mods if m in ("lo", "hi", "wide")), "")
     if mode == "lo":
         return unsigned(kind), lambda v, x, y, out: np.multiply(v[x], v[y], out)
@@ -123,7 +126,7 @@ def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[li
 def mul(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
         return floating_point.mul(b, ins)
-    kind = the_type(b, ins, {"lo", "hi", "wide"})
+    kind = only_type(b, ins, {"lo", "hi", "wide"})
     result, write = products(b, ins, kind)
     source = unsigned(kind) if "lo" in ins.mods else kind
     x, y = (b.src(o, source) for o in ins.operands[1:])
@@ -139,7 +142,7 @@ def mad(b: Builder, ins: Instruction) -> Step:
         return floating_point.fma(b, ins)
     if "cc" in ins.mods:
         return mad_carry(b, ins)
-    kind = the_type(b, ins, {"lo", "hi", "wide", "sat"})
+    kind = only_type(b, ins, {"lo", "hi", "wide", "sat"})
     result, write = products(b, ins, kind)
     source = unsigned(kind) if "lo" in ins.mods else kind
     x, y = (b.src(o, source) for o in ins.operands[1:3])
@@ -166,22 +169,22 @@ def mad(b: Builder, ins: Instruction) -> Step:
 
 @instruction("madc")
 def mad_carry(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins, {"lo", "hi", "cc"})
+    kind = only_type(b, ins, {"lo", "hi", "cc"})
     x, y, z = (b.src(o, kind) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], unsigned(kind))
-    takes, gives, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
+    reads_carry, writes_carry, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
         a, s, t = (np.broadcast_to(v[i], (c.n,)) for i in (x, y, z))
         whole = (high(kind, a, s) if hi else a * s).astype(v[dst].dtype)
-        k = flag.astype(v[dst].dtype) if takes else np.zeros((), v[dst].dtype)
+        k = flag.astype(v[dst].dtype) if reads_carry else np.zeros((), v[dst].dtype)
         one = whole + t.astype(v[dst].dtype)
         out = one + k
         where: Any = True if m is None else m
         np.copyto(v[dst], out, where=where)
-        if gives:
+        if writes_carry:
             np.copyto(flag, (one < whole) | (out < one), where=where)
 
     return step
@@ -189,7 +192,7 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mul24", "mad24")
 def mul24(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins, {"lo", "hi", "sat"})
+    kind = only_type(b, ins, {"lo", "hi", "sat"})
     sat = "sat" in ins.mods
     if sat and (kind != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
         raise b.unsupported()
@@ -216,7 +219,7 @@ def mul24(b: Builder, ins: Instruction) -> Step:
 def div(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS:
         return floating_point.div(b, ins)
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     x, y = (b.src(o, kind) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], kind)
     remainder = ins.op == "rem"
@@ -230,7 +233,7 @@ def div(b: Builder, ins: Instruction) -> Step:
         else:
             answer = np.remainder(a, d) if remainder else np.floor_divide(a, d)
         if zero.any():
-            # PTX leaves this open; the hardware's answer is all ones, of both instructions
+            # undefined in PTX; the hardware gives all ones for div and for rem
             ones = np.array(-1 if kind in SIGNED else (1 << 8 * SIZES[kind]) - 1).astype(out.dtype)
             answer = np.where(zero, ones, answer)
         out[...] = answer
@@ -242,7 +245,7 @@ def div(b: Builder, ins: Instruction) -> Step:
 def minmax(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in ("f16x2", "bf16x2"):
         return floating_point.minmax(b, ins)
-    kind = the_type(b, ins, {"relu"})
+    kind = only_type(b, ins, {"relu"})
     ufunc = np.minimum if ins.op == "min" else np.maximum
     if "relu" not in ins.mods:
         return simple(b, ins, kind, ufunc)
@@ -254,7 +257,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
 def unary(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
         return floating_point.sign(b, ins)
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     if kind not in SIGNED:
         raise b.unsupported()
     return simple(b, ins, kind, np.abs if ins.op == "abs" else np.negative, 1)
@@ -262,7 +265,7 @@ def unary(b: Builder, ins: Instruction) -> Step:
 
 @instruction("sad")
 def sad(b: Builder, ins: Instruction) -> Step:
-    kind = the_type(b, ins)
+    kind = only_type(b, ins)
     x, y, z = (b.src(o, kind) for o in ins.operands[1:])
 
     def compute(v: list[Array], out: Array) -> None:

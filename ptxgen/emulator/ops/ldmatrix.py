@@ -1,6 +1,6 @@
 """ldmatrix, stmatrix and movmatrix: 8x8 matrices of 16-bit elements between shared memory and a warp's registers.
 
-Lane l of a warp holds, of each matrix, the elements 2 * (l % 4) and the next of row l // 4: one 32-bit register.
+Each matrix takes one 32-bit register of a warp: lane l holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l // 4.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ Mask = NDArray[np.bool_] | None
 LANES = np.arange(32)
 
 
-#: of each lane's register: row of the matrix, and the register-sized column
+#: for each lane: matrix row of its register, and column in units of registers (two elements)
 ROW, COLUMN = LANES // 4, LANES % 4
 
 
-#: of each lane and half of its register: row and column of the element of the transposed matrix, as it lies in memory
-T_ROW = 2 * (LANES % 4)[:, None] + np.arange(2)
+#: with .trans, for each lane and each half of its register: row and column of the element in memory
+TRANS_ROW = 2 * (LANES % 4)[:, None] + np.arange(2)
 
 
-T_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
+TRANS_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
 
 
 def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
-    """The warps (blocks of the chunk) that execute, None for all; faults where a warp lacks a lane."""
+    """The blocks of the chunk whose warp executes (None: all); faults if a lane of such a warp is missing."""
     if m is None:
         m = c.alive
         if m is None:
             return None
     rows = m.reshape(-1, 32)
-    some = rows.any(axis=1)
-    short = some & ~rows.all(axis=1)
-    if short.any():
-        warp = int(np.argmax(short))
+    executing = rows.any(axis=1)
+    incomplete = executing & ~rows.all(axis=1)
+    if incomplete.any():
+        warp = int(np.argmax(incomplete))
         lane = 32 * warp + int(np.argmax(rows[warp]))
         missing = 32 - int(np.count_nonzero(rows[warp]))
         raise fault(
@@ -60,16 +60,17 @@ def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
             ins,
             lane,
         )
-    return None if some.all() else np.flatnonzero(some)
+    return None if executing.all() else np.flatnonzero(executing)
 
 
 def gather(c: WarpBatch, view: int, warps: Array | None) -> Array:
-    """A register (or constant) of some warps: rows of 32."""
+    """The values of a register or constant in some warps, as rows of 32 lanes."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     return rows if warps is None else rows[warps]
 
 
 def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
+    """Writes rows of 32 lanes to a register in some warps."""
     rows = c.v[view].reshape(-1, 32)
     rows[slice(None) if warps is None else warps] = value
 
@@ -93,7 +94,7 @@ class Matrices:
         b.sites.append(self.site)
 
     def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
-        """Positions of the rows in elements of `unit` bytes, checked: warp, matrix, row."""
+        """Checked positions of the matrix rows, in elements of `unit` bytes: [warp, matrix, row]."""
         site = self.site
         if self.count == 4 and warps is None and not self.generic:
             place = shared(c, site, m, unit)
@@ -118,12 +119,12 @@ class Matrices:
         return (place.index + place.shift).reshape(-1, self.count, 8)
 
     def elements(self, rows: Array) -> Array:
-        """Positions of what the registers hold: warp, matrix, lane, and where transposed half of the register.
+        """Positions of the contents of the registers: [warp, matrix, lane], or with .trans [warp, matrix, lane, half].
 
-        `rows` in elements of 2 bytes where transposed, else of 4.
+        Positions and `rows` count units of `unit` bytes: 2 with .trans, else 4.
         """
         if self.transposed:
-            return rows[:, :, T_ROW] + T_COLUMN
+            return rows[:, :, TRANS_ROW] + TRANS_COLUMN
         return rows[:, :, ROW] + COLUMN
 
     @property
@@ -141,7 +142,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     unit = mat.unit
 
     def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
-        """Marks registers undefined that receive uninitialised bytes."""
+        """Marks the registers that receive uninitialised bytes as undefined."""
         unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
         loaded: dict[int, tuple[Array, int]] = {}
         for i, slot in enumerate(slots):
@@ -164,11 +165,11 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
         at = mat.elements(mat.rows(c, m, warps, unit))
         if checks.doubt:
             undefined(c, at, warps)
-        got = c.chunk.views[unit].take(at)
+        loaded = c.chunk.views[unit].take(at)
         if mat.transposed:
-            got = got.view(np.uint32)[..., 0]
+            loaded = loaded.view(np.uint32)[..., 0]
         for i, dst in enumerate(dsts):
-            scatter(c, dst, warps, got[:, i])
+            scatter(c, dst, warps, loaded[:, i])
 
     return step
 
@@ -191,8 +192,8 @@ def stmatrix(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-#: of each half register of a warp, the half register of the transposed matrix's source
-TRANSPOSED = 2 * (4 * T_ROW + T_COLUMN // 2) + T_COLUMN % 2
+#: for each half register of a warp, the half register of the source in movmatrix.trans
+MOVMATRIX_SOURCE = 2 * (4 * TRANS_ROW + TRANS_COLUMN // 2) + TRANS_COLUMN % 2
 
 
 @instruction("movmatrix", kind="warp")
@@ -200,7 +201,7 @@ def movmatrix(b: Builder, ins: Instruction) -> Step:
     if ins.mods != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise b.unsupported()
     src, dst = b.src(ins.operands[1], "b32"), b.dst(ins.operands[0], "b32")
-    source = TRANSPOSED.reshape(-1)
+    source = MOVMATRIX_SOURCE.reshape(-1)
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)

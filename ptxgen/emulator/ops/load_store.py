@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ops.access import (
-    Place,
+    Positions,
     Site,
-    anywhere,
+    cluster_parts,
     global_access,
     global_access_at,
     is_generic_shared,
@@ -63,7 +63,7 @@ _HINTS = {
 
 
 def is_hint(m: str) -> bool:
-    """Whether a modifier only speaks of caches."""
+    """Whether a modifier is a cache hint."""
     return m.startswith(("L1::", "L2::"))
 
 
@@ -77,14 +77,14 @@ def checked_mods(b: Builder, ins: Instruction, allowed: set[str] = _HINTS) -> No
             raise b.unsupported(f".{m}")
 
 
-#: (warp batch, site, mask, unit) -> what to touch: (typed views of an arena, place)
-Parts = list[tuple[dict[int, Array], Place]]
+#: the memory that an instruction accesses: (typed views of an arena, positions) for each state space
+Parts = list[tuple[dict[int, Array], Positions]]
 
 
-def resolver(space: str, everywhere: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
-    """Where accesses of a space go; `everywhere`: in the whole cluster."""
-    if everywhere:
-        return anywhere
+def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
+    """A function from (warp batch, site, mask, unit) to the accessed memory; `any_block`: with .shared::cluster."""
+    if any_block:
+        return cluster_parts
     if space == "shared":
         return lambda c, site, m, unit: [(c.chunk.views, shared(c, site, m, unit))]
     if space in ("global", "const"):
@@ -95,7 +95,7 @@ def resolver(space: str, everywhere: bool = False) -> Callable[[WarpBatch, Site,
 
 
 def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
-    """A generic address: each lane finds its space."""
+    """The memory that generic addresses refer to."""
     lanes = np.flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
     if len(lanes) and (at < SHARED_WINDOW).all():
@@ -106,24 +106,24 @@ def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
 def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
     """As `generic`, for explicit addresses of some lanes."""
     parts: Parts = []
-    rest = at < SHARED_WINDOW
-    if rest.any():
-        place = global_access_at(c, site, None, unit, at[rest], lanes[rest])
+    some = at < SHARED_WINDOW
+    if some.any():
+        place = global_access_at(c, site, None, unit, at[some], lanes[some])
         parts.append((c.chunk.engine.memory.views, place))
-    mine = is_generic_shared(at)
-    if mine.any():
-        parts.append((c.chunk.views, shared_at(c, site, at[mine] - SHARED_WINDOW, lanes[mine], unit)))
-    mine = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
-    if mine.any():
-        parts.append(local_at(c, site, own_local(c, site, at[mine], lanes[mine]), lanes[mine], unit))
-    mine = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
-    if mine.any():
-        parts.append(parameters_at(c, site, at[mine] - PARAM_WINDOW, lanes[mine], unit))
+    some = is_generic_shared(at)
+    if some.any():
+        parts.append((c.chunk.views, shared_at(c, site, at[some] - SHARED_WINDOW, lanes[some], unit)))
+    some = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
+    if some.any():
+        parts.append(local_at(c, site, local_offsets(c, site, at[some], lanes[some]), lanes[some], unit))
+    some = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
+    if some.any():
+        parts.append(parameters_at(c, site, at[some] - PARAM_WINDOW, lanes[some], unit))
     return parts
 
 
 def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
-    """Where explicit addresses of some lanes lead, in the site's space: global, shared or generic."""
+    """The memory of explicit addresses of some lanes in the space of the site: global, shared or generic."""
     if site.space == "shared":
         return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
     if site.space == "global":
@@ -131,8 +131,8 @@ def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Pa
     return generic_at(c, site, at, lanes, unit)
 
 
-def own_local(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
-    """Offsets in local memory of generic addresses; faults where an address is that of another thread."""
+def local_offsets(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
+    """Offsets in local memory of generic addresses; faults if an address belongs to another thread."""
     offset = at - c.local_windows()[lanes].astype(np.int64)
     bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
     if bad.any():
@@ -142,19 +142,19 @@ def own_local(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
     return offset
 
 
-def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Place]:
+def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Positions]:
     lanes = np.flatnonzero(active(c, m))
     return local_at(c, site, site.addresses(c, lanes) - base, lanes, unit)
 
 
-def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
+def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
     size = c.chunk.program.local_size
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
         raise fault(
             OutOfBoundsFault,
-            f"{site.size} bytes of {size} bytes of local memory",
+            f"{site.size} bytes at a misaligned address or outside the {size} bytes of local memory",
             c,
             site.ins,
             int(lanes[i]),
@@ -163,31 +163,33 @@ def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tu
     views = c.state.get("local")
     if views is None:
         views = c.state["local"] = typed_views(np.zeros(c.n * size, np.uint8))
-    return views, Place((at + lanes * size) >> (unit.bit_length() - 1), 0, lanes, None)
+    return views, Positions((at + lanes * size) >> (unit.bit_length() - 1), 0, lanes, None)
 
 
-def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Place]:
+def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
     data = c.chunk.engine.param_bytes
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
         raise fault(
             OutOfBoundsFault,
-            f"{site.size} bytes of {len(data)} bytes of parameters",
+            f"{site.size} bytes at a misaligned address or outside the {len(data)} bytes of parameters",
             c,
             site.ins,
             int(lanes[i]),
             int(at[i]),
         )
     padded = np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)])
-    return typed_views(padded), Place(at >> (unit.bit_length() - 1), 0, lanes, None)
+    return typed_views(padded), Positions(at >> (unit.bit_length() - 1), 0, lanes, None)
 
 
 def vector(ins: Instruction) -> int:
+    """The number of elements of a vector access."""
     return next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
 
 
 def elements(b: Builder, op: Operand, count: int) -> tuple[Operand, ...]:
+    """The elements of a vector operand, or a single operand; there must be `count`."""
     items = op.items if isinstance(op, Vec) else (op,)
     if len(items) != count:
         raise b.malformed(f"{count} registers are needed")
@@ -221,12 +223,12 @@ def ld(b: Builder, ins: Instruction) -> Step:
     raws = [b.raw(d) for d in dsts] if exact else dsts
     if all(isinstance(item, Reg) for item in items):
         site.slots = [item.slot for item in items if isinstance(item, Reg)]
-    everywhere = "shared::cluster" in ins.mods
-    resolve = resolver(site.space, everywhere)
+    any_block = "shared::cluster" in ins.mods
+    resolve = resolver(site.space, any_block)
     dtype = DTYPES[number]
     hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]
 
-    if exact and space in ("shared", "global") and not hints and not everywhere:
+    if exact and space in ("shared", "global") and not hints and not any_block:
         locate: Any = shared if space == "shared" else global_access
 
         def fast(c: WarpBatch, m: Mask) -> None:
@@ -250,25 +252,25 @@ def ld(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def scatter(v: list[Array], dsts: list[int], arena: Array, place: Place, dtype: Any) -> None:
-    """Loaded elements to registers; `dtype`: how they extend to wider ones."""
+def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dtype: Any) -> None:
+    """Writes loaded elements to registers; `dtype`: the type that determines how wider registers are extended."""
     lanes, index = place.lanes, place.index
     if lanes is None and place.mask is not None:
         lanes = np.flatnonzero(place.mask)
         index = index[lanes]
     index = index + place.shift
     for i, d in enumerate(dsts):
-        got = arena[index + i]
+        value = arena[index + i]
         if dtype is not None:
-            got = got.view(dtype)
+            value = value.view(dtype)
         if lanes is None:
-            v[d][...] = got
+            v[d][...] = value
         else:
-            v[d][lanes] = got
+            v[d][lanes] = value
 
 
 def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...], address: Mem) -> Step:
-    """A parameter of the kernel: the same for every lane, unless its address is in a register."""
+    """Loads a kernel parameter; the value is the same in all lanes unless the address is in a register."""
     size = SIZES[kind]
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
     base = address.base
@@ -285,7 +287,7 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
         return gather
     offset = base.var.address + base.offset + address.offset
     if offset < base.var.address or offset + size * len(items) > base.var.address + base.var.size:
-        raise b.malformed(f"outside the {base.var.size} bytes of {base.var.name}")
+        raise b.malformed(f"the access is outside the {base.var.size} bytes of {base.var.name}")
 
     def step(c: WarpBatch, m: Mask) -> None:
         data = c.chunk.engine.params
@@ -330,7 +332,7 @@ def st(b: Builder, ins: Instruction) -> Step:
                 index = index[lanes]
             shift = place.shift
             if engine.shadow is not None and views is engine.memory.views:
-                watch_store(c, ins, arena, place, [v[s] for s in srcs], size)
+                record_store(c, ins, arena, place, [v[s] for s in srcs], size)
             for s in srcs:
                 value = v[s]
                 if value.dtype != unsigned:
@@ -346,8 +348,10 @@ def st(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def watch_store(c: WarpBatch, ins: Instruction, arena: Array, place: Place, values: list[Array], size: int) -> None:
-    """Looks for races of a store to global memory that is about to happen."""
+def record_store(
+    c: WarpBatch, ins: Instruction, arena: Array, place: Positions, values: list[Array], size: int
+) -> None:
+    """Applies the race checks to a store to global memory, before it writes."""
     lanes, index = place.lanes, place.index
     if lanes is None:
         lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)

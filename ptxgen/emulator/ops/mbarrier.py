@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.access import Site, from_generic, locate, misaligned
+from ptxgen.emulator.ops.access import Site, check_aligned, from_generic, locate
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Operand, Sink
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.sync.mbarriers import TOKEN, Mbarriers, Sleeper
+from ptxgen.emulator.sync.mbarriers import TOKEN, Mbarriers, SuspendedLanes
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import BarrierFault
 
@@ -29,24 +29,28 @@ _SPACES = ("shared", "shared::cta", "shared::cluster")
 _SEMANTICS = {"release", "acquire", "relaxed", "cta", "cluster"}
 
 
-class Place:
-    """The operand of an instruction that is an mbarrier object: lanes to positions in the chunk's arena."""
+class MbarrierOperand:
+    """The address operand of an mbarrier object.
+
+    `any_block`: whether a generic address may belong to another block of the cluster.
+    """
 
     def __init__(
-        self, b: Builder, ins: Instruction, op: Operand, space: str | None = None, everywhere: bool = False
+        self, b: Builder, ins: Instruction, op: Operand, space: str | None = None, any_block: bool = False
     ) -> None:
-        found = [m for m in ins.mods if m in _SPACES]
-        self.space = space or (found[-1] if found else "generic")
-        self.everywhere = self.space == "shared::cluster" or (self.space == "generic" and everywhere)
+        spaces = [m for m in ins.mods if m in _SPACES]
+        self.space = space or (spaces[-1] if spaces else "generic")
+        self.any_block = self.space == "shared::cluster" or (self.space == "generic" and any_block)
         self.site = Site(b, ins, op, "generic" if self.space == "generic" else "shared", 8, "write")
         self.ins = ins
 
     def positions(self, c: WarpBatch, lanes: Array) -> Array:
+        """Checked positions of the objects of some lanes in the chunk's arena."""
         at = self.site.addresses(c, lanes)
         if self.space == "generic":
             at = from_generic(c, at, lanes, self.ins)
-        misaligned(c, self.site, at, lanes)
-        return locate(c, at, lanes, 8, self.ins, self.everywhere)[0]
+        check_aligned(c, self.site, at, lanes)
+        return locate(c, at, lanes, 8, self.ins, self.any_block)[0]
 
 
 def objects(c: WarpBatch) -> Mbarriers:
@@ -54,7 +58,7 @@ def objects(c: WarpBatch) -> Mbarriers:
 
 
 def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Array], Array]:
-    """Reads an operand of some lanes as 64-bit integers (b64 operands as unsigned ones)."""
+    """A function that reads an operand of some lanes as 64-bit integers, unsigned if `kind` is u64."""
     view = b.src(op, kind)
     dtype = np.uint64 if kind == "u64" else np.int64
 
@@ -65,18 +69,18 @@ def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Ar
     return read
 
 
-def checked(b: Builder, ins: Instruction, known: set[str]) -> None:
+def check_modifiers(b: Builder, ins: Instruction, allowed: set[str]) -> None:
     for m in ins.mods[1:]:
-        if m not in known and m not in _SPACES and m not in _SEMANTICS and m != "b64":
+        if m not in allowed and m not in _SPACES and m not in _SEMANTICS and m != "b64":
             raise b.unsupported(f".{m}")
     if ins.mods[-1] != "b64":
-        raise b.malformed("the type is .b64")
+        raise b.malformed("the type must be .b64")
 
 
 @instruction("mbarrier.init", "mbarrier.inval")
 def init(b: Builder, ins: Instruction) -> Step:
-    checked(b, ins, set())
-    place = Place(b, ins, ins.operands[0])
+    check_modifiers(b, ins, set())
+    place = MbarrierOperand(b, ins, ins.operands[0])
     count = value(b, ins.operands[1]) if ins.mods[0] == "init" else None
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -91,17 +95,17 @@ def init(b: Builder, ins: Instruction) -> Step:
 
 
 def note_remote_access(c: WarpBatch, lanes: Array, at: Array, ins: Instruction) -> None:
-    """Notes that lanes touch an object of another block."""
+    """Records that lanes access an object of another block."""
     if c.chunk.windows is not None:
         async_state(c.chunk).events.note_remote_access(c, at // c.chunk.stride, lanes >> 5, ins)
 
 
 @instruction("mbarrier.arrive", "mbarrier.arrive_drop")
 def arrive(b: Builder, ins: Instruction) -> Step:
-    checked(b, ins, {"expect_tx", "noComplete"})
+    check_modifiers(b, ins, {"expect_tx", "noComplete"})
     operands = list(ins.operands)
     state = operands.pop(0)
-    place = Place(b, ins, operands.pop(0), everywhere=isinstance(state, Sink))
+    place = MbarrierOperand(b, ins, operands.pop(0), any_block=isinstance(state, Sink))
     expects, drop, complete = "expect_tx" in ins.mods, ins.mods[0] == "arrive_drop", "noComplete" not in ins.mods
     if place.space == "shared::cluster" and not isinstance(state, Sink):
         raise b.malformed("an arrival in .shared::cluster returns no state: the destination must be _")
@@ -140,8 +144,8 @@ def arrive(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mbarrier.expect_tx", "mbarrier.complete_tx")
 def count_bytes(b: Builder, ins: Instruction) -> Step:
-    checked(b, ins, set())
-    place = Place(b, ins, ins.operands[0], everywhere=True)
+    check_modifiers(b, ins, set())
+    place = MbarrierOperand(b, ins, ins.operands[0], any_block=True)
     amount = value(b, ins.operands[1])
     sign = 1 if ins.mods[0] == "expect_tx" else -1
 
@@ -155,13 +159,15 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def waiting(b: Builder, ins: Instruction) -> tuple[Place, Callable[[WarpBatch, Array], Array], int, bool]:
-    """The object, the state or parity, the predicate, and whether it is a parity."""
-    checked(b, ins, {"parity"})
+def wait_operands(
+    b: Builder, ins: Instruction
+) -> tuple[MbarrierOperand, Callable[[WarpBatch, Array], Array], int, bool]:
+    """The object, the state or the parity, the destination predicate, and whether the operand is a parity."""
+    check_modifiers(b, ins, {"parity"})
     if any(m == "shared::cluster" for m in ins.mods):
-        raise b.malformed("waiting is possible in .shared::cta only")
+        raise b.malformed("only objects in .shared::cta can be tested")
     parity = "parity" in ins.mods
-    place = Place(b, ins, ins.operands[1])
+    place = MbarrierOperand(b, ins, ins.operands[1])
     given = value(b, ins.operands[2], "u32" if parity else "u64")
     if len(ins.operands) > 3:
         b.src(ins.operands[3], "u32")
@@ -170,7 +176,7 @@ def waiting(b: Builder, ins: Instruction) -> tuple[Place, Callable[[WarpBatch, A
 
 @instruction("mbarrier.test_wait", polls=True)
 def test_wait(b: Builder, ins: Instruction) -> Step:
-    place, given, dst, parity = waiting(b, ins)
+    place, given, dst, parity = wait_operands(b, ins)
     relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -189,8 +195,8 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mbarrier.try_wait", kind="blocking")
 def try_wait(b: Builder, ins: Instruction) -> Step:
-    """As test_wait; after a first false answer, lanes sleep until the phase completes or no warp can make progress."""
-    place, given, dst, parity = waiting(b, ins)
+    """As test_wait. After a false result, lanes are suspended until the phase completes or no warp makes progress."""
+    place, given, dst, parity = wait_operands(b, ins)
     b.members = b.const(0, "u32")  # lanes need not converge
     relaxed = "relaxed" in ins.mods
 
@@ -210,19 +216,20 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
         if len(yes):
             barriers.acquire_phase(c, yes, rows[done], relaxed)
             c.v[dst][yes] = True
-            c.add(after, only(c, yes))
+            c.add(after, mask_of(c, yes))
         rows = rows[~done]
-        if barriers.should_sleep(c, ins):
-            barriers.sleep(Sleeper(c, ins, no, rows, barriers.phase[rows], dst, after))
+        if barriers.should_suspend(c, ins):
+            barriers.suspend(SuspendedLanes(c, ins, no, rows, barriers.phase[rows], dst, after))
         else:
             c.v[dst][no] = False
             c.polled = True
-            c.add(after, only(c, no))
+            c.add(after, mask_of(c, no))
 
     return step
 
 
-def only(c: WarpBatch, lanes: Array) -> Array:
+def mask_of(c: WarpBatch, lanes: Array) -> Array:
+    """The mask of some lanes."""
     mask = np.zeros(c.n, bool)
     mask[lanes] = True
     return mask
@@ -239,14 +246,14 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
         bad = state & np.uint64(TOKEN) == 0
         if bad.any():
             lane = int(lanes[np.argmax(bad)])
-            raise fault(BarrierFault, "the operand is not a state that mbarrier.arrive returned", c, ins, lane)
+            raise fault(BarrierFault, "the operand is not a state returned by mbarrier.arrive", c, ins, lane)
         c.v[dst][lanes] = (state & np.uint64((1 << 20) - 1)).astype(np.uint32)
 
     return step
 
 
 class CopiesArrive:
-    """The arrival that follows the copies of some lanes."""
+    """The arrival of cp.async.mbarrier.arrive, which takes effect after the copies of its lanes."""
 
     def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
         self.batch, self.ins, self.lanes, self.at = batch, ins, lanes, at
@@ -254,7 +261,7 @@ class CopiesArrive:
         order = async_state(batch.chunk).order
         batch.copies = [copy for copy in batch.copies if not (copy.done and copy.signalled)]
         self.copies = [copy for copy in batch.copies if np.isin(copy.lanes, lanes).any()]
-        for copy in self.copies:  # what they write counts as written here, by the first arrival that follows
+        for copy in self.copies:  # the race checks place their writes at the first such arrival after the copies
             if copy.signalled:
                 continue
             copy.signalled = True
@@ -268,7 +275,7 @@ class CopiesArrive:
     def complete(self) -> None:
         c = self.batch
         for copy in self.copies:
-            copy.move(c)
+            copy.complete(c)
         barriers = objects(c)
         rows = barriers.find(c, self.ins, self.lanes, self.at)
         for row in np.unique(rows).tolist():
@@ -278,15 +285,15 @@ class CopiesArrive:
 
 @instruction("cp.async.mbarrier.arrive")
 def copies_arrive(b: Builder, ins: Instruction) -> Step:
-    more = "noinc" not in ins.mods
+    adds_pending = "noinc" not in ins.mods
     if set(ins.mods) - {"async", "mbarrier", "arrive", "noinc", "shared", "shared::cta", "b64"}:
         raise b.unsupported()
-    place = Place(b, ins, ins.operands[0])
+    place = MbarrierOperand(b, ins, ins.operands[0])
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
-        if more:
+        if adds_pending:
             objects(c).add_pending(c, ins, lanes, at)
         async_state(c.chunk).begin(CopiesArrive(c, ins, lanes, at))
 

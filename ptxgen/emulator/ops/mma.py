@@ -1,4 +1,4 @@
-"""mma.sync: the product of two fragments, of every warp of a warp batch at once."""
+"""mma.sync: matrix products of fragments, for all warps of a warp batch in one operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.emulator.ops.ldmatrix import gather, whole_warps
 from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.numerics import F16, F32, F64, fma64
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ops.rounding import LOWEST, TILE, Terms, aligned_sum, decode, narrow, only_nan, values
+from ptxgen.emulator.ops.rounding import LOWEST, TILE, Terms, aligned_sum, canonical_nan, decode, narrow, values
 from ptxgen.emulator.ops.undefined import Operands
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: elements of an operand's register, and the name of a register's type, by the element's type
+#: by element type: the elements in one register of an operand, and the type of the register
 PACKED = {
     "s4": 8,
     "u4": 8,
@@ -71,7 +71,7 @@ SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B + C of one shape and its types. `bitwise`: the operation on single bits, "xor" or "and"."""
+    """D = A B + C of one shape and element types. `bitwise`: the operation of b1 products, "xor" or "and"."""
 
     m: int
     k: int
@@ -95,31 +95,31 @@ class Product:
 
     @cached_property
     def terms(self) -> tuple[Array, Array]:
-        """For each product, [k, m * N + n], the numbers of its factors among the elements of A and of B."""
-        return np.repeat(self.fragment_a.place.T, self.n, axis=1), np.tile(self.fragment_b.place, (1, self.m))
+        """For each product, [k, m * N + n]: the indices of its factors in the fragments of A and of B."""
+        return np.repeat(self.fragment_a.index.T, self.n, axis=1), np.tile(self.fragment_b.index, (1, self.m))
 
     @cached_property
-    def places(self) -> tuple[Array, Array, Array]:
-        """Numbers of the elements of A, B and C, row by row."""
+    def indices(self) -> tuple[Array, Array, Array]:
+        """The indices in the fragments of the elements of A, B and C, in row-major order."""
         f = (self.fragment_a, self.fragment_b, self.fragment_c)
-        return f[0].place.reshape(-1), f[1].place.reshape(-1), f[2].place.reshape(-1)
+        return f[0].index.reshape(-1), f[1].index.reshape(-1), f[2].index.reshape(-1)
 
     @cached_property
-    def back(self) -> Array:
-        """Elements of D, in their order in registers: where each is, row by row."""
-        return np.argsort(self.places[2])
+    def order_of_d(self) -> Array:
+        """For each element of the fragment of D: its row-major position."""
+        return np.argsort(self.indices[2])
 
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
-    """Shape and types, rounding of f64, and whether integers saturate."""
+    """The product, the rounding of f64, and whether integers saturate."""
     mods = [m for m in ins.mods if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
     bitwise = next((m for m in mods if m in ("xor", "and")), "")
     kinds = [m for m in mods if m in PACKED]
     rest = [m for m in mods if m not in ("satfinite", mode, bitwise, "row", "col", *kinds)]
-    together = {"sync", "aligned"} <= set(ins.mods)
-    if not together or len(kinds) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
+    converged = {"sync", "aligned"} <= set(ins.mods)
+    if not converged or len(kinds) != 4 or len(rest) != 1 or [m for m in mods if m in ("row", "col")] != ["row", "col"]:
         raise b.unsupported()
     (shape,), (d, kind_a, kind_b, c) = rest, kinds
     if d != c or shape not in SHAPES.get((kind_a, kind_b, c), ()):
@@ -135,94 +135,94 @@ def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
 
 
 class Floats:
-    """As tensor cores round. Warps go last, some at a time, so that one operation of NumPy serves many of them."""
+    """Products with the rounding of tensor cores. Warps are the last axis, so that one NumPy operation serves many."""
 
     def __init__(self, p: Product) -> None:
         self.p = p
-        self.terms, self.place = p.terms, p.places[2]
-        self.eight = PACKED[p.a] == 4
-        self.lowest = LOWEST["f16"] if self.eight else None
+        self.terms, self.index_c = p.terms, p.indices[2]
+        self.fp8 = PACKED[p.a] == 4
+        self.lowest = LOWEST["f16"] if self.fp8 else None
         self.steps: list[Any] = [slice(None)]
-        if self.eight:
+        if self.fp8:
             # Hopper multiplies e4m3 and e5m2 as f16: first the products of k % 4 < 2, then the others; then it adds C
             k = np.arange(p.k) % 4
             self.steps = [k < 2, k >= 2]
         elif p.a == "tf32" and p.n == 16:
-            # ptxas makes wmma of tf32 from m16n8k4
+            # ptxas compiles wmma of tf32 to m16n8k4
             self.steps = [slice(0, 4), slice(4, 8)]
         self.depth = p.k // len(self.steps)
         self.most = max(TILE // (p.n * p.m * self.depth), 1)
-        self.own = threading.local()
+        self.thread_data = threading.local()
 
     def __call__(self, a: Array, b: Array, c: Array) -> Array:
         out = np.empty((len(a), self.p.n * self.p.m), np.float16 if self.p.c == "f16" else np.float32)
         for first in range(0, len(a), self.most):
             some = slice(first, first + self.most)
-            out[some] = self.part(across(a[some]), across(b[some]), across(c[some])).T
+            out[some] = self.multiply(transposed(a[some]), transposed(b[some]), transposed(c[some])).T
         return out
 
-    def part(self, a: Array, b: Array, c: Array) -> Array:
+    def multiply(self, a: Array, b: Array, c: Array) -> Array:
         p, warps = self.p, a.shape[1]
-        scratch: list[Terms] = getattr(self.own, "scratch", [])
+        scratch: list[Terms] = getattr(self.thread_data, "scratch", [])
         if not scratch or scratch[0].value.shape[2] != warps:
-            scratch = self.own.scratch = [Terms.empty(self.depth, p.n * p.m, warps) for _ in range(2)]
+            scratch = self.thread_data.scratch = [Terms.empty(self.depth, p.n * p.m, warps) for _ in range(2)]
         left, right = scratch
         x, y = decode(a, p.a, self.lowest), decode(b, p.b, self.lowest)
-        z = c.take(self.place, axis=0)
-        total = np.zeros_like(z) if self.eight else z
+        z = c.take(self.index_c, axis=0)
+        total = np.zeros_like(z) if self.fp8 else z
         for k in self.steps:
             x.take(self.terms[0][k], left)
             y.take(self.terms[1][k], right)
             sums = narrow(aligned_sum(left, right, decode(total, p.c), scratch=left), p.c)
             total = sums.view(total.dtype)
-        return only_nan(sums + z.view(sums.dtype)) if self.eight else sums
+        return canonical_nan(sums + z.view(sums.dtype)) if self.fp8 else sums
 
 
-def across(x: Array) -> Array:
-    """The other axis first."""
+def transposed(x: Array) -> Array:
+    """A contiguous copy with the axes exchanged."""
     return np.ascontiguousarray(x.T)
 
 
 def factors(p: Product, a: Array, b: Array) -> tuple[Array, Array]:
-    """Elements as matrices of numbers in float64: [warp, m, k] and [warp, k, n]."""
-    where_a, where_b, _ = p.places
+    """The factors as matrices in float64: [warp, m, k] and [warp, k, n]."""
+    where_a, where_b, _ = p.indices
     x, y = (numbers(bits, kind).take(where, axis=1) for bits, kind, where in ((a, p.a, where_a), (b, p.b, where_b)))
     return x.reshape(-1, p.m, p.k), y.reshape(-1, p.k, p.n)
 
 
 def numbers(bits: Array, kind: str) -> Array:
-    """Elements, given as unsigned integers, as float64; several to a word where they are shorter than a byte."""
+    """Elements in float64, from unsigned integers; elements shorter than a byte are packed in 32-bit words."""
     if kind in ("s4", "u4", "b1"):
         size = 32 // PACKED[kind]
         parts = bits[..., None] >> np.arange(0, 32, size, dtype=np.uint32) & np.uint32((1 << size) - 1)
-        found = parts.reshape(len(bits), -1).astype(F64)
-        return found - 16.0 * (found >= 8) if kind == "s4" else found
+        out = parts.reshape(len(bits), -1).astype(F64)
+        return out - 16.0 * (out >= 8) if kind == "s4" else out
     if kind in ("s8", "u8"):
         return bits.view(np.int8 if kind == "s8" else np.uint8).astype(F64)
     return values(bits, kind)
 
 
 def plain(p: Product, a: Array, b: Array, c: Array) -> Array:
-    """Summed in float64 and rounded once."""
-    out: Array = np.matmul(*factors(p, a, b)).reshape(len(c), -1) + values(c, p.c).take(p.places[2], axis=1)
-    return only_nan(out.astype(F16 if p.c == "f16" else F32))
+    """The product, summed in float64 and rounded once."""
+    out: Array = np.matmul(*factors(p, a, b)).reshape(len(c), -1) + values(c, p.c).take(p.indices[2], axis=1)
+    return canonical_nan(out.astype(F16 if p.c == "f16" else F32))
 
 
 def integers(p: Product, saturate: bool, a: Array, b: Array, c: Array) -> Array:
     x, y = factors(p, a, b)
     out: Array = np.matmul(x, y)
-    if p.bitwise == "xor":  # bits that differ: those of either, less twice those of both
+    if p.bitwise == "xor":  # popc(x ^ y) = popc(x) + popc(y) - 2 popc(x & y)
         out = x.sum(axis=2)[:, :, None] + y.sum(axis=1)[:, None, :] - 2 * out
-    out = out.reshape(len(c), -1) + c.view(np.int32).take(p.places[2], axis=1)
+    out = out.reshape(len(c), -1) + c.view(np.int32).take(p.indices[2], axis=1)
     if saturate:
         np.clip(out, -(2.0**31), 2.0**31 - 1, out=out)
     return out.astype(np.int64).astype(np.int32)
 
 
 def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
-    """A chain of fma, k ascending."""
+    """The product in f64: a chain of fma in ascending k."""
     where_a, where_b = p.terms
-    total = c.view(F64).take(p.places[2], axis=1).reshape(-1)
+    total = c.view(F64).take(p.indices[2], axis=1).reshape(-1)
     for k in range(p.k):
         x, y = a.view(F64).take(where_a[k], axis=1), b.view(F64).take(where_b[k], axis=1)
         total = fma64(x.reshape(-1), y.reshape(-1), total, mode)
@@ -230,7 +230,10 @@ def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
 
 
 def fetch(c: WarpBatch, views: list[int], kind: str, warps: Array | None) -> Array:
-    """The elements of some warps' fragments: [warp, element], unsigned integers; whole registers of shorter ones."""
+    """The elements of the fragments of some warps, [warp, element], as unsigned integers.
+
+    Elements shorter than a byte remain packed in 32-bit words.
+    """
     size = SIZES.get(kind, 4)
     rows = [gather(c, view, warps) for view in views]
     out = np.empty((len(rows[0]), len(views), 32), rows[0].dtype)
@@ -248,14 +251,14 @@ def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[
     return Floats(p) if b.options.mma == "hopper" else partial(plain, p)
 
 
-def carry(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) -> list[Array]:
-    """Undefined lanes of D: whole rows where A is undefined, columns where B is, elements where C is."""
-    found = [reached(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
-    return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*found, strict=True)]
+def propagate(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) -> list[Array]:
+    """Undefined lanes of D: rows of undefined elements of A, columns of those of B, and the elements of C."""
+    lanes_of_d = [propagate_register(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
+    return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*lanes_of_d, strict=True)]
 
 
-def reached(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
-    """As `carry`, of one register; lanes as [warp, 8, 4]."""
+def propagate_register(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
+    """As `propagate`, for one undefined register; lanes as [warp, 8, 4]."""
     d, a, b, added = (elements_of(operand) for operand in ins.operands)
     rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
     columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
@@ -263,12 +266,12 @@ def reached(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]
     for j, result in enumerate(d):
         if not isinstance(result, Reg):
             continue
-        found = lanes.copy() if j < len(added) and added[j] == reg else np.zeros_like(lanes)
+        undefined = lanes.copy() if j < len(added) and added[j] == reg else np.zeros_like(lanes)
         if any(r == reg and (p.m == 8 or i % 2 == 2 * j // len(d)) for i, r in enumerate(a)):
-            found |= rows
+            undefined |= rows
         if reg in b:
-            found |= columns.any(axis=3) if PACKED[p.c] == 2 else columns[..., j % 2]
-        out.append(found)
+            undefined |= columns.any(axis=3) if PACKED[p.c] == 2 else columns[..., j % 2]
+        out.append(undefined)
     return out
 
 
@@ -286,8 +289,8 @@ def mma(b: Builder, ins: Instruction) -> Step:
         for operand, fragment, kind in zip(ins.operands[1:4], fragments, kinds, strict=True)
     ]
     dst = [b.dst(o, REGISTER.get(p.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
-    b.propagation = partial(carry, p, ins)
-    back = p.back
+    b.propagation = partial(propagate, p, ins)
+    order = p.order_of_d
     compute = computation(b, p, mode, saturate)
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -295,13 +298,13 @@ def mma(b: Builder, ins: Instruction) -> Step:
         c.chunk.checks.exchange(c, None)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
         c.chunk.engine.stats.mma += len(x)
-        put(c, dst, warps, compute(x, y, z).take(back, axis=1))
+        write_fragment(c, dst, warps, compute(x, y, z).take(order, axis=1))
 
     return step
 
 
-def put(c: WarpBatch, dst: list[int], warps: Array | None, out: Array) -> None:
-    """Elements of some warps' fragments, [warp, element], to registers."""
+def write_fragment(c: WarpBatch, dst: list[int], warps: Array | None, out: Array) -> None:
+    """Writes the elements of the fragments of some warps, [warp, element], to registers."""
     out = out.reshape(len(out), len(dst), -1)
     for i, d in enumerate(dst):
         row = c.v[d]

@@ -35,6 +35,7 @@ def copy(dst: int, src: int) -> Step:
 
 
 def sequence(steps: list[Step]) -> Step:
+    """A step that executes several steps in order."""
     if len(steps) == 1:
         return steps[0]
 
@@ -68,6 +69,7 @@ def mov(b: Builder, ins: Instruction) -> Step:
 
 
 def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
+    """mov between a vector and a single register."""
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise b.malformed("one side must be a single register")
@@ -125,7 +127,7 @@ def cvta(b: Builder, ins: Instruction) -> Step:
 
 
 def local_cvta(dst: int, src: int, to: bool) -> Step:
-    """Between local addresses and generic ones, which are others in every thread."""
+    """Converts between local and generic addresses; the offset differs from thread to thread."""
     ufunc = np.subtract if to else np.add
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -145,14 +147,14 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         at = c.v[src]
         if base is None:
-            found = at < np.uint64(SHARED_WINDOW)
-            constant = np.zeros(found.shape, bool)
+            inside = at < np.uint64(SHARED_WINDOW)
+            constant = np.zeros(inside.shape, bool)
             for start, end in c.chunk.engine.memory.constants.items():
                 constant |= (at >= np.uint64(start)) & (at < np.uint64(end))
-            found = constant if space == "const" else found & ~constant
+            inside = constant if space == "const" else inside & ~constant
         else:
             end = LOCAL_END if space == "local" else base + WINDOW
-            found = (at >= np.uint64(base)) & (at < np.uint64(end))
-        copyto(c.v[dst], found, where=True if m is None else m)
+            inside = (at >= np.uint64(base)) & (at < np.uint64(end))
+        copyto(c.v[dst], inside, where=True if m is None else m)
 
     return step

@@ -1,4 +1,4 @@
-"""Floating point as PTX defines it, on NumPy arrays: one rounding, any mode, canonical NaNs."""
+"""Floating-point arithmetic of PTX on NumPy arrays: one rounding in any mode, canonical NaNs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ UNDERFLOW = Underflow()
 
 
 def canonical(out: Array, kind: str) -> None:
-    """NaN results become the one NaN that the hardware makes; f64 keeps its own."""
+    """Replaces NaN results by the canonical NaN of the hardware; NaNs in f64 are unchanged."""
     if kind == "f32":
         top = np.maximum.reduce(out)
         if top != top:
@@ -65,8 +65,8 @@ def canonical(out: Array, kind: str) -> None:
 QUIET64, INVALID64 = np.uint64(1 << 51), np.uint64(0xFFF8 << 48)
 
 
-def settle(value: Array, *operands: Array) -> Array:
-    """float64 results whose NaNs are the hardware's: the first operand that is one, made quiet, or the default."""
+def propagate_nans(value: Array, *operands: Array) -> Array:
+    """Replaces NaN results in f64 by those of the hardware: the first NaN operand, made quiet, or the default NaN."""
     bad = value != value
     if not bad.any():
         return value
@@ -98,8 +98,8 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def to_odd(s: Array, lost: Array) -> Array:
-    """Rounds to odd: `s` with its last bit set where `lost` says that it is inexact."""
-    bits = np.array(s).view(np.int64)  # a copy, and an array also where every operand is a constant
+    """Rounds to odd: sets the last bit of `s` if it is inexact; `lost` is the rounding error."""
+    bits = np.array(s).view(np.int64)  # a copy; an array even if every operand is a constant
     inexact = (lost != 0) & np.isfinite(s) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (s > 0), 1, -1)
     bits[inexact] += step[inexact]
@@ -107,7 +107,7 @@ def to_odd(s: Array, lost: Array) -> Array:
 
 
 def round_to(x: Array, kind: str, mode: str = "rn") -> Array:
-    """float64 (rounded to odd where inexact) to `kind` in one rounding."""
+    """Converts float64 values, rounded to odd if inexact, to `kind` with one rounding."""
     if kind == "f64":
         return x
     if kind == "f32":
@@ -163,15 +163,16 @@ TINY = {"f32": TINY32, "f16": 2.0**-14, "bf16": TINY32, "f64": 2.0**-1022}
 
 
 def flush(x: Array, kind: str) -> Array:
-    """Subnormal numbers become zero of the same sign."""
+    """Replaces subnormal numbers by zero of the same sign."""
     tiny = TINY[kind]
     return np.where(np.abs(x) < np.array(tiny, x.dtype), np.copysign(np.zeros_like(x), x), x)
 
 
 def flush_rounded(value: Array, kind: str, mode: str, exact: Callable[[], Array]) -> Array:
-    """Flushes what was rounded from `exact` (float64, to odd), as if exponents had no limit before that.
+    """Flushes subnormal results; `exact`: the result before rounding (float64, rounded to odd).
 
-    So a number that becomes the smallest normal one only because subnormal numbers have few bits is flushed, too.
+    The hardware tests the result rounded with an unbounded exponent. So a result that rounds up to the smallest normal
+    number only because subnormal numbers have fewer bits becomes zero too.
     """
     out = flush(value, kind)
     edge = np.abs(out) == np.array(TINY[kind], out.dtype)
@@ -198,7 +199,7 @@ def add_odd(a: Array, b: Array) -> Array:
     return to_odd(s, lost)
 
 
-# ---- float64: products that do not fit
+# ---- float64: products are not exact in a wider type
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
@@ -221,7 +222,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     sh, sl = two_sum(c, pl)
     vh, vl = two_sum(ph, sh)
     out = vh + to_odd(*two_sum(vl, sl))
-    # an infinite c is the result, also where the product overflows float64
+    # an infinite c is the result even if the product overflows float64
     plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
     if mode == "rm":
         opposite = np.signbit(a) ^ np.signbit(b) ^ np.signbit(c)
@@ -274,7 +275,7 @@ def fraction_to_f64(x: Fraction, mode: str) -> float:
     return sign * math.ldexp(whole, unit)
 
 
-def exactly(operation: str, mode: str, a: Array, b: Array) -> Array:
+def directed_f64(operation: str, mode: str, a: Array, b: Array) -> Array:
     """add, mul or div of float64 in a directed rounding, lane by lane."""
     with np.errstate(all="ignore"):
         out = np.array({"add": np.add, "mul": np.multiply, "div": np.divide}[operation](a, b), F64, ndmin=1)

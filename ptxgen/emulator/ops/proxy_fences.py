@@ -1,4 +1,4 @@
-"""Fences, and the analysis of whether a program needs them tracked."""
+"""Fences, and the test of a program for asynchronous work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptxgen.emulator.warp_batch import Step, WarpBatch
 Mask = NDArray[np.bool_] | None
 
 
-_STARTS = (
+_ASYNC_PREFIXES = (
     "mbarrier",
     "setmaxnreg",
     "wgmma",
@@ -28,28 +28,24 @@ _STARTS = (
 )
 
 
-#: between the generic and the async proxy
-_BOTH = {"async", "async.shared::cta", "async.shared::cluster", "async.global", "async::generic"}
-
-
 def asynchronous(unit: Unit) -> tuple[bool, bool]:
-    """Whether a text starts asynchronous work or touches other blocks; whether such work accesses shared memory."""
+    """(has asynchronous work or accesses to other blocks, accesses shared memory through the async proxy)"""
     names = {ins.name for f in unit.functions.values() for ins in f.code}
-    some = {n for n in names if n.startswith(_STARTS) or "shared::cluster" in n}
-    return bool(some), any(n.startswith(("wgmma", "cp.async.bulk", "cp.reduce")) for n in some)
+    tracked = {n for n in names if n.startswith(_ASYNC_PREFIXES) or "shared::cluster" in n}
+    return bool(tracked), any(n.startswith(("wgmma", "cp.async.bulk", "cp.reduce")) for n in tracked)
 
 
 @instruction("fence", "membar")
 def fence(b: Builder, ins: Instruction) -> Step:
-    """A fence: it affects the checks only, since memory is sequentially consistent."""
-    spaces = ""  # that a fence between the proxies concerns
+    """A fence; memory is sequentially consistent, so only the race checks use it."""
+    spaces = ""  # the state spaces of a proxy fence
     if ins.mods[:1] == ("proxy",):
         if ins.mods[1] not in ("async", "async::generic"):
             return nothing
         named = ins.mods[2].partition("::")[0] if len(ins.mods) > 2 else ""
         spaces = named if named in ("shared", "global") else "shared global"
     init = ins.mods[:1] == ("mbarrier_init",)
-    near = not {"gpu", "gl", "sys"} & set(ins.mods)
+    cluster_scope = not {"gpu", "gl", "sys"} & set(ins.mods)
 
     def step(c: WarpBatch, m: Mask) -> None:
         blocks = np.flatnonzero(c.warps(m))
@@ -61,14 +57,14 @@ def fence(b: Builder, ins: Instruction) -> Step:
             if not init:
                 state.order.fence(c, blocks, spaces)
         if messages is not None and not spaces and not init:
-            messages.fence(c, blocks, near)
+            messages.fence(c, blocks, cluster_scope)
 
     return step
 
 
 @instruction("griddepcontrol")
 def griddepcontrol(b: Builder, ins: Instruction) -> Step:
-    """Grids execute one after the other; the checks record the wait."""
+    """Grids execute one after another; only the race checks use the wait."""
     if ins.mods not in (("wait",), ("launch_dependents",)):
         raise b.unsupported()
     if ins.mods == ("launch_dependents",):

@@ -1,11 +1,13 @@
-"""The instruction table: a row is a function that compiles one instruction to a step.
+"""The instruction table: a row has the function that compiles one instruction to a step.
 
-A step is called with a warp batch and a mask (None: every live lane of the warp batch). Three kinds:
+A step is called with a warp batch and a mask of the executing lanes (None: all live lanes of the batch). Kinds of rows:
 
-plain      any lanes may execute it together
-warp       the lanes of one warp that it names must have met; the scheduler sees to that
-blocking   as warp, but the step takes the lanes away and hands them back when they may go on:
-           it is called with the position after it as a third argument
+plain      executes for any set of lanes of the batch
+warp       executes when all lanes of the warp that must converge are at the instruction; the scheduler waits for them
+blocking   as warp; the step also receives the position after the instruction. It removes its lanes from the scheduler
+           and adds them at that position when they may continue
+branch     ends a basic block; the scheduler executes the branch
+exit       ends a basic block; the scheduler removes the lanes
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from typing import Any, TypeVar
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.warp_batch import Step
 
-#: called with a builder and an instruction
+#: compiles an instruction: called with a builder and the instruction
 Maker = Callable[..., Step]
 M = TypeVar("M", bound=Maker)
 
 
 @dataclass(frozen=True)
 class Row:
+    """One row. ``polls``: whether the instruction may read a value that another warp will write, as in a spin loop."""
+
     make: Maker
     kind: str = "plain"
     polls: bool = False
@@ -33,7 +37,7 @@ TABLE: dict[str, Row] = {}
 
 
 def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[M], M]:
-    """Registers the maker of the instructions whose first word is one of `names`."""
+    """Registers a function as the maker of the instructions whose names begin with one of `names`."""
 
     def register(make: M) -> M:
         for name in names:
@@ -44,7 +48,7 @@ def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callab
 
 
 def find(ins: Instruction) -> Row | None:
-    """The row of an instruction: the one it names, or the longest of its dotted prefixes that is in the table."""
+    """The row of an instruction: `ins.row` if set, else the row of the longest prefix of its dotted name."""
     if ins.row:
         return TABLE[ins.row]
     parts: tuple[Any, ...] = (ins.op, *ins.mods)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import OFFSET
-from ptxgen.emulator.ops.access import Site, from_generic, locate, misaligned
+from ptxgen.emulator.ops.access import Site, check_aligned, from_generic, locate
 from ptxgen.emulator.ops.atomic import in_random_order
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.mbarrier import Place
+from ptxgen.emulator.ops.mbarrier import MbarrierOperand
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
@@ -42,8 +42,8 @@ _RED = {
 }
 
 
-class Sent:
-    """Values in flight; `at`: positions, one a lane; `barrier_at`: of the mbarrier that they signal."""
+class RemoteStore:
+    """Values in flight. `at`: their positions, by lane; `barrier_at`: positions of the mbarriers that they signal."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Sent:
             values,
             op,
         )
-        self.signals = async_state(batch.chunk).signals(batch, ins, lanes, barrier_at, self.doing, partial=True)
+        self.signals = async_state(batch.chunk).signals(batch, ins, lanes, barrier_at, self.operation, partial=True)
 
     @property
-    def doing(self) -> str:
+    def operation(self) -> str:
         return "red.async" if self.op else "st.async"
 
     @property
@@ -92,6 +92,7 @@ class Sent:
 
 
 def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
+    """A store of `vector` elements, or a reduction by `op`."""
     size = SIZES[kind]
     generic = "shared::cluster" not in ins.mods
     site = Site(b, ins, ins.operands[0], "generic" if generic else "shared", size * vector, "write")
@@ -99,7 +100,7 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
     if len(items) != vector or len(ins.operands) != 3:
         raise b.malformed("[destination], the values and [mbarrier] are needed")
     srcs = [b.src(item, kind) for item in items]
-    place = Place(b, ins, ins.operands[2], "generic" if generic else "shared::cluster", everywhere=True)
+    place = MbarrierOperand(b, ins, ins.operands[2], "generic" if generic else "shared::cluster", any_block=True)
     dtype: Any = DTYPES[kind if op else f"u{8 * size}"]
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -110,7 +111,7 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
         address = site.addresses(c, lanes)
         if generic:
             address = from_generic(c, address, lanes, ins)
-        misaligned(c, site, address, lanes)
+        check_aligned(c, site, address, lanes)
         at, target = locate(c, address, lanes, site.size, ins, True)
         barrier_at = place.positions(c, lanes)
         bad = barrier_at // chunk.stride != target
@@ -118,18 +119,19 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
             bad |= target == lanes >> 5
         if bad.any():
             i = int(np.argmax(bad))
-            why = "own block's shared memory" if target[i] == lanes[i] >> 5 else "mbarrier is not in the same block"
-            raise fault(Fault, f"{ins.op}.async: the {why}", c, ins, int(lanes[i]), int(address[i]))
+            local = target[i] == lanes[i] >> 5
+            text = "the address is in the executing block" if local else "address and mbarrier are in different blocks"
+            raise fault(Fault, f"{ins.op}.async: {text}", c, ins, int(lanes[i]), int(address[i]))
         offset = address & OFFSET
         pages = page_bits(int(offset.min()), int(offset.max()) + site.size)
         access = Access(ins, lanes, (at >> GRANULE)[:, None], pages, at[:, None], site.size)
         events = async_state(chunk).events
         events.check(c, access, f"{ins.op}.async", True, proxy=False)
         values = [np.broadcast_to(c.v[s], (c.n,))[lanes].view(dtype) for s in srcs]
-        sent = Sent(c, ins, lanes, at, barrier_at, values, op)
-        for event, which in sent.signals.groups:
+        store = RemoteStore(c, ins, lanes, at, barrier_at, values, op)
+        for event, which in store.signals.groups:
             events.start(event, access.subset(which))
-        async_state(chunk).begin(sent)
+        async_state(chunk).begin(store)
 
     return step
 

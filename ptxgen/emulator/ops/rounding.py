@@ -1,4 +1,4 @@
-"""The rounding of tensor cores: products and the accumulator are aligned, cut off, and summed exactly."""
+"""The rounding of tensor cores: products and the accumulator are aligned, truncated, and summed exactly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ptxgen.emulator.ops.numerics import BF16, F16, F32, F64
 Array = NDArray[Any]
 
 
-#: smallest exponent of a normal number, also used for subnormal numbers
+#: smallest exponent of a normal number; subnormal numbers have it too
 LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
 
 
-#: exponents that stand for zero, and for infinity and NaN: beyond those of any sum or product of others
-ZERO, STRANGE = -8000, 12000
+#: exponents of zero, and of infinity and NaN: outside the range of sums and products of finite numbers
+ZERO, NON_FINITE = -8000, 12000
 
 
 #: powers of two by exponent + _BIAS
@@ -29,7 +29,7 @@ _BIAS = 1000
 _POWERS = np.ldexp(1.0, np.arange(-_BIAS, _BIAS + 1))
 
 
-#: elements that are worked on at a time: they and scratch arrays stay in the cache
+#: elements that are processed at a time, so that they and scratch arrays fit in the cache
 TILE = 1 << 15
 
 
@@ -45,13 +45,13 @@ _TYPES: dict[str, Any] = {
 
 
 class Terms(NamedTuple):
-    """Numbers in float64, and the exponents by which they are aligned."""
+    """Factors of a product in float64, and their exponents for the alignment."""
 
     value: Array
     exponent: Array
 
     def take(self, where: Array, out: Terms) -> Terms:
-        """Rows of both, into arrays of the same shape."""
+        """Gathers rows of both arrays into `out`."""
         self.value.take(where, axis=0, out=out.value, mode="clip")
         self.exponent.take(where, axis=0, out=out.exponent, mode="clip")
         return out
@@ -62,11 +62,11 @@ class Terms(NamedTuple):
 
 
 def exponents(x: Array, lowest: int) -> Array:
-    """Exponents as the adder sees them; `lowest`: that of subnormal numbers."""
+    """The exponents that the alignment uses; `lowest`: that of subnormal numbers."""
     e = np.frexp(x)[1].astype(np.int16) - np.int16(1)
     np.maximum(e, np.int16(lowest), out=e)
     e[x == 0] = ZERO
-    e[~np.isfinite(x)] = STRANGE
+    e[~np.isfinite(x)] = NON_FINITE
     return e
 
 
@@ -87,7 +87,7 @@ def values(bits: Array, kind: str) -> Array:
 
 
 def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
-    """As `values`, with exponents; `lowest`: of subnormal numbers of 8 or 16 bits, where it is not their own type's."""
+    """As `values`, with exponents; `lowest`: that of subnormal 8- and 16-bit numbers (None: `LOWEST` of the type)."""
     if kind in _TYPES:
         table = _table(kind, LOWEST[kind] if lowest is None else lowest)
         return Terms(table.value.take(bits), table.exponent.take(bits))
@@ -96,14 +96,14 @@ def decode(bits: Array, kind: str, lowest: int | None = None) -> Terms:
     field = (bits >> np.uint32(23)).astype(np.int16) & np.int16(0xFF)
     exponent = np.maximum(field, np.int16(1)) - np.int16(127)
     exponent[bits & np.uint32(0x7FFFFFFF) == 0] = ZERO
-    exponent[field == 0xFF] = STRANGE
+    exponent[field == 0xFF] = NON_FINITE
     return Terms(values(bits, kind), exponent)
 
 
 def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | None = None) -> Array:
-    """c + the sum over the first axis of a * b, cut off only where terms are aligned; float64. The arrays broadcast.
+    """c + the sum of a * b over the first axis, in float64; only the alignment truncates terms. Arrays broadcast.
 
-    `scratch`: for some of the products at a time; may be `a`.
+    `bits`: fractional bits after the alignment. `scratch`: work space for some of the products; may be `a`.
     """
     depth, shape = len(a.value), c.value.shape
     scratch = scratch or Terms.empty(min(max(TILE // c.value.size, 1), depth), *shape)
@@ -111,79 +111,79 @@ def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | N
     steps = [slice(k, min(k + step, depth)) for k in range(0, depth, step)]
     top = c.exponent.copy()
     for k in steps:
-        some = scratch.exponent[: k.stop - k.start]
-        np.add(a.exponent[k], b.exponent[k], out=some)
-        np.maximum(top, some[0] if step == 1 else np.maximum.reduce(some, axis=0), out=top)
-    strange = top > STRANGE // 4
-    special = np.add.reduce(a.value * b.value, axis=0) + c.value if strange.any() else None
+        exponent = scratch.exponent[: k.stop - k.start]
+        np.add(a.exponent[k], b.exponent[k], out=exponent)
+        np.maximum(top, exponent[0] if step == 1 else np.maximum.reduce(exponent, axis=0), out=top)
+    non_finite = top > NON_FINITE // 4
+    special = np.add.reduce(a.value * b.value, axis=0) + c.value if non_finite.any() else None
     top -= np.int16(bits)
     scale = _POWERS.take(_BIAS - top, mode="clip")
     total: Array = np.trunc(c.value * scale)
     for k in steps:
-        part = scratch.value[: k.stop - k.start]
-        np.multiply(a.value[k], b.value[k], out=part)
-        np.multiply(part, scale, out=part)
-        np.trunc(part, out=part)
-        total += part[0] if step == 1 else np.add.reduce(part, axis=0)
+        product = scratch.value[: k.stop - k.start]
+        np.multiply(a.value[k], b.value[k], out=product)
+        np.multiply(product, scale, out=product)
+        np.trunc(product, out=product)
+        total += product[0] if step == 1 else np.add.reduce(product, axis=0)
     np.multiply(total, _POWERS.take(top + _BIAS, mode="clip"), out=total)
-    return total if special is None else np.where(strange, special, total)
+    return total if special is None else np.where(non_finite, special, total)
 
 
-def only_nan(x: Array) -> Array:
-    """float16 or float32 with every NaN the one that the hardware makes."""
-    bad = np.isnan(x)
-    if bad.any():
-        x.view(f"u{x.itemsize}")[bad] = _NANS[x.itemsize]
+def canonical_nan(x: Array) -> Array:
+    """Replaces NaNs in float16 or float32 by the canonical NaN of the hardware."""
+    nan = np.isnan(x)
+    if nan.any():
+        x.view(f"u{x.itemsize}")[nan] = _NANS[x.itemsize]
     return x
 
 
-def toward_zero(x: Array, kept: int = 23) -> Array:
-    """float64 to float32, rounded toward zero; `kept` fractional bits of the significand remain. Zero is positive."""
-    bits = x.view(np.int64) & np.int64(-1 << (52 - kept))
+def toward_zero(x: Array, fraction_bits: int = 23) -> Array:
+    """Rounds float64 to float32 toward zero, to `fraction_bits` bits of the significand. Zero results are positive."""
+    bits = x.view(np.int64) & np.int64(-1 << (52 - fraction_bits))
     out = bits.view(F64).astype(F32) + np.float32(0)
     small = np.abs(x) < 2.0**-126
     if small.any():
-        least = 2.0 ** (126 + kept)
+        least = 2.0 ** (126 + fraction_bits)
         out[small] = np.trunc(x[small] * least) / least + 0.0
     return out
 
 
-def narrow(x: Array, kind: str, kept: int = 23) -> Array:
-    """A sum in float64 as an f32 or f16 accumulator receives it."""
+def narrow(x: Array, kind: str, fraction_bits: int = 23) -> Array:
+    """Rounds a sum in float64 to the accumulator type: f32 toward zero, f16 to nearest."""
     with np.errstate(over="ignore"):
-        return only_nan(x.astype(F16) + np.float16(0) if kind == "f16" else toward_zero(x, kept))
+        return canonical_nan(x.astype(F16) + np.float16(0) if kind == "f16" else toward_zero(x, fraction_bits))
 
 
-def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, kept: int = 23) -> Array:
+def fused(a: Array, b: Array, c: Array, kinds: tuple[str, str], bits: int = 25, fraction_bits: int = 23) -> Array:
     """c[..., m, n] + sum over k of a[..., m, k] * b[..., n, k], as one instruction of a Hopper tensor core computes it.
 
     `a`, `b`: values of the types `kinds`, in float32 or float64. `c` is float32 or float16, and so is the result.
-    `bits`: fractional bits that survive the alignment; `kept`: those of a float32 result.
+    `bits`: fractional bits after the alignment; `fraction_bits`: those of a float32 result.
     """
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     m, n, k = a.shape[-2], b.shape[-2], a.shape[-1]
     c = np.broadcast_to(c, (*shape, m, n)).reshape(-1, m, n)
     kind = "f16" if c.dtype == F16 else "f32"
     with np.errstate(all="ignore"):
-        x = _terms(np.broadcast_to(a, (*shape, m, k)).reshape(-1, m, k), kinds[0])
-        y = _terms(np.broadcast_to(b, (*shape, n, k)).reshape(-1, n, k), kinds[1])
+        x = terms_of(np.broadcast_to(a, (*shape, m, k)).reshape(-1, m, k), kinds[0])
+        y = terms_of(np.broadcast_to(b, (*shape, n, k)).reshape(-1, n, k), kinds[1])
         z = c.astype(F64)
         out = np.empty(c.shape, c.dtype)
-        rows = max(TILE // max(n, 1), 1)
-        batch = max(rows // m, 1)
-        rows = min(rows, m)
+        tile_rows = max(TILE // max(n, 1), 1)
+        batch = max(tile_rows // m, 1)
+        tile_rows = min(tile_rows, m)
         for i in range(0, len(c), batch):
-            some = slice(i, i + batch)
-            right = Terms(y.value[:, some, None, :], y.exponent[:, some, None, :])
-            for j in range(0, m, rows):
-                part = some, slice(j, j + rows)
-                left = Terms(x.value[:, *part, None], x.exponent[:, *part, None])
-                sums = Terms(z[part], exponents(z[part], LOWEST[kind]))
-                out[part] = narrow(aligned_sum(left, right, sums, bits), kind, kept)
+            items = slice(i, i + batch)
+            right = Terms(y.value[:, items, None, :], y.exponent[:, items, None, :])
+            for j in range(0, m, tile_rows):
+                tile = items, slice(j, j + tile_rows)
+                left = Terms(x.value[:, *tile, None], x.exponent[:, *tile, None])
+                sums = Terms(z[tile], exponents(z[tile], LOWEST[kind]))
+                out[tile] = narrow(aligned_sum(left, right, sums, bits), kind, fraction_bits)
     return out.reshape(*shape, m, n)
 
 
-def _terms(x: Array, kind: str) -> Terms:
-    """Values with k last as terms with k first."""
+def terms_of(x: Array, kind: str) -> Terms:
+    """Converts values with k as the last axis to terms with k as the first."""
     value = np.ascontiguousarray(x.transpose(2, 0, 1)).astype(F64)
     return Terms(value, exponents(value, LOWEST[kind]))

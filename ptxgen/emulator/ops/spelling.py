@@ -24,19 +24,19 @@ warp wb wide wrap wt x1 x2 x4 xor xorsign
 MODIFIERS = {*SIZES, *_WORDS.split()}
 
 
-#: similarity from which on a word counts as misspelt, if it is not another order of the same letters
+#: least similarity of a misspelt word to the known one, unless it has the same letters in another order
 SIMILAR = 0.75
 
 
 def suggestion(ins: Instruction) -> str:
-    """ ", did you mean bar.sync" for bar.snyc; empty where nothing is similar."""
+    """ ", did you mean bar.sync" for bar.snyc; empty if no instruction is similar."""
     names = {name.partition(".")[0] for name in TABLE if name[0] != "*"}
     op = ins.op if ins.op in names else closest(ins.op, names)
     mods = tuple(
         m if m in MODIFIERS or "::" in m or any(ch.isdigit() for ch in m) else closest(m, MODIFIERS) for m in ins.mods
     )
-    meant = replace(ins, op=op, mods=mods)
-    return f", did you mean {meant.name}" if meant.name != ins.name and find(meant) is not None else ""
+    corrected = replace(ins, op=op, mods=mods)
+    return f", did you mean {corrected.name}" if corrected.name != ins.name and find(corrected) is not None else ""
 
 
 def closest(word: str, known: set[str]) -> str:

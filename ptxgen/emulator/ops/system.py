@@ -38,35 +38,35 @@ _CONVERSION = re.compile(
 
 
 def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
-    """The bytes from a generic address to the end of its memory, as one lane sees them."""
+    """The bytes from a generic address of one lane to the end of the allocation or variable space around it."""
     engine, chunk = c.chunk.engine, c.chunk
     window, at = address // WINDOW * WINDOW, address % WINDOW
-    found: Array = np.zeros(0, np.uint8)
+    data: Array = np.zeros(0, np.uint8)
     if window == SHARED_WINDOW:
         at &= (1 << 24) - 1
         first = int(c.shared_base[lane])
-        found = chunk.shared[first + at : first + chunk.end] if at >= SHARED_BASE else found
+        data = chunk.shared[first + at : first + chunk.end] if at >= SHARED_BASE else data
     elif LOCAL_WINDOW <= address < LOCAL_END:
         size, at = chunk.program.local_size, address - int(c.local_windows()[lane])
         if "local" in c.state and 0 <= at < size:
-            found = c.state["local"][1][lane * size + at : (lane + 1) * size]
+            data = c.state["local"][1][lane * size + at : (lane + 1) * size]
     elif window == PARAM_WINDOW:
-        found = engine.param_bytes[at:]
+        data = engine.param_bytes[at:]
     else:
         extent = engine.memory.extent(address)
         if extent is not None:
-            found = engine.memory.buffer[address - GLOBAL_BASE : extent[1] - GLOBAL_BASE]
-    if not len(found):
-        raise fault(OutOfBoundsFault, f"{address:#x} is the address of no memory", c, ins, lane, address)
-    return found
+            data = engine.memory.buffer[address - GLOBAL_BASE : extent[1] - GLOBAL_BASE]
+    if not len(data):
+        raise fault(OutOfBoundsFault, f"{address:#x} is not an address of any memory", c, ins, lane, address)
+    return data
 
 
 def string_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> str:
-    """The string of C at a generic address."""
+    """The zero-terminated string at a generic address."""
     data = memory_at(c, ins, lane, address)
     ends = np.flatnonzero(data == 0)
     if not len(ends):
-        raise fault(OutOfBoundsFault, "a string without an end", c, ins, lane, address)
+        raise fault(OutOfBoundsFault, "a string without a terminating zero", c, ins, lane, address)
     return data[: int(ends[0])].tobytes().decode("utf-8", "replace")
 
 
@@ -78,13 +78,14 @@ class Arguments:
         self.at = self.count = 0
 
     def take(self, size: int, code: str) -> Any:
+        """The next argument; `code`: its format for `struct`."""
         self.at = -(-self.at // size) * size
         self.count += 1
         data = memory_at(self.c, self.ins, self.lane, self.address + self.at)[:size].tobytes()
         if len(data) < size:
             raise fault(
                 OutOfBoundsFault,
-                f"argument {self.count} of printf lies outside its memory",
+                f"argument {self.count} of printf is outside the argument buffer",
                 self.c,
                 self.ins,
                 self.lane,
@@ -127,8 +128,7 @@ class Arguments:
 
 @instruction("*vprintf")
 def vprintf(b: Builder, ins: Instruction) -> Step:
-    """(result, format, arguments): each lane prints to the standard output, lanes in ascending order. The result is the
-    number of arguments."""
+    """(result, format, arguments): prints to standard output, lanes in ascending order; returns the argument count."""
     dst = b.dst(ins.operands[0], "u32")
     views = [b.src(op, "u64") for op in ins.operands[1:]]
 
@@ -155,9 +155,9 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
         number = int(np.broadcast_to(c.v[line], (c.n,))[lane])
-        what, where, who = (
+        condition, path, name = (
             string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane])) for v in (expression, file, function)
         )
-        raise fault(Fault, f"{where}:{number}: {who}: assertion `{what}` failed", c, ins, lane)
+        raise fault(Fault, f"{path}:{number}: {name}: assertion `{condition}` failed", c, ins, lane)
 
     return step

@@ -1,4 +1,4 @@
-"""cp.async.bulk.tensor, its reductions and prefetches: copies of boxes of a tensor that a tensor map describes."""
+"""cp.async.bulk.tensor, its reductions and prefetches: copies of boxes of a tensor."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from numpy.typing import NDArray
 
 from ptxgen.cuda_abi import PARAMETERS_AT
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, PARAM_WINDOW, WINDOW
-from ptxgen.emulator.memory.tensormap import ALIGNMENT, SIZE, TensorMap, Window, decode
+from ptxgen.emulator.memory.tensormap import ALIGNMENT, SIZE, TensorMap, TensorRegion, decode
 from ptxgen.emulator.ops.access import Site, locate
 from ptxgen.emulator.ops.atomic import apply
 from ptxgen.emulator.ops.barrier import nothing
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.bulk_copy import SIGNAL, hint
-from ptxgen.emulator.ops.bulk_transfers import CopyBarrier, Incoming, Outgoing, aligned, deliveries, in_global
+from ptxgen.emulator.ops.bulk_transfers import (
+    CopyBarrier,
+    CopyFromShared,
+    CopyToShared,
+    check_global,
+    check_multiple,
+    deliveries,
+)
 from ptxgen.emulator.ops.mbarrier import value
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Mem, Operand, Vec
@@ -30,7 +37,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: reductions by the map's type, as for plain ranges; signless ones take the unsigned types
+#: the element types of each reduction; and, or and xor use the unsigned types
 _BITS = {"u8", "u16", "u32", "s32", "u64", "s64"}
 
 
@@ -46,12 +53,12 @@ _REDUCES = {
 }
 
 
-#: shared memory of a box begins at a multiple of this
-BOX = 128
+#: alignment in bytes of a box in shared memory
+BOX_ALIGNMENT = 128
 
 
 class Tensor:
-    """The operand [map, {coordinates}], and the offsets of im2col."""
+    """The operand [map, {coordinates}], and the im2col offsets."""
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, rank: int, offsets: Operand | None) -> None:
         if not isinstance(op, Mem) or op.coords is None or len(op.coords.items) != rank:
@@ -66,37 +73,49 @@ class Tensor:
 
     def maps(self, c: WarpBatch, lanes: Array) -> list[TensorMap]:
         """The maps of some lanes."""
-        found: dict[int, TensorMap] = {}
+        maps: dict[int, TensorMap] = {}
         addresses = self.site.addresses(c, lanes).tolist()
         for lane, at in zip(lanes.tolist(), addresses, strict=True):
-            if at not in found:
-                found[at] = self.map(c, lane, at)
-        return [found[at] for at in addresses]
+            if at not in maps:
+                maps[at] = self.map(c, lane, at)
+        return [maps[at] for at in addresses]
 
     def map(self, c: WarpBatch, lane: int, at: int) -> TensorMap:
+        """The map at an address, checked."""
         engine = c.chunk.engine
         if PARAM_WINDOW <= at < PARAM_WINDOW + WINDOW:
             where, base, data = at - PARAM_WINDOW, PARAMETERS_AT, engine.param_bytes
         else:
-            in_global(c, self.ins, lane, at, at + SIZE, False)
+            check_global(c, self.ins, lane, at, at + SIZE, False)
             where, base, data = at - GLOBAL_BASE, 0, engine.memory.buffer
         if (where + base) % ALIGNMENT:
             raise fault(MisalignedFault, f"a tensor map must be at a multiple of {ALIGNMENT}", c, self.ins, lane, at)
-        found = decode(data[where : where + SIZE].tobytes()) if where + SIZE <= len(data) else None
-        if found is None:
-            raise fault(Fault, "there is no tensor map here", c, self.ins, lane, at)
-        if found.rank != self.rank:
-            raise fault(Fault, f"the tensor has rank {found.rank}", c, self.ins, lane, at)
-        return found
+        tensor_map = decode(data[where : where + SIZE].tobytes()) if where + SIZE <= len(data) else None
+        if tensor_map is None:
+            raise fault(Fault, "the address holds no tensor map", c, self.ins, lane, at)
+        if tensor_map.rank != self.rank:
+            text = f"the tensor has rank {tensor_map.rank}, the instruction {self.rank}"
+            raise fault(Fault, text, c, self.ins, lane, at)
+        return tensor_map
 
-    def legal(self, c: WarpBatch, lane: int, tensor: TensorMap, place: list[int], writes: bool) -> None:
-        """Faults at coordinates that an H200 calls an illegal instruction."""
-        if place[0] * tensor.dtype.itemsize % 16:
-            raise fault(MisalignedFault, f"a box begins at {place[0]}, no multiple of 16 bytes", c, self.ins, lane)
-        if writes and not tensor.im2col and min(place) < 0:
-            raise fault(Fault, f"a box that is stored begins outside the tensor, at {tuple(place)}", c, self.ins, lane)
+    def check_coordinates(
+        self, c: WarpBatch, lane: int, tensor: TensorMap, coordinates: list[int], writes: bool
+    ) -> None:
+        """Faults at coordinates that are an illegal instruction on an H200."""
+        if coordinates[0] * tensor.dtype.itemsize % 16:
+            raise fault(
+                MisalignedFault,
+                f"the first coordinate of a box is {coordinates[0]}, not a multiple of 16 bytes",
+                c,
+                self.ins,
+                lane,
+            )
+        if writes and not tensor.im2col and min(coordinates) < 0:
+            raise fault(
+                Fault, f"a box that is stored begins outside the tensor, at {tuple(coordinates)}", c, self.ins, lane
+            )
 
-    def windows(self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool) -> list[Window]:
+    def regions(self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool) -> list[TensorRegion]:
         """The part of the tensor that each lane accesses, checked."""
         v = c.v
         places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()
@@ -105,24 +124,25 @@ class Tensor:
         for i, (lane, tensor) in enumerate(zip(lanes.tolist(), self.maps(c, lanes), strict=True)):
             if tensor.im2col != im2col:
                 kind = "an im2col" if tensor.im2col else "a tiled"
-                raise fault(Fault, f"this is the map of {kind} tensor", c, self.ins, lane)
-            self.legal(c, lane, tensor, places[i], writes)
-            window = Window(tensor, places[i], offsets[i] if offsets else (), writes)
-            if not window.empty:
-                in_global(c, self.ins, lane, window.low, window.high, writes)
+                raise fault(Fault, f"the tensor map is {kind} map", c, self.ins, lane)
+            self.check_coordinates(c, lane, tensor, places[i], writes)
+            region = TensorRegion(tensor, places[i], offsets[i] if offsets else (), writes)
+            if not region.empty:
+                check_global(c, self.ins, lane, region.low, region.high, writes)
                 if c.chunk.engine.shadow is not None:
-                    c.chunk.engine.shadow.box(c, self.ins, lane, window, writes)
-            out.append(window)
+                    c.chunk.engine.shadow.box(c, self.ins, lane, region, writes)
+            out.append(region)
         return out
 
 
-def sectors(c: WarpBatch, windows: list[Window], load: bool) -> None:
+def count_sectors(c: WarpBatch, regions: list[TensorRegion], load: bool) -> None:
+    """Counts the global memory sectors of copies for the statistics."""
     stats = c.chunk.engine.stats
-    into = stats.global_load if load else stats.global_store
-    for window in windows:
-        into.requests += 1
-        into.bytes += window.moved
-        into.sectors += window.moved / 32
+    access = stats.global_load if load else stats.global_store
+    for region in regions:
+        access.requests += 1
+        access.bytes += region.bytes
+        access.sectors += region.bytes / 32
 
 
 @instruction("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
@@ -168,110 +188,121 @@ def tensor(b: Builder, ins: Instruction) -> Step:
 def load(
     b: Builder, ins: Instruction, operands: list[Operand], rank: int, to: str, offsets: Operand | None, mask: Any
 ) -> Step:
-    everywhere = to == "shared::cluster"
+    any_block = to == "shared::cluster"
     place = Site(b, ins, operands[0], "shared", 16, "write")
     boxes = Tensor(b, ins, operands[1], rank, offsets)
-    barrier_at = CopyBarrier(b, ins, operands[2], to, everywhere=everywhere)
+    barrier_at = CopyBarrier(b, ins, operands[2], to, any_block=any_block)
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         chunk = c.chunk
-        found = boxes.windows(c, every, offsets is not None, False)
-        sectors(c, found, True)
-        for which in alike(found):
+        regions_of_lanes = boxes.regions(c, every, offsets is not None, False)
+        count_sectors(c, regions_of_lanes, True)
+        for which in group_by_layout(regions_of_lanes):
             lanes = every[which]
-            tensor = found[which[0]].tensor
+            tensor = regions_of_lanes[which[0]].tensor
             address = place.addresses(c, lanes)
-            aligned(c, ins, lanes, address, BOX, "the address in shared memory")
-            at, _ = locate(c, address, lanes, tensor.room, ins, everywhere)
+            check_multiple(c, ins, lanes, address, BOX_ALIGNMENT, "the address in shared memory")
+            at, _ = locate(c, address, lanes, tensor.footprint, ins, any_block)
             who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             at = np.where(targets < 0, at[who], targets * chunk.stride + at[who] % chunk.stride)
-            windows = [found[i] for i in which[who].tolist()]
+            regions = [regions_of_lanes[i] for i in which[who].tolist()]
             memory = chunk.engine.memory
 
-            def fetch(i: int, windows: list[Window] = windows, memory: Any = memory) -> Array:
-                return windows[i].load(memory.buffer, GLOBAL_BASE).reshape(-1).view(np.uint8)
+            def fetch(i: int, regions: list[TensorRegion] = regions, memory: Any = memory) -> Array:
+                return regions[i].load(memory.buffer, GLOBAL_BASE).reshape(-1).view(np.uint8)
 
-            work = Incoming(
+            work = CopyToShared(
                 c,
                 ins,
                 lanes[who],
                 at,
-                barrier_at.of(c, lanes, who, targets),
+                barrier_at.of_deliveries(c, lanes, who, targets),
                 tensor.size >> GRANULE,
                 tensor.swizzle,
                 fetch,
                 "the tensor copy",
-                width=tensor.narrow,
+                width=tensor.row_granules,
             )
             async_state(chunk).begin(work)
 
     return step
 
 
-def alike(windows: list[Window]) -> list[Array]:
-    """Groups boxes that have the same layout in shared memory."""
-    keys = [(w.tensor.shape, w.tensor.dtype.itemsize, w.tensor.swizzle) for w in windows]
+def group_by_layout(regions: list[TensorRegion]) -> list[Array]:
+    """Indices of the regions, grouped by the layout of the box in shared memory."""
+    keys = [(w.tensor.shape, w.tensor.dtype.itemsize, w.tensor.swizzle) for w in regions]
     return [np.array([i for i, k in enumerate(keys) if k == key]) for key in dict.fromkeys(keys)]
 
 
 def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, columns: bool, op: str) -> Step:
     source = Site(b, ins, operands[1], "shared", 16, "read")
     boxes = Tensor(b, ins, operands[0], rank, None)
-    doing = "the tensor reduction" if op else "the tensor copy"
+    operation = "the tensor reduction" if op else "the tensor copy"
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
         chunk = c.chunk
-        found = boxes.windows(c, every, columns, True)
-        sectors(c, found, False)
-        for which in alike(found):
+        regions_of_lanes = boxes.regions(c, every, columns, True)
+        count_sectors(c, regions_of_lanes, False)
+        for which in group_by_layout(regions_of_lanes):
             lanes = every[which]
-            tensor = found[which[0]].tensor
+            tensor = regions_of_lanes[which[0]].tensor
             if op and tensor.type not in _REDUCES[op]:
-                raise fault(Fault, f"no .{op} of {tensor.type} elements", c, ins, int(lanes[0]))
+                raise fault(Fault, f"tensor copies have no .{op} of {tensor.type} elements", c, ins, int(lanes[0]))
             address = source.addresses(c, lanes)
-            aligned(c, ins, lanes, address, BOX, "the address in shared memory")
-            at, _ = locate(c, address, lanes, tensor.room, ins, False)
-            windows = [found[i] for i in which.tolist()]
+            check_multiple(c, ins, lanes, address, BOX_ALIGNMENT, "the address in shared memory")
+            at, _ = locate(c, address, lanes, tensor.footprint, ins, False)
+            regions = [regions_of_lanes[i] for i in which.tolist()]
             memory = chunk.engine.memory
 
-            def put(i: int, data: Array, windows: list[Window] = windows, memory: Any = memory) -> None:
-                write(windows[i], memory.buffer, data, op)
+            def store_box(i: int, data: Array, regions: list[TensorRegion] = regions, memory: Any = memory) -> None:
+                write(regions[i], memory.buffer, data, op)
 
-            def wanted(i: int, windows: list[Window] = windows) -> Array | None:
-                w = windows[i]
-                need = np.zeros((*w.tensor.shape, w.tensor.dtype.itemsize), bool)
+            def clipped(i: int, regions: list[TensorRegion] = regions) -> Array | None:
+                w = regions[i]
+                written = np.zeros((*w.tensor.shape, w.tensor.dtype.itemsize), bool)
                 if not w.empty:
-                    need[(w.rows[:, None], np.arange(w.tensor.channels)[w.part[1]]) if columns else w.part] = True
-                return need.reshape(-1)
+                    written[(w.rows[:, None], np.arange(w.tensor.channels)[w.slices[1]]) if columns else w.slices] = (
+                        True
+                    )
+                return written.reshape(-1)
 
-            work = Outgoing(
-                c, ins, lanes, at, tensor.size >> GRANULE, tensor.swizzle, put, wanted, doing, tensor.narrow
+            work = CopyFromShared(
+                c,
+                ins,
+                lanes,
+                at,
+                tensor.size >> GRANULE,
+                tensor.swizzle,
+                store_box,
+                clipped,
+                operation,
+                tensor.row_granules,
             )
             work.async_state.begin(work)
 
     return step
 
 
-def write(window: Window, memory: Array, data: Array, op: str) -> None:
-    """Writes a box to the tensor, clipped."""
-    if window.empty:
+def write(region: TensorRegion, memory: Array, data: Array, op: str) -> None:
+    """Writes or reduces a box to the tensor, clipped to its extents."""
+    if region.empty:
         return
-    tensor = window.tensor
+    tensor = region.tensor
     elements = data.view(tensor.dtype).reshape(tensor.shape)
     if tensor.im2col:
-        there: Any = memory.view(tensor.dtype)
-        index: Any = window.columns() - GLOBAL_BASE // tensor.dtype.itemsize
-        mine = elements[window.rows[:, None], np.arange(tensor.channels)[window.part[1]]]
+        target: Any = memory.view(tensor.dtype)
+        index: Any = region.columns() - GLOBAL_BASE // tensor.dtype.itemsize
+        values = elements[region.rows[:, None], np.arange(tensor.channels)[region.slices[1]]]
     else:
-        there, index = window.view(memory, GLOBAL_BASE), ...
-        mine = elements[window.part]
+        target, index = region.view(memory, GLOBAL_BASE), ...
+        values = elements[region.slices]
     if op:
         kind = tensor.type.split(".")[0]
-        old = there[index].reshape(-1)
-        mine = apply(op, kind, old, mine.reshape(-1), None, False).reshape(mine.shape)
-    there[index] = mine
+        old = target[index].reshape(-1)
+        values = apply(op, kind, old, values.reshape(-1), None, False).reshape(values.shape)
+    target[index] = values
 
 
 @instruction("cp.async.bulk.prefetch.tensor")

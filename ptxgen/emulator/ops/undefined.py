@@ -1,11 +1,11 @@
-"""Undefined values in registers: where they come from, how they propagate, and which use of them is a fault.
+"""Undefined values in registers: their origins, their propagation, and the uses of them that are faults.
 
-A register is defined in a lane or it is not. An instruction that only computes makes its results undefined in the
-lanes where they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
+A register is defined or undefined in each lane. An instruction that only computes makes its results undefined in the
+lanes in which they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
 predicate of a branch or a guard, as a stored value, as an operand of a barrier.
 
-Registers that some path reads before it writes them are tracked from the start. Other registers are tracked from the
-moment in which an undefined value may reach them; until then they cost nothing.
+Registers that a path through the program may read before it writes them are tracked from the start. Other registers
+are tracked as soon as an undefined value may reach them; until then they cost nothing.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: an operand that is undefined, and in which lanes
+#: the undefined operands of an instruction, each with the lanes in which it is undefined
 Operands = list[tuple[Reg, Array]]
 
 
 #: (warp batch, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes;
-#: None where one of these operands must not be undefined
+#: None: an undefined operand of this instruction is a fault
 Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
 
 
-#: plain instructions that decide where control goes
-DECIDES = {"call", "brx", "case"}
+#: plain instructions that affect control flow
+CONTROL_FLOW = {"call", "brx", "case"}
 
 
-#: integer instructions whose result may not depend on one of the operands: x - x, x & 0
+#: integer instructions whose result may be independent of an operand: x - x, x & 0
 SELECTIVE = {
     "and",
     "or",
@@ -67,7 +67,7 @@ SELECTIVE = {
 }
 
 
-#: values that take the place of undefined ones, to see whether a result depends on them: small ones for shifts
+#: values substituted for undefined operands, to test whether a result depends on them; small ones for shifts
 TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
 
 
@@ -81,7 +81,7 @@ class Origin:
     address: int | None = None
 
     def fault_text(self, name: str) -> str:
-        """The message where register `name` is used."""
+        """The message of a fault at a use of register `name`."""
         if self.address is None:
             if name == self.name:
                 return f"register {name} is read before it is written"
@@ -91,11 +91,12 @@ class Origin:
 
 
 def across_warp(c: WarpBatch, operands: Operands) -> list[Array] | None:
-    """Every lane of a warp depends on every lane: `Builder.propagation` of a reduction with one result."""
+    """The propagation of a reduction: the result of each lane depends on all lanes of the warp."""
     return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
 
 
 def union(operands: Operands) -> Array:
+    """The lanes in which any of the operands is undefined."""
     out = operands[0][1]
     for _, bad in operands[1:]:
         out = out | bad
@@ -109,14 +110,14 @@ class Compiled(Protocol):
     bodies: list[dict[str, Any]]
 
     def rebuild_steps(self) -> None:
-        """Makes the steps anew, after their checks have changed."""
+        """Builds the steps again, after their checks have changed."""
 
 
 class Undefined:
     """The tracked registers of one program.
 
-    ``flags``: of each tracked slot, the index into ``WarpBatch.written``; ``late``: slots that are tracked since an
-    undefined value reached them; ``fresh``: the initial ``WarpBatch.written`` of a block.
+    ``flags``: for each tracked slot, the index into ``WarpBatch.written``; ``suspects``: the slots tracked from the
+    start; ``late``: those tracked later; ``fresh``: the initial ``WarpBatch.written`` of a block.
     """
 
     def __init__(self, program: Compiled, suspects: set[int]) -> None:
@@ -138,7 +139,7 @@ class Undefined:
         return self.checked(ins, [ins.pred], None, []) if tracked else None
 
     def probe(self, body: dict[str, Any]) -> Callable[[WarpBatch, Mask], bool] | None:
-        """As `check`, of the registers tracked from the start; only says whether one is undefined where it is read."""
+        """A function that tests whether an operand tracked from the start is undefined."""
         flags = [self.flags[slot] for slot in body["reads"] if slot in self.suspects]
 
         def probe(c: WarpBatch, m: Mask) -> bool:
@@ -151,16 +152,16 @@ class Undefined:
         return [self.note(slot) for slot in body["writes"] if slot in self.flags]
 
     def early(self, body: dict[str, Any]) -> bool:
-        """Whether an instruction touches a register that is tracked from the start."""
+        """Whether an instruction reads or writes a register that is tracked from the start."""
         return not (self.suspects.isdisjoint(body["reads"]) and self.suspects.isdisjoint(body["writes"]))
 
     def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
-        """How undefined operands of an instruction reach its results; None: each is a fault."""
+        """The propagation to the results of an instruction; None: an undefined operand is a fault."""
         ins: Instruction = body["ins"]
-        if body["carry"] is not None or body["row"].kind != "plain" or not body["writes"]:
-            propagation: Propagation | None = body["carry"]
+        if body["propagation"] is not None or body["row"].kind != "plain" or not body["writes"]:
+            propagation: Propagation | None = body["propagation"]
             return propagation
-        if ins.op in DECIDES or any(isinstance(op, Mem) for op in ins.operands):
+        if ins.op in CONTROL_FLOW or any(isinstance(op, Mem) for op in ins.operands):
             return None
 
         def elementwise(c: WarpBatch, operands: Operands) -> list[Array]:
@@ -170,25 +171,25 @@ class Undefined:
         return elementwise
 
     def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
-        """The lanes in which a result depends on undefined operands: the step is tried with several values of them."""
+        """The lanes in which a result depends on undefined operands: executes the step with several values of them."""
         place = self.program.builder.place
         regs = [*(reg for reg, _ in operands), *body["writes"].values()]
         rows = [c.file[width][row] for width, row in map(place, regs)]
-        kept = [row.copy() for row in rows]
+        saved = [row.copy() for row in rows]
         bad = union(operands)
         first: list[Array] = []
         differs = np.zeros_like(bad)
         for i in range(len(TRIALS)):
             for j, (row, (_, where)) in enumerate(zip(rows, operands, strict=False)):
-                # several registers: 0 or all ones together, then different values
+                # several registers: all 0, all ones, then different values
                 value = TRIALS[i if i < 2 else 2 + (i + 3 * j) % (len(TRIALS) - 2)]
                 row[where] = i >> j & 1 if row.dtype == bool else value & ((1 << 8 * row.itemsize) - 1)
             body["step"](c, bad)
-            found = [row.copy() for row in rows[len(operands) :]]
-            for row, old in zip(rows, kept, strict=True):
+            results = [row.copy() for row in rows[len(operands) :]]
+            for row, old in zip(rows, saved, strict=True):
                 row[...] = old
-            first = first or found
-            for one, other in zip(first, found, strict=True):
+            first = first or results
+            for one, other in zip(first, results, strict=True):
                 differs |= one != other
         return bad & differs
 
@@ -224,12 +225,12 @@ class Undefined:
             state = c.written[flag]
             if c.undefined_next and flag in c.undefined_next:
                 bad = c.undefined_next.pop(flag)
-                mine = c.live() if m is None else m
+                executing = c.live() if m is None else m
                 old = c.live() if state is True else state
-                c.written[flag] = (mine if old is False else old | mine) & ~bad
+                c.written[flag] = (executing if old is False else old | executing) & ~bad
             elif state is True:
                 pass
-            elif m is None:  # lanes that do not execute have left for good
+            elif m is None:  # lanes that do not execute have exited
                 c.written[flag] = True
             else:
                 now = m if state is False else m | state
@@ -237,29 +238,29 @@ class Undefined:
 
         return note
 
-    # ---- undefined values on their way
+    # ---- propagation
 
     def mark_undefined(self, c: WarpBatch, reached: dict[int, tuple[Array, Origin]]) -> None:
-        """The instruction that executes makes registers undefined in some lanes."""
+        """Records that the executing instruction makes registers undefined in some lanes."""
         new = reached.keys() - self.flags.keys()
         if new:
             self.track(new, c.chunk.engine)
         for slot, (where, origin) in reached.items():
             flag = self.flags[slot]
             if slot in new:
-                c.written[flag] = c.live() & ~where  # the step that executes has no note of it
+                c.written[flag] = c.live() & ~where  # the executing step does not record writes of this register yet
             else:
                 c.undefined_next[flag] = where
             c.undefined_origins[flag] = origin
 
     def track(self, slots: set[int], engine: Launch) -> None:
-        """From now on, tracks registers and all that their values may reach."""
+        """Starts to track registers, and all registers that their values may reach."""
         program = self.program
         new, last = set(slots), set[int]()
-        carrying = [body for body in program.bodies if self.propagation_of(body) is not None]
+        propagating = [body for body in program.bodies if self.propagation_of(body) is not None]
         while new != last:
             last = set(new)
-            for body in carrying:
+            for body in propagating:
                 if not new.isdisjoint(body["reads"]):
                     new |= body["writes"].keys() - self.flags.keys()
         for added in sorted(new):
@@ -273,7 +274,7 @@ class Undefined:
 
 
 def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
-    """The lanes that execute and in which a register is undefined; None if there are none."""
+    """The executing lanes in which a register is undefined; None if there are none."""
     state = c.written[flag]
     if m is None:
         m = c.live()
@@ -282,7 +283,7 @@ def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
 
 
 def selective(ins: Instruction, reg: Reg) -> bool:
-    """Whether a result of an instruction may be the same whatever a register holds."""
+    """Whether the result of an instruction may be independent of one of its source registers."""
     if reg.type == "pred":
         return True
     if ins.op not in SELECTIVE or "cc" in ins.mods:

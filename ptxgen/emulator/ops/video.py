@@ -32,7 +32,7 @@ _WORD = ("u32", "s32")
 
 
 def wrapped(x: Array, bits: int, signed: bool) -> Array:
-    """The low bits of 64-bit integers as numbers of that many bits."""
+    """The low `bits` bits of 64-bit integers, as signed or unsigned numbers."""
     out: Array = x & ((1 << bits) - 1)
     return out - ((out >> (bits - 1)) << bits) if signed else out
 
@@ -44,7 +44,7 @@ def saturated(x: Array, bits: int, signed: bool) -> Array:
 
 
 def calculate(name: str, a: Array, b: Array, compare: str = "") -> Array:
-    """One operation, without rounding or overflow."""
+    """The result of one operation on 64-bit integers, before saturation."""
     if name == "set":
         out: Array = _COMPARE[compare](a, b).astype(np.int64)
         return out
@@ -52,8 +52,8 @@ def calculate(name: str, a: Array, b: Array, compare: str = "") -> Array:
         total = a + b
         return (total + (total >= 0)) >> 1
     if name == "absdiff":
-        apart: Array = np.abs(a - b)
-        return apart
+        difference: Array = np.abs(a - b)
+        return difference
     ufunc: Any = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}[name]
     result: Array = ufunc(a, b)
     return result
@@ -79,8 +79,8 @@ class Form:
         self.others = others
 
 
-def part(b: Builder, op: Operand, kind: str) -> tuple[int, int, int, bool]:
-    """A scalar source: view, lowest bit, bits, whether signed."""
+def scalar_source(b: Builder, op: Operand, kind: str) -> tuple[int, int, int, bool]:
+    """A source operand with its selector: view, lowest bit, number of bits, whether signed."""
     inner, select = split(op)
     if select and (len(select) != 2 or int(select[1]) > (3 if select[0] == "b" else 1)):
         raise b.malformed(f".{select} selects no byte or half word of one register")
@@ -94,24 +94,24 @@ def value(v: list[Array], source: tuple[int, int, int, bool]) -> Array:
 
 
 def finish(b: Builder, ins: Instruction, form: Form, compute: Any) -> Step:
-    """Saturation, the second operation, and the place in the destination, as ptxas assembles them:
+    """The step that computes, saturates, applies the second operation and merges, as ptxas assembles it:
 
     * .sat clamps to 32 bits. To a byte or half word it clamps the result, read as unsigned, to the largest number of
-      that size; a shift is clamped to 32 bits there too.
+      that size; a shift is clamped to 32 bits in that case too.
     * The second .min and .max compare 64 bits, unsigned ones for a u32 result. Sums, differences and saturated shifts
       are first cut to 32 bits and sign-extended.
     * .h1 receives the high half of the result.
     """
     to, select = split(ins.operands[0])
     dst = b.temp("u32") if isinstance(to, Sink) else b.dst(to, "u32")
-    wanted = 4 if form.second or select else 3
-    if len(ins.operands) != wanted or (form.second and select):
-        raise b.malformed(f"{wanted} operands are needed")
+    count = 4 if form.second or select else 3
+    if len(ins.operands) != count or (form.second and select):
+        raise b.malformed(f"{count} operands are needed")
     bits = {"b": 8, "h": 16}.get(select[:1], 32)
     low = bits * int(select[1:] or 0)
     if low + bits > 32 or len(select) > 2:
         raise b.malformed(f".{select} selects no byte or half word of the destination")
-    rest = b.src(ins.operands[3], "u32") if wanted == 4 else None
+    rest = b.src(ins.operands[3], "u32") if count == 4 else None
     shifts = ins.op in ("vshl", "vshr")
     extended = ins.op in ("vadd", "vsub") or (shifts and form.sat)
 
@@ -143,7 +143,7 @@ def finish(b: Builder, ins: Instruction, form: Form, compute: Any) -> Step:
 @instruction("vadd", "vsub", "vabsdiff", "vmin", "vmax")
 def scalar(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {"sat", *_SECOND}, 3)
-    x, y = (part(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
     return finish(b, ins, form, lambda v: calculate(ins.op[1:], value(v, x), value(v, y)))
 
 
@@ -152,7 +152,7 @@ def compare(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {*_COMPARE, *_SECOND}, 2)
     if not form.compare:
         raise b.unsupported()
-    x, y = (part(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types, strict=True))
+    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types, strict=True))
     return finish(b, ins, form, lambda v: calculate("set", value(v, x), value(v, y), form.compare))
 
 
@@ -161,7 +161,7 @@ def shift(b: Builder, ins: Instruction) -> Step:
     form = Form(b, ins, {"sat", "clamp", "wrap", *_SECOND}, 3)
     if form.types[2] != "u32" or len({"clamp", "wrap"} & set(form.others)) != 1:
         raise b.unsupported()
-    x, y = (part(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, kind) for op, kind in zip(ins.operands[1:3], form.types[1:], strict=True))
 
     def compute(v: list[Array]) -> Array:
         a, amount = value(v, x), value(v, y)
@@ -181,13 +181,13 @@ def product(b: Builder, ins: Instruction) -> Step:
     ops = [op.reg if isinstance(op, Neg) else op for op in ins.operands[1:]]
     if sum(minus) > 1 or (any(minus) and "po" in form.others):
         raise b.malformed("at most one operand is negated, and none with .po")
-    x, y = (part(b, op, kind) for op, kind in zip(ops[:2], form.types[1:], strict=True))
+    x, y = (scalar_source(b, op, kind) for op, kind in zip(ops[:2], form.types[1:], strict=True))
     addend = b.src(ops[2], "u32")
     signed = "s32" in form.types[1:] or any(minus)
     scale = 7 if "shr7" in form.others else 15 if "shr15" in form.others else 0
 
     def compute(v: list[Array], out: Array) -> None:
-        # more than 64 bits: integers of Python
+        # the intermediate results have more than 64 bits: Python integers
         total = value(v, x).astype(object) * value(v, y).astype(object)
         c = wrapped(v[addend].astype(np.int64), 32, signed).astype(object)
         total = (-total if minus[0] or minus[1] else total) + (-c if minus[2] else c) + ("po" in form.others)
@@ -201,7 +201,7 @@ def product(b: Builder, ins: Instruction) -> Step:
 
 @instruction(*(f"v{name}{n}" for name in ("add", "sub", "avrg", "absdiff", "min", "max", "set") for n in (2, 4)))
 def parallel(b: Builder, ins: Instruction) -> Step:
-    """Two half words or four bytes: c with the lanes of the mask replaced, or with all of them added to it."""
+    """SIMD instructions on two half words or four bytes; the lanes of the mask replace those of c or are added to c."""
     name, lanes = ins.op[1:-1], int(ins.op[-1])
     form = Form(b, ins, {"add", *(_COMPARE if name == "set" else {"sat"})}, 2 if name == "set" else 3)
     if len(ins.operands) != 4 or (name == "set") != bool(form.compare):
@@ -209,23 +209,23 @@ def parallel(b: Builder, ins: Instruction) -> Step:
     bits, letter = 32 // lanes, "h" if lanes == 2 else "b"
     kinds = form.types if name == "set" else form.types[1:]
 
-    def places(select: str, default: str, most: int, count: int | None) -> list[int]:
+    def selected_lanes(select: str, default: str, most: int, count: int | None) -> list[int]:
         """The lanes that a selector names, the least significant first."""
         text = select or letter + default
-        found = [int(digit) for digit in reversed(text[1:])]
-        if text[0] != letter or max(found) > most or (count is not None and len(found) != count):
+        selected = [int(digit) for digit in reversed(text[1:])]
+        if text[0] != letter or max(selected) > most or (count is not None and len(selected) != count):
             raise b.malformed(f".{select} is no selector of {ins.op}")
-        return found
+        return selected
 
     to, mask = split(ins.operands[0])
     sources = [split(op) for op in ins.operands[1:3]]
     natural = "".join(str(i) for i in reversed(range(lanes)))
-    beyond = "".join(str(i + lanes) for i in reversed(range(lanes)))
-    taken = [
-        places(select, default, 2 * lanes - 1, lanes)
-        for (_, select), default in zip(sources, (natural, beyond), strict=True)
+    upper = "".join(str(i + lanes) for i in reversed(range(lanes)))
+    lanes_of_sources = [
+        selected_lanes(select, default, 2 * lanes - 1, lanes)
+        for (_, select), default in zip(sources, (natural, upper), strict=True)
     ]
-    written = places(mask, natural, lanes - 1, None)
+    written = selected_lanes(mask, natural, lanes - 1, None)
     x, y = (b.src(op, "u32") for op, _ in sources)
     rest = b.src(ins.operands[3], "u32")
     dst = b.temp("u32") if isinstance(to, Sink) else b.dst(to, "u32")
@@ -234,7 +234,10 @@ def parallel(b: Builder, ins: Instruction) -> Step:
         both = [v[view].astype(np.int64) >> (bits * i) for view in (x, y) for i in range(lanes)]
         total = v[rest].astype(np.int64)
         for lane in written:
-            p, q = (wrapped(both[where[lane]], bits, kind == "s32") for where, kind in zip(taken, kinds, strict=True))
+            p, q = (
+                wrapped(both[source_lanes[lane]], bits, kind == "s32")
+                for source_lanes, kind in zip(lanes_of_sources, kinds, strict=True)
+            )
             t = calculate(name, p, q, form.compare)
             t = saturated(t, bits, form.signed) if form.sat else t
             if form.second:

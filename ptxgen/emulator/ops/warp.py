@@ -31,30 +31,30 @@ def members(b: Builder, op: Operand) -> int:
     return view
 
 
-def present(c: WarpBatch, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
-    """(lanes that execute, lanes named by each lane's mask) as rows of 32; faults on a lane outside its mask.
+def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction) -> tuple[Array, Array]:
+    """(executing lanes, member mask of each lane) as rows of 32; faults on a lane outside its member mask.
 
-    `member` is None without .sync: then the lanes that execute are the members.
+    `member`: the view of the member mask; None without .sync, where the executing lanes are the members.
     """
-    here = (c.live() if m is None else m).reshape(-1, 32)
+    executing = (c.live() if m is None else m).reshape(-1, 32)
     if member is None:
-        return here, np.broadcast_to(bits_of(here)[:, None], here.shape)
+        return executing, np.broadcast_to(bits_of(executing)[:, None], executing.shape)
     masks = np.broadcast_to(c.v[member], (c.n,)).reshape(-1, 32)
-    absent = here & ((masks >> LANES) & np.uint32(1) == 0)
+    absent = executing & ((masks >> LANES) & np.uint32(1) == 0)
     if absent.any():
         lane = int(np.argmax(absent.reshape(-1)))
-        raise fault(DivergenceFault, "a lane executes this outside its own member mask", c, ins, lane)
+        raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
     whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
-    c.chunk.checks.exchange(c, None if whole else np.where(here, masks, np.uint32(0)).reshape(-1))
-    return here, masks
+    c.chunk.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1))
+    return executing, masks
 
 
 def bits_of(rows: Array) -> Array:
-    """Rows of 32 booleans to words."""
+    """Converts rows of 32 booleans to 32-bit words."""
     return np.packbits(rows, axis=1, bitorder="little").view("<u4").reshape(-1)
 
 
-def put(c: WarpBatch, dst: int, value: Array, m: Mask) -> None:
+def write(c: WarpBatch, dst: int, value: Array, m: Mask) -> None:
     np.copyto(c.v[dst], value.reshape(-1), where=True if m is None else m, casting="unsafe")
 
 
@@ -65,7 +65,7 @@ def shfl_sync(b: Builder, ins: Instruction) -> Step:
 
 @instruction("shfl")
 def shfl(b: Builder, ins: Instruction) -> Step:
-    """Without .sync, on targets before sm_70: among the lanes that execute it together."""
+    """Without .sync (targets before sm_70) the executing lanes are the members."""
     sync = ins.mods[0] == "sync"
     mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
     if ins.mods[-1] != "b32" or mode not in ("up", "down", "bfly", "idx"):
@@ -77,49 +77,49 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
     def sources(c: WarpBatch, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """The lane that each lane reads, and whether that one is in range."""
-        by = np.broadcast_to(c.v[y], (c.n,)).reshape(shape).astype(np.int64) & 31
+        """The lane that each lane reads, and whether that lane is in range."""
+        offset = np.broadcast_to(c.v[y], (c.n,)).reshape(shape).astype(np.int64) & 31
         limits = np.broadcast_to(c.v[z], (c.n,)).reshape(shape).astype(np.int64)
         clamp, segment = limits & 31, (limits >> 8) & 31
         lane = LANES.astype(np.int64)
         last = (lane & segment) | (clamp & ~segment)
         low = lane & segment
         if mode == "up":
-            j = lane - by
+            j = lane - offset
             valid = j >= last
         elif mode == "down":
-            j = lane + by
+            j = lane + offset
             valid = j <= last
         elif mode == "bfly":
-            j = lane ^ by
+            j = lane ^ offset
             valid = j <= last
         else:
-            j = low | (by & ~segment)
+            j = low | (offset & ~segment)
             valid = j <= last
         return np.where(valid, j, lane) & 31, valid
 
-    def carry(c: WarpBatch, operands: Operands) -> list[Array] | None:
-        """A lane's result is undefined where the lane that it reads is."""
+    def propagate(c: WarpBatch, operands: Operands) -> list[Array] | None:
+        """The result of a lane is undefined if the lane that it reads is undefined."""
         if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
         rows = union(operands).reshape(-1, 32)
-        got = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
-        return [got, np.zeros_like(got)][:results]
+        undefined = rows[np.arange(len(rows))[:, None], sources(c, rows.shape)[0]].reshape(-1)
+        return [undefined, np.zeros_like(undefined)][:results]
 
-    b.propagation, results = carry, len(b.writes)
+    b.propagation, results = propagate, len(b.writes)
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, _ = present(c, m, member, ins)
-        shape = here.shape
+        executing, _ = executing_lanes(c, m, member, ins)
+        shape = executing.shape
         value = np.broadcast_to(c.v[x], (c.n,)).reshape(shape)
         source, valid = sources(c, shape)
-        rows = np.arange(len(here))[:, None]
-        missing = here & ~here[rows, source]
+        rows = np.arange(len(executing))[:, None]
+        missing = executing & ~executing[rows, source]
         if missing.any():
             at = int(np.argmax(missing.reshape(-1)))
-            raise fault(DivergenceFault, "the value of a lane that does not take part is read", c, ins, at)
-        put(c, dst, value[rows, source], m)
-        put(c, ok, np.broadcast_to(valid, shape), m)
+            raise fault(DivergenceFault, "this reads the value of a lane that does not execute it", c, ins, at)
+        write(c, dst, value[rows, source], m)
+        write(c, ok, np.broadcast_to(valid, shape), m)
 
     return step
 
@@ -131,7 +131,7 @@ def vote_sync(b: Builder, ins: Instruction) -> Step:
 
 @instruction("vote")
 def vote(b: Builder, ins: Instruction) -> Step:
-    """Without .sync, on targets before sm_70: among the lanes that execute it together."""
+    """Without .sync (targets before sm_70) the executing lanes are the members."""
     sync = ins.mods[:1] == ("sync",)
     mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
     if mode not in ("all", "any", "uni", "ballot") or ins.mods[-1] != ("b32" if mode == "ballot" else "pred"):
@@ -141,28 +141,27 @@ def vote(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], "u32" if mode == "ballot" else "pred")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, masks = present(c, m, member, ins)
-        value = np.broadcast_to(c.v[p], (c.n,)).reshape(here.shape)
+        executing, masks = executing_lanes(c, m, member, ins)
+        value = np.broadcast_to(c.v[p], (c.n,)).reshape(executing.shape)
         if negated:
             value = ~value
-        # lanes of one mask vote together; usually that is the whole warp
+        # lanes with the same member mask vote together, usually the whole warp
         same = masks[:, :, None] == masks[:, None, :] if not (masks == masks[:, :1]).all() else None
-        taking = here
         if same is None:
             if mode == "ballot":
-                put(c, dst, np.repeat(bits_of(value & taking), 32), m)
+                write(c, dst, np.repeat(bits_of(value & executing), 32), m)
                 return
-            every, some = (value | ~taking).all(axis=1), (value & taking).any(axis=1)
+            every, some = (value | ~executing).all(axis=1), (value & executing).any(axis=1)
             result = every if mode == "all" else some if mode == "any" else every | ~some
-            put(c, dst, np.repeat(result, 32), m)
+            write(c, dst, np.repeat(result, 32), m)
             return
-        yes = same & (value & taking)[:, None, :]
-        no = same & (~value & taking)[:, None, :]
+        yes = same & (value & executing)[:, None, :]
+        no = same & (~value & executing)[:, None, :]
         if mode == "ballot":
-            put(c, dst, bits_of(yes.reshape(-1, 32)), m)
+            write(c, dst, bits_of(yes.reshape(-1, 32)), m)
             return
         some, none = yes.any(axis=2), no.any(axis=2)
-        put(c, dst, ~none if mode == "all" else some if mode == "any" else ~(some & none), m)
+        write(c, dst, ~none if mode == "all" else some if mode == "any" else ~(some & none), m)
 
     return step
 
@@ -172,7 +171,7 @@ def activemask(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], "u32")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        put(c, dst, np.repeat(bits_of((c.live() if m is None else m).reshape(-1, 32)), 32), m)
+        write(c, dst, np.repeat(bits_of((c.live() if m is None else m).reshape(-1, 32)), 32), m)
 
     return step
 
@@ -189,24 +188,24 @@ def match(b: Builder, ins: Instruction) -> Step:
     dst, ok = b.dst(first, "u32"), b.dst(second, "pred")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, masks = present(c, m, member, ins)
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(here.shape)
-        together = (masks[:, :, None] == masks[:, None, :]) & here[:, None, :]
-        equal = (value[:, :, None] == value[:, None, :]) & together
+        executing, masks = executing_lanes(c, m, member, ins)
+        value = np.broadcast_to(c.v[x], (c.n,)).reshape(executing.shape)
+        partners = (masks[:, :, None] == masks[:, None, :]) & executing[:, None, :]
+        equal = (value[:, :, None] == value[:, None, :]) & partners
         if mode == "any":
-            put(c, dst, bits_of(equal.reshape(-1, 32)), m)
-            put(c, ok, np.ones(here.shape, bool), m)
+            write(c, dst, bits_of(equal.reshape(-1, 32)), m)
+            write(c, ok, np.ones(executing.shape, bool), m)
             return
-        every = (equal | ~together).all(axis=2)
-        put(c, dst, np.where(every, bits_of(together.reshape(-1, 32)).reshape(here.shape), 0), m)
-        put(c, ok, every, m)
+        every = (equal | ~partners).all(axis=2)
+        write(c, dst, np.where(every, bits_of(partners.reshape(-1, 32)).reshape(executing.shape), 0), m)
+        write(c, ok, every, m)
 
     return step
 
 
 @instruction("redux", kind="warp")
 def redux(b: Builder, ins: Instruction) -> Step:
-    how, kind = ins.mods[1], ins.mods[-1]
+    operation, kind = ins.mods[1], ins.mods[-1]
     ufunc: Any = {
         "add": np.add,
         "min": np.minimum,
@@ -214,7 +213,7 @@ def redux(b: Builder, ins: Instruction) -> Step:
         "and": np.bitwise_and,
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
-    }.get(how)
+    }.get(operation)
     if ins.mods[0] != "sync" or ufunc is None or kind not in ("u32", "s32", "b32") or len(ins.mods) != 3:
         raise b.unsupported()
     typed = "u32" if kind == "b32" else kind
@@ -226,14 +225,14 @@ def redux(b: Builder, ins: Instruction) -> Step:
     neutral = {"add": 0, "min": info.max, "max": info.min, "and": -1 if typed == "s32" else info.max, "or": 0, "xor": 0}
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, masks = present(c, m, member, ins)
-        value = np.broadcast_to(c.v[x], (c.n,)).reshape(here.shape)
-        result = np.zeros(here.shape, value.dtype)
-        for mask in np.unique(masks[here]):
-            mine = here & (masks == mask)
-            row = ufunc.reduce(np.where(mine, value, np.array(neutral[how]).astype(value.dtype)), axis=1)
-            result = np.where(mine, np.asarray(row).astype(value.dtype)[:, None], result)
-        put(c, dst, result, m)
+        executing, masks = executing_lanes(c, m, member, ins)
+        value = np.broadcast_to(c.v[x], (c.n,)).reshape(executing.shape)
+        result = np.zeros(executing.shape, value.dtype)
+        for mask in np.unique(masks[executing]):
+            group = executing & (masks == mask)
+            row = ufunc.reduce(np.where(group, value, np.array(neutral[operation]).astype(value.dtype)), axis=1)
+            result = np.where(group, np.asarray(row).astype(value.dtype)[:, None], result)
+        write(c, dst, result, m)
 
     return step
 
@@ -247,11 +246,11 @@ def elect(b: Builder, ins: Instruction) -> Step:
     dst, ok = b.dst(d.first, "u32"), b.dst(d.second, "pred")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, masks = present(c, m, member, ins)
-        named = ((masks[:, :, None] >> LANES) & np.uint32(1) != 0) & here[:, None, :]
-        leader = named.argmax(axis=2)
-        put(c, dst, leader, m)
-        put(c, ok, leader == LANES, m)
+        executing, masks = executing_lanes(c, m, member, ins)
+        in_mask = ((masks[:, :, None] >> LANES) & np.uint32(1) != 0) & executing[:, None, :]
+        leader = in_mask.argmax(axis=2)
+        write(c, dst, leader, m)
+        write(c, ok, leader == LANES, m)
 
     return step
 
@@ -261,7 +260,7 @@ def bar_warp(b: Builder, ins: Instruction) -> Step:
     member = members(b, ins.operands[0])
 
     def step(c: WarpBatch, m: Mask) -> None:
-        here, masks = present(c, m, member, ins)
-        c.chunk.checks.synchronise_lanes(c, np.where(here, masks, np.uint32(0)).reshape(-1))
+        executing, masks = executing_lanes(c, m, member, ins)
+        c.chunk.checks.synchronise_lanes(c, np.where(executing, masks, np.uint32(0)).reshape(-1))
 
     return step

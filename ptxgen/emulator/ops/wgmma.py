@@ -1,4 +1,4 @@
-"""wgmma: products of a warpgroup, their groups and fences; setmaxnreg."""
+"""wgmma: matrix products of a warpgroup, wgmma groups and fences; setmaxnreg."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ _UNSIGNED: dict[str, Any] = {
 _RESULTS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
 
 
-#: fractional bits of sums of 8-bit floats, where others have 25 and 23
-FEW = 13
+#: fractional bits of the aligned terms and of the sums of 8-bit floats; other types have 25 and 23
+FP8_FRACTION_BITS = 13
 
 
-#: elements of D that are worked on at a time
+#: elements of D that are processed at a time
 TILE = 1 << 14
 
 
 def allowed(result: str, left: str, right: str) -> bool:
-    small = {"e4m3", "e5m2"}
-    if left in small and right in small:
+    """Whether D of one type may be the product of A and B of the given types."""
+    fp8 = {"e4m3", "e5m2"}
+    if left in fp8 and right in fp8:
         return result in ("f32", "f16")
     if left in ("s8", "u8") and right in ("s8", "u8"):
         return result == "s32"
@@ -64,21 +65,21 @@ def allowed(result: str, left: str, right: str) -> bool:
 
 def registers(b: Builder, op: Operand, count: int) -> list[Reg]:
     items = op.items if isinstance(op, Vec) else ()
-    found = [x for x in items if isinstance(x, Reg) and SIZES[x.type] == 4]
-    if len(found) != count or len(items) != count:
-        raise b.malformed(f"{count} registers of 32 bits are needed")
-    return found
+    regs = [x for x in items if isinstance(x, Reg) and SIZES[x.type] == 4]
+    if len(regs) != count or len(items) != count:
+        raise b.malformed(f"{count} 32-bit registers are needed")
+    return regs
 
 
-def sign(b: Builder, op: Operand) -> int:
+def immediate_scale(b: Builder, op: Operand) -> int:
     if not isinstance(op, Imm) or op.value not in (1, -1):
-        raise b.malformed("a scale of 1 or -1 is needed")
+        raise b.malformed("the scale of A and B must be 1 or -1")
     return op.value
 
 
-def across(b: Builder, op: Operand) -> bool:
+def immediate_transpose(b: Builder, op: Operand) -> bool:
     if not isinstance(op, Imm) or op.value not in (0, 1):
-        raise b.malformed("0 or 1 is needed to transpose")
+        raise b.malformed("the transpose operand must be 0 or 1")
     return bool(op.value)
 
 
@@ -104,7 +105,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         or (integer and n > 32 and n % 16)
         or (saturated and not integer)
     ):
-        raise b.malformed("there is no such shape")
+        raise b.malformed("wgmma has no such shape for these types")
     operands = list(ins.operands)
     d = registers(b, operands.pop(0), n // 4 if result == "f16" else n // 2)
     in_registers = isinstance(operands[0], Vec)
@@ -119,15 +120,15 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     negated = isinstance(scale, Not)
     if isinstance(scale, Not):
         scale = scale.reg
-    adds = b.src(scale, "pred") if isinstance(scale, Reg) else None
+    accumulates = b.src(scale, "pred") if isinstance(scale, Reg) else None
     always = isinstance(scale, Imm) and scale.value != 0
-    if adds is None and not isinstance(scale, Imm):
+    if accumulates is None and not isinstance(scale, Imm):
         raise b.malformed("scale-d is a predicate, 0 or 1")
-    signs = (1, 1) if integer else (sign(b, operands.pop(0)), sign(b, operands.pop(0)))
-    turned_a = across(b, operands.pop(0)) if half and not in_registers else False
-    turned_b = across(b, operands.pop(0)) if half else False
+    signs = (1, 1) if integer else (immediate_scale(b, operands.pop(0)), immediate_scale(b, operands.pop(0)))
+    transposed_a = immediate_transpose(b, operands.pop(0)) if half and not in_registers else False
+    transposed_b = immediate_transpose(b, operands.pop(0)) if half else False
     b.quiet_writes += d
-    if adds is not None or always:
+    if accumulates is not None or always:
         b.quiet_reads += d
     for reg in a:
         b.src(reg, "b32")
@@ -139,25 +140,36 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         sets.rows[d_set] = rows
         rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
         multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
-        turned = turned_a, turned_b
-        form = Form(ins, n, rows, rows_a, d_set, a_set, _RESULTS[result], _UNSIGNED[left], turned, multiply)
+        form = Form(
+            ins,
+            n,
+            rows,
+            rows_a,
+            d_set,
+            a_set,
+            _RESULTS[result],
+            _UNSIGNED[left],
+            (transposed_a, transposed_b),
+            multiply,
+        )
     slots = [reg.slot for reg in d]
 
     def step(c: WarpBatch, m: Mask) -> None:
         assert form is not None
         group = warpgroup(c, ins, m)
         blocks = c.warps(m)
-        ready(c, blocks, form, ins)
-        one = uniform(c, blocks, describe_b, ins, "descriptors")
-        zero = np.zeros(c.blocks, np.uint64)
-        other = uniform(c, blocks, describe_a, ins, "descriptors") if describe_a is not None else zero
-        if adds is not None:
-            plus = uniform(c, blocks, adds, ins, "values of scale-d")
-            plus = ~plus if negated else plus
+        check_fence(c, blocks, form, ins)
+        descriptor_b = uniform(c, blocks, describe_b, ins, "descriptors")
+        descriptor_a = np.zeros(c.blocks, np.uint64)
+        if describe_a is not None:
+            descriptor_a = uniform(c, blocks, describe_a, ins, "descriptors")
+        if accumulates is not None:
+            adds = uniform(c, blocks, accumulates, ins, "values of scale-d")
+            adds = ~adds if negated else adds
         else:
-            plus = np.full(c.blocks, always)
-        defined(c, blocks & plus, slots, d, ins)
-        group.issue(c, blocks, form, other, one, plus)
+            adds = np.full(c.blocks, always)
+        check_accumulator(c, blocks & adds, slots, d, ins)
+        group.issue(c, blocks, form, descriptor_a, descriptor_b, adds)
         for slot in slots:
             flag = c.chunk.program.flags.get(slot)
             if flag is not None and c.written[flag] is not True:
@@ -167,22 +179,22 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, what: str) -> Array:
-    """One value a block of an operand that must be the same in all lanes of a warp."""
+def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: str) -> Array:
+    """The value in each block of an operand that must be uniform in a warp; `operands`: its plural name."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     bad = (rows != rows[:, :1]).any(axis=1) & blocks
     if bad.any():
-        raise fault(DivergenceFault, f"lanes of one warp give different {what}", c, ins, 32 * int(np.argmax(bad)))
+        raise fault(DivergenceFault, f"lanes of one warp give different {operands}", c, ins, 32 * int(np.argmax(bad)))
     out: Array = rows[:, 0].copy()
     return out
 
 
-def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
-    """Faults where a wgmma.fence is missing between accesses to its registers and this."""
+def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
+    """Faults if no wgmma.fence is between other accesses to the registers of a wgmma and that wgmma."""
     program = c.chunk.program
     fenced = c.state.get("wgmma fenced")
     bad = blocks if fenced is None else blocks & ~fenced
-    why = "no wgmma.fence comes before the first wgmma"
+    why = "no wgmma.fence precedes the first wgmma"
     if not bad.any():
         for number in (form.d_set, form.a_set):
             touched = blocks & c.touched_registers.get(number, False) if number is not None else bad
@@ -195,8 +207,8 @@ def ready(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
         c.touched_registers[other] = blocks | c.touched_registers.get(other, False)
 
 
-def defined(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
-    """Faults where a product adds to an undefined D."""
+def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
+    """Faults if a product adds to an undefined D."""
     flags = c.chunk.program.flags
     if not flags or not blocks.any():
         return
@@ -218,7 +230,7 @@ def defined(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: In
 def multiplier(
     result: str, left: str, right: str, signs: tuple[int, int], saturated: bool, hopper: bool
 ) -> Callable[[Array, Array, Array | None], Array]:
-    """D from the bits of A and B (rows of k elements each) and the old D."""
+    """A function that computes D from the bits of A and B, in rows of k elements, and the old D (None: zero)."""
     if result == "s32":
         to: Any = np.int8 if right == "s8" else np.uint8
 
@@ -233,7 +245,7 @@ def multiplier(
         return integers
     negative = signs[0] * signs[1] < 0
     dtype = _RESULTS[result]
-    small = left in ("e4m3", "e5m2")
+    fp8 = left in ("e4m3", "e5m2")
 
     def plain(a: Array, b: Array, old: Array | None) -> Array:
         x, y = values(a, left).astype(np.float32), values(b, right).astype(np.float32)
@@ -252,12 +264,12 @@ def multiplier(
         out = np.empty((rows, n), dtype)
         step = max(TILE // n, 1)
         for i in range(0, rows, step):
-            part = slice(i, i + step)
-            z = np.zeros((min(step, rows - i), n)) if old is None else old[part].astype(np.float64)
+            tile = slice(i, i + step)
+            z = np.zeros((min(step, rows - i), n)) if old is None else old[tile].astype(np.float64)
             c = Terms(z, exponents(z, LOWEST["f16" if result == "f16" else "f32"]))
-            terms = Terms(xv[:, part], xe[:, part]), Terms(yv, ye)
-            total = aligned_sum(*terms, c, FEW if small else 25)
-            out[part] = narrow(total, result, FEW if small else 23)
+            terms = Terms(xv[:, tile], xe[:, tile]), Terms(yv, ye)
+            total = aligned_sum(*terms, c, FP8_FRACTION_BITS if fp8 else 25)
+            out[tile] = narrow(total, result, FP8_FRACTION_BITS if fp8 else 23)
         return out
 
     return exact if hopper else plain
@@ -306,7 +318,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
 
 
 def entry_registers(c: WarpBatch) -> int:
-    """The initial number of registers of a thread, or 0 if the kernel does not declare it."""
+    """The number of registers of a thread at kernel entry; 0 if the directives do not determine it."""
     directives = c.chunk.program.function.directives
     if "maxnreg" in directives:
         return directives["maxnreg"][0]
@@ -319,20 +331,20 @@ def entry_registers(c: WarpBatch) -> int:
 
 @instruction("setmaxnreg", kind="blocking")
 def setmaxnreg(b: Builder, ins: Instruction) -> Step:
-    """Counts registers: a warpgroup may take the registers that another releases."""
+    """Changes the register count; .inc waits for registers that other warpgroups have released."""
     if ins.mods[0] not in ("inc", "dec") or ins.mods[1:] != ("sync", "aligned", "u32"):
         raise b.unsupported()
     if len(ins.operands) != 1 or not isinstance(ins.operands[0], Imm):
         raise b.malformed("a constant is needed")
-    wanted = ins.operands[0].value
-    if not 24 <= wanted <= 256 or wanted % 8:
+    count_after = ins.operands[0].value
+    if not 24 <= count_after <= 256 or count_after % 8:
         raise b.malformed("the number of registers must be a multiple of 8 from 24 to 256")
     grows = ins.mods[0] == "inc"
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:
         warpgroup(c, ins, m)
         async_state(c.chunk).registers.change(
-            c, ins, c.live() if m is None else m, after, wanted, grows, entry_registers(c)
+            c, ins, c.live() if m is None else m, after, count_after, grows, entry_registers(c)
         )
 
     return step

@@ -1,7 +1,7 @@
-"""wmma: matrices between memory and the fragments of a warp, and their product.
+"""wmma: loads and stores of the fragments of a warp, and matrix products.
 
-PTX leaves open which lane holds which element. Here fragments are those of mma.sync, tile after tile of 16 rows and 8
-columns. A and B in f16 always take eight registers; where the matrix needs fewer, the registers repeat it.
+PTX does not define the element layout of fragments. Here they are the fragments of mma.sync, one tile of 16 rows and 8
+columns after another. A and B in f16 always have eight registers; if the matrix needs fewer, the registers repeat it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.fragments import Fragment, accumulator, operand_a, operand_b
 from ptxgen.emulator.ops.ldmatrix import whole_warps
 from ptxgen.emulator.ops.load_store import elements, explicit
-from ptxgen.emulator.ops.mma import PACKED, REGISTER, Product, computation, fetch, put
+from ptxgen.emulator.ops.mma import PACKED, REGISTER, Product, computation, fetch, write_fragment
 from ptxgen.emulator.ops.numerics import F16, F32
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ops.rounding import only_nan
+from ptxgen.emulator.ops.rounding import canonical_nan
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg
 from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
@@ -35,7 +35,7 @@ Mask = NDArray[np.bool_] | None
 _SQUARE = ("m16n16k16", "m8n32k16", "m32n8k16")
 
 
-#: shapes by the type of A, and the types that C and D may have
+#: by the type of A: the shapes, and the types of C and D
 SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "f16": (_SQUARE, ("f16", "f32")),
     "bf16": (_SQUARE, ("f32",)),
@@ -60,7 +60,7 @@ def extents(shape: str) -> tuple[int, int, int]:
 
 @dataclass
 class Matrix:
-    """The fragment of A, B, C or D: `registers` of PTX, the first `distinct` of which hold the matrix."""
+    """The fragment of A, B, C or D. `registers`: their number in PTX; the first `distinct` of them hold the matrix."""
 
     fragment: Fragment
     rows: int
@@ -73,22 +73,23 @@ class Matrix:
         return self.fragment.registers
 
 
-def matrix(b: Builder, which: str, shape: str, kind: str) -> Matrix:
-    of = (kind,) if which in "ab" else [a for a, (_, sums) in SHAPES.items() if kind in sums]
-    if not any(shape in SHAPES.get(a, ((), ()))[0] for a in of):
+def matrix(b: Builder, operand: str, shape: str, kind: str) -> Matrix:
+    """The fragment of operand "a", "b", "c" or "d" of a shape."""
+    types_of_a = (kind,) if operand in "ab" else [a for a, (_, sums) in SHAPES.items() if kind in sums]
+    if not any(shape in SHAPES.get(a, ((), ()))[0] for a in types_of_a):
         raise b.unsupported()
     m, n, k = extents(shape)
-    if which == "a":
-        found, rows, columns = operand_a(m, k, PACKED[kind]), m, k
-    elif which == "b":
-        found, rows, columns = operand_b(k, n, PACKED[kind]), k, n
+    if operand == "a":
+        fragment, rows, columns = operand_a(m, k, PACKED[kind]), m, k
+    elif operand == "b":
+        fragment, rows, columns = operand_b(k, n, PACKED[kind]), k, n
     else:
-        found, rows, columns = accumulator(m, n, PACKED[kind]), m, n
-    return Matrix(found, rows, columns, kind, 8 if kind == "f16" and which in "ab" else found.registers)
+        fragment, rows, columns = accumulator(m, n, PACKED[kind]), m, n
+    return Matrix(fragment, rows, columns, kind, 8 if kind == "f16" and operand in "ab" else fragment.registers)
 
 
 class Transfer:
-    """wmma.load and wmma.store: registers, and the positions of their parts in memory."""
+    """wmma.load and wmma.store: the registers, and the positions of their contiguous pieces in memory."""
 
     def __init__(
         self, b: Builder, ins: Instruction, registers: Operand, address: Operand, rest: tuple[Operand, ...], kind: str
@@ -96,34 +97,34 @@ class Transfer:
         mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned")]
         self.ins = ins
         space = "generic"
-        found: dict[str, str] = {}
+        parsed: dict[str, str] = {}
         for m in mods:
             if m in _SPACES:
                 space = _SPACES[m]
                 continue
-            name = "which" if m in "abcd" else "layout" if m in ("row", "col") else "type" if m in PACKED else "shape"
-            if name in found:
+            name = "operand" if m in "abcd" else "layout" if m in ("row", "col") else "type" if m in PACKED else "shape"
+            if name in parsed:
                 raise b.unsupported()
-            found[name] = m
-        if len(found) != 4 or len(rest) > 1 or (kind == "write") != (found["which"] == "d"):
+            parsed[name] = m
+        if len(parsed) != 4 or len(rest) > 1 or (kind == "write") != (parsed["operand"] == "d"):
             raise b.unsupported()
-        of = self.of = matrix(b, found["which"], found["shape"], found["type"])
-        self.by_rows = found["layout"] == "row"
-        self.items = elements(b, registers, of.registers)
-        size = SIZES[REGISTER.get(of.kind, "b32")]
-        packed = of.fragment.packed
-        straight = packed == 1 or self.by_rows == (found["which"] != "b")
-        #: pieces of a register that are contiguous in memory
+        operand_matrix = self.matrix = matrix(b, parsed["operand"], parsed["shape"], parsed["type"])
+        self.by_rows = parsed["layout"] == "row"
+        self.items = elements(b, registers, operand_matrix.registers)
+        size = SIZES[REGISTER.get(operand_matrix.kind, "b32")]
+        packed = operand_matrix.fragment.packed
+        straight = packed == 1 or self.by_rows == (parsed["operand"] != "b")
+        #: number of pieces of a register; each is contiguous in memory
         self.pieces = 1 if straight else packed
         self.unit = size // self.pieces
         self.bits = 8 * size // packed
         if not self.unit or (self.bits < 8 and not straight):
-            raise b.malformed("elements shorter than a byte lie along K")
+            raise b.malformed("elements shorter than a byte must be contiguous along K")
         self.site = Site(b, ins, address, space, self.unit, kind)
         self.site.slots = []
         b.sites.append(self.site)
         self.stride = b.src(rest[0], "u32") if rest else None
-        self.alignment = size * of.registers
+        self.alignment = size * operand_matrix.registers
 
     def views(self, b: Builder, write: bool) -> list[list[int]]:
         """Views of the pieces of each register."""
@@ -140,30 +141,30 @@ class Transfer:
                 out.append([b.src(item, kind)])
         return out
 
-    def places(self, c: WarpBatch, m: Mask) -> Any:
-        """For each register that holds a part of the matrix, and each piece: (register, piece, parts of arenas)."""
+    def positions(self, c: WarpBatch, m: Mask) -> Any:
+        """(register, piece, accessed memory) for each distinct register and each piece of it, checked."""
         whole_warps(c, m, self.ins)
         lanes = np.flatnonzero(active(c, m))
         base = self.site.addresses(c, lanes)
-        natural = self.of.columns if self.by_rows else self.of.rows
+        natural = self.matrix.columns if self.by_rows else self.matrix.rows
         stride: Array = np.full(len(lanes), natural, np.int64)
         if self.stride is not None:
             stride = np.broadcast_to(c.v[self.stride], (c.n,))[lanes].astype(np.int64)
         rules = (("address", base, self.alignment), ("stride", stride * self.bits // 8, min(self.alignment, 16)))
-        for what, value, multiple in rules:
+        for operand_name, value, multiple in rules:
             rows = value.reshape(-1, 32)
-            apart = (rows != rows[:, :1]).reshape(-1)
-            if apart.any():
-                lane = int(lanes[int(np.argmax(apart))])
-                message = f"lanes of one warp give more than one {what}"
+            different = (rows != rows[:, :1]).reshape(-1)
+            if different.any():
+                lane = int(lanes[int(np.argmax(different))])
+                message = f"lanes of one warp give more than one {operand_name}"
                 raise fault(DivergenceFault, message, c, self.ins, lane)
-            odd = value % multiple != 0
-            if odd.any():
-                i = int(np.argmax(odd))
-                message = f"the {what} is {int(value[i])} bytes; it must be a multiple of {multiple}"
+            bad = value % multiple != 0
+            if bad.any():
+                i = int(np.argmax(bad))
+                message = f"the {operand_name} is {int(value[i])} bytes; it must be a multiple of {multiple}"
                 raise fault(MisalignedFault, message, c, self.ins, int(lanes[i]), int(base[i]))
-        f = self.of.fragment
-        for r in range(self.of.distinct):
+        f = self.matrix.fragment
+        for r in range(self.matrix.distinct):
             for e in range(self.pieces):
                 row, column = (x[r, :, e][lanes & 31].astype(np.int64) for x in (f.row, f.column))
                 element = row * stride + column if self.by_rows else column * stride + row
@@ -174,13 +175,13 @@ class Transfer:
 def load(b: Builder, ins: Instruction) -> Step:
     move = Transfer(b, ins, ins.operands[0], ins.operands[1], ins.operands[2:], "read")
     views = move.views(b, True)
-    distinct, unit = move.of.distinct, move.unit
+    distinct, unit = move.matrix.distinct, move.unit
     slots = [item.slot for item in move.items if isinstance(item, Reg)]
 
     def step(c: WarpBatch, m: Mask) -> None:
         checks = c.chunk.checks
         loaded: dict[int, tuple[Array, int]] = {}
-        for r, e, parts in move.places(c, m):
+        for r, e, parts in move.positions(c, m):
             for arenas, place in parts:
                 index = place.index + place.shift
                 if checks.doubt and arenas is c.chunk.views:
@@ -205,7 +206,7 @@ def store(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         c.chunk.engine.progress += 1
-        for r, e, parts in move.places(c, m):
+        for r, e, parts in move.positions(c, m):
             value = np.broadcast_to(c.v[views[r][e]], (c.n,))
             for arenas, place in parts:
                 arenas[move.unit][place.index + place.shift] = value[place.lanes]
@@ -214,7 +215,7 @@ def store(b: Builder, ins: Instruction) -> Step:
 
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, str, str, str, bool]:
-    """The product as it is summed, the shape, the types of D and C, the rounding of f64, whether integers saturate."""
+    """(product, shape, type of D, type of C, rounding of f64, whether integers saturate)."""
     mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
@@ -243,15 +244,19 @@ def mma(b: Builder, ins: Instruction) -> Step:
     p, shape, kind_d, kind_c, mode, saturate = parse(b, ins)
     kinds = (p.a, p.b, kind_c)
     src = []
-    for which, operand, kind in zip("abc", ins.operands[1:4], kinds, strict=True):
-        of = matrix(b, which, shape, kind)
-        src.append([b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, of.registers)][: of.distinct])
+    for name, operand, kind in zip("abc", ins.operands[1:4], kinds, strict=True):
+        operand_matrix = matrix(b, name, shape, kind)
+        src.append(
+            [b.src(o, REGISTER.get(kind, "b32")) for o in elements(b, operand, operand_matrix.registers)][
+                : operand_matrix.distinct
+            ]
+        )
     result = matrix(b, "d", shape, kind_d)
     dst = [b.dst(o, REGISTER.get(kind_d, "b32")) for o in elements(b, ins.operands[0], result.registers)]
     compute = computation(b, p, mode, saturate)
-    back = np.argsort(result.fragment.place.reshape(-1))
-    # from the order of C's registers to that of the accumulator in which is summed
-    order = accumulator(p.m, p.n, PACKED[kind_c]).place.reshape(-1)[p.back]
+    order_of_d = np.argsort(result.fragment.index.reshape(-1))
+    # the order of the registers of C, for the accumulator in which the product is summed
+    order = accumulator(p.m, p.n, PACKED[kind_c]).index.reshape(-1)[p.order_of_d]
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
@@ -261,7 +266,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
             z = z.take(order, axis=1).view(F16).astype(F32).view(np.uint32)
         out = compute(x, y, z)
         if kind_d != p.c:
-            out = only_nan(out.astype(F16))
-        put(c, dst, warps, out.take(back, axis=1))
+            out = canonical_nan(out.astype(F16))
+        write_fragment(c, dst, warps, out.take(order_of_d, axis=1))
 
     return step

@@ -1,4 +1,4 @@
-"""PTX text to a program: tokens, syntax, and the rewriting of calls and of registers of 128 bits.
+"""PTX text to a program: tokens, syntax, and the rewriting of calls and of 128-bit registers.
 
-Nothing here executes.
+The package executes no instruction.
 """

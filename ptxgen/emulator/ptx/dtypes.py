@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-#: NumPy type of each PTX type; packed types are twice as many elements
+#: NumPy type of each PTX type; arrays of packed types have two elements per lane
 DTYPES: dict[str, Any] = {
     "pred": np.dtype(bool),
     "b8": np.dtype("<u1"),

@@ -1,9 +1,9 @@
 """Flattens a kernel into one list of instructions: calls are inlined, and indexed branches become branches.
 
-Every call has its own copy of the registers and variables of the function, so that divergence, barriers and the checks
-of undefined registers need no special case. Recursive functions have one copy and a stack (`recursion`). Parameters
-that are passed through .param variables become registers if every access to a variable names the same parts of it;
-otherwise they are in the local memory of the thread.
+Every call has a separate copy of the registers and variables of the function. So divergence, barriers and the checks of
+undefined registers need no special case. Recursive functions have one copy and a stack (`recursion`). Parameters that
+are passed through .param variables become registers if every access to a variable uses the same byte ranges; otherwise
+they are in the local memory of the thread.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ptxgen.emulator.ptx.b128 import has_wide, split
+from ptxgen.emulator.ptx.b128 import has_b128, split_b128
 from ptxgen.emulator.ptx.inlining import Context, Label
-from ptxgen.emulator.ptx.parameters import Parameters, Passing
+from ptxgen.emulator.ptx.parameters import ParameterCopy, Parameters
 from ptxgen.emulator.ptx.recursion import Recursion
 from ptxgen.emulator.ptx.syntax import (
     SIZES,
@@ -38,9 +38,9 @@ from ptxgen.emulator.ptx.syntax import (
 )
 from ptxgen.errors import ParseError, UnsupportedError
 
-#: functions that a module declares and the system defines, and the rows that execute them
+#: functions that the CUDA runtime defines, and the rows of the instruction table that execute them
 SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail"}
-#: instructions of a kernel with all that it calls
+#: largest number of instructions of a kernel, with those of the functions that it calls
 LIMIT = 200_000
 #: address of the first function and distance between functions, for function pointers
 FUNCTION_BASE, FUNCTION_STRIDE = 0x7F000000, 64
@@ -51,16 +51,18 @@ def function_address(unit: Unit, name: str) -> int:
 
 
 def flatten(unit: Unit, entry: Function) -> Function:
-    """The kernel without call and brx, and without registers of 128 bits.
+    """The kernel without call and brx, and without 128-bit registers.
 
-    UnsupportedError: a function without a body.
+    Raises UnsupportedError for a call of a function without a body.
     """
-    if not has_wide(entry) and not any(ins.op in ("call", "brx") or mentions(unit, ins) for ins in entry.code):
+    if not has_b128(entry) and not any(
+        ins.op in ("call", "brx") or takes_function_address(unit, ins) for ins in entry.code
+    ):
         return entry
     return Flattener(unit, entry).run()
 
 
-def mentions(unit: Unit, ins: Instruction) -> bool:
+def takes_function_address(unit: Unit, ins: Instruction) -> bool:
     """Whether an instruction takes a function's address."""
     return ins.op == "mov" and any(isinstance(op, Name) and op.name in unit.functions for op in ins.operands)
 
@@ -78,31 +80,31 @@ class Flattener:
         )
         self.labels: list[Label] = []
         self.passed: dict[int, Variable] = {}  # .param variables of calls
-        self.passings: list[Passing] = []
+        self.copies: list[ParameterCopy] = []
         self.recursion = Recursion(self)
 
     def run(self) -> Function:
         self.recursion.begin()
-        self.body(Context(self.entry, {}, self.fresh(self.entry, {}), None))
+        self.body(Context(self.entry, {}, self.copy_variables(self.entry, {}), None))
         self.recursion.bodies()
         for i, label in enumerate(self.labels):
-            self.out.targets[0, str(i)] = label.at
+            self.out.targets[0, str(i)] = label.position
         for ins in self.out.code:
             if isinstance(ins.scope, Label):
-                ins.scope = ins.scope.at
-        if has_wide(self.out):
-            split(self.out)
-        parameters = Parameters(self.out, self.passed, self.passings)
+                ins.scope = ins.scope.position
+        if has_b128(self.out):
+            split_b128(self.out)
+        parameters = Parameters(self.out, self.passed, self.copies)
         parameters.resolve()
         self.recursion.complete_saves(parameters)
         return self.out
 
-    # ---- making code
+    # ---- code generation
 
     def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None:
-        """A hidden part of an instruction, unless `changes` say otherwise."""
-        given = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
-        self.out.code.append(replace(ins, op=op, operands=operands, **given))
+        """Appends an instruction that replaces `ins`; by default hidden, without guard and modifiers."""
+        fields = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
+        self.out.code.append(replace(ins, op=op, operands=operands, **fields))
         if len(self.out.code) > LIMIT:
             raise UnsupportedError(f"line {ins.line}: {self.entry.name} has over {LIMIT} instructions, calls included")
 
@@ -111,15 +113,15 @@ class Flattener:
         return self.labels[-1]
 
     def place(self, label: Label) -> None:
-        label.at = len(self.out.code)
+        label.position = len(self.out.code)
 
     def register(self, name: str, kind: str) -> Reg:
         reg = Reg(name, kind, len(self.out.registers))
         self.out.registers.append(reg)
         return reg
 
-    def fresh(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
-        """The variables of one copy of a function, by the variables of the function."""
+    def copy_variables(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
+        """Adds the variables of one copy of a function to `known`, by `id` of the variables of the function."""
         for v in f.variables:
             if v.space in ("local", "param"):
                 known.setdefault(id(v), self.variable(v))
@@ -129,11 +131,11 @@ class Flattener:
 
     def variable(self, v: Variable) -> Variable:
         """A copy of a .local or .param variable."""
-        made = replace(v)
+        copy = replace(v)
         if v.space == "param":
-            self.passed[id(made)] = made
-        self.out.variables.append(made)
-        return made
+            self.passed[id(copy)] = copy
+        self.out.variables.append(copy)
+        return copy
 
     def rename(self, op: Operand, c: Context) -> Operand:
         if isinstance(op, Reg):
@@ -156,50 +158,51 @@ class Flattener:
         return op
 
     def body(self, c: Context) -> None:
-        """A copy of a function's instructions."""
+        """Appends a copy of a function's instructions."""
         labels = {at: self.label() for at in sorted(set(c.function.targets.values()))}
         for i, ins in enumerate(c.function.code):
             if i in labels:
                 self.place(labels[i])
             pred = None if ins.pred is None else c.registers.get(ins.pred.slot, ins.pred)
             operands = tuple(self.rename(op, c) for op in ins.operands)
-            if c.inside is not None:
-                operands = tuple(self.recursion.framed(ins, op, c.inside) for op in operands)
-            if mentions(self.unit, ins):
+            if c.subroutine is not None:
+                operands = tuple(self.recursion.address_in_frame(ins, op, c.subroutine) for op in operands)
+            if takes_function_address(self.unit, ins):
                 operands = tuple(
                     Imm(function_address(self.unit, op.name)) if isinstance(op, Name) else op for op in operands
                 )
-            same = replace(ins, pred=pred, operands=operands)
-            kept: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
+            renamed = replace(ins, pred=pred, operands=operands)
+            unchanged: dict[str, Any] = {"mods": ins.mods, "pred": pred, "negated": ins.negated, "hidden": False}
             if ins.op == "call":
-                self.call(same, c)
+                self.call(renamed, c)
             elif ins.op == "brx":
-                self.brx(same, [labels[at] for at in ins.scope])
+                self.brx(renamed, [labels[at] for at in ins.scope])
             elif ins.op == "bra":
-                self.emit(ins, "bra", operands, **{**kept, "scope": labels[ins.scope]})
-            elif ins.op == "ret" and c.leave is not None:
-                self.emit(ins, "ret", **{**kept, "scope": c.leave, "row": "bra"})
+                self.emit(ins, "bra", operands, **{**unchanged, "scope": labels[ins.scope]})
+            elif ins.op == "ret" and c.return_label is not None:
+                self.emit(ins, "ret", **{**unchanged, "scope": c.return_label, "row": "bra"})
             else:
                 if (
-                    c.leave is not None
+                    c.return_label is not None
                     and ins.op == "ld"
                     and "param" in ins.mods
                     and isinstance(operands[1], Mem)
                     and (isinstance(operands[1].base, Reg))
                 ):
-                    kept["mods"] = tuple("local" if m == "param" else m for m in ins.mods)
-                self.emit(ins, ins.op, operands, **kept)
+                    unchanged["mods"] = tuple("local" if m == "param" else m for m in ins.mods)
+                self.emit(ins, ins.op, operands, **unchanged)
         for at, label in labels.items():
             if at == len(c.function.code):
                 self.place(label)
 
     def case(self, ins: Instruction, value: Operand, number: int) -> Reg:
-        """A predicate: whether a register is a number."""
-        hit = self.register(f"{ins.op} to {number:#x}", "pred")
-        self.emit(ins, "case", (hit, value, Imm(number)), row="*case")
-        return hit
+        """Emits the comparison of a register with a number; returns its predicate."""
+        equal = self.register(f"{ins.op} to {number:#x}", "pred")
+        self.emit(ins, "case", (equal, value, Imm(number)), row="*case")
+        return equal
 
     def brx(self, ins: Instruction, labels: list[Label]) -> None:
+        """Emits an indexed branch: the check of the index, then a branch for each target."""
         index, after = ins.operands[0], self.label()
         guard: tuple[Operand, ...] = () if ins.pred is None else (ins.pred,)
         self.emit(ins, "brx", (index, Imm(len(labels)), *guard), mods=ins.mods, negated=ins.negated, hidden=False)
@@ -210,7 +213,7 @@ class Flattener:
         self.place(after)
 
     def skip(self, ins: Instruction, after: Label) -> None:
-        """Where the guard is false, on to `after`."""
+        """Emits a branch to `after` for the lanes in which the guard of an instruction is false."""
         if ins.pred is not None:
             self.emit(ins, "bra", pred=ins.pred, negated=not ins.negated, scope=after, row="bra")
 
@@ -218,12 +221,12 @@ class Flattener:
 
     def call(self, ins: Instruction, c: Context) -> None:
         items = list(ins.operands)
-        returns = listed(items)
+        returns = take_list(items)
         target = items.pop(0) if items else Sink()
-        arguments = listed(items)
+        arguments = take_list(items)
         after = self.label()
-        seen: list[Operand] = [op for op in (ins.pred, target) if isinstance(op, Reg)]
-        self.emit(ins, "call", tuple(seen), mods=ins.mods, hidden=False)
+        reads: list[Operand] = [op for op in (ins.pred, target) if isinstance(op, Reg)]
+        self.emit(ins, "call", tuple(reads), mods=ins.mods, hidden=False)
         self.skip(ins, after)
         if isinstance(target, Name):
             if target.name not in self.unit.functions:
@@ -231,35 +234,38 @@ class Flattener:
             self.inline(ins, self.unit.functions[target.name], returns, arguments, c)
         elif isinstance(target, Reg):
             for f in self.candidates(ins, items, returns, arguments):
-                other = self.label()
-                hit = self.case(ins, target, function_address(self.unit, f.name))
-                self.emit(ins, "bra", pred=hit, negated=True, scope=other, row="bra")
+                skip = self.label()
+                equal = self.case(ins, target, function_address(self.unit, f.name))
+                self.emit(ins, "bra", pred=equal, negated=True, scope=skip, row="bra")
                 self.inline(ins, f, returns, arguments, c)
                 self.emit(ins, "bra", scope=after, row="bra")
-                self.place(other)
-            self.emit(ins, "call", (target,), row="*nowhere")
+                self.place(skip)
+            self.emit(ins, "call", (target,), row="*bad_function_pointer")
         else:
-            raise ParseError(f"line {ins.line}: a function or a register is needed: {ins.text}")
+            raise ParseError(f"line {ins.line}: a call needs a function name or a register: {ins.text}")
         self.place(after)
 
     def callees(self, f: Function) -> set[str]:
-        """The names of all functions that one may call."""
-        found = set()
+        """The names of all functions that a function may call."""
+        names = set()
         for ins in f.code:
             if ins.op != "call":
                 continue
             items = list(ins.operands)
-            returns = listed(items)
+            returns = take_list(items)
             target = items.pop(0) if items else Sink()
-            arguments = listed(items)
+            arguments = take_list(items)
             if isinstance(target, Name):
-                found.add(target.name)
+                names.add(target.name)
             else:
-                found |= {g.name for g in self.candidates(ins, items, returns, arguments)}
-        return found
+                names |= {g.name for g in self.candidates(ins, items, returns, arguments)}
+        return names
 
     def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
-        """The functions that a pointer may refer to: listed, or address taken; with a fitting signature."""
+        """The functions that an indirect call may reach.
+
+        Those of its .calltargets or table; without one, all functions whose address is taken. The signature must match.
+        """
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
             names = [value[0] for value in rest[-1].var.init or [] if isinstance(value, tuple)]
@@ -268,7 +274,7 @@ class Flattener:
                 op.name
                 for f in self.unit.functions.values()
                 for i in f.code
-                if mentions(self.unit, i)
+                if takes_function_address(self.unit, i)
                 for op in i.operands
                 if isinstance(op, Name)
             }
@@ -278,12 +284,13 @@ class Flattener:
         for name in names:
             if name not in self.unit.functions:
                 raise ParseError(f"line {ins.line}: there is no function {name}: {ins.text}")
-        found = [self.unit.functions[name] for name in dict.fromkeys(names)]
-        return [f for f in found if fits(f.params, arguments) and fits(f.returns, returns)]
+        functions = [self.unit.functions[name] for name in dict.fromkeys(names)]
+        return [f for f in functions if matches(f.params, arguments) and matches(f.returns, returns)]
 
     def inline(self, ins: Instruction, f: Function, returns: Any, arguments: Any, c: Context) -> None:
+        """Emits a call of a known function: a copy of its body, or a call of its subroutine if it is recursive."""
         if not f.defined and f.name not in SYSTEM_CALLS:
-            raise UnsupportedError(f"line {ins.line}: {f.name} has no body here: {ins.text}")
+            raise UnsupportedError(f"line {ins.line}: the function {f.name} has no body in this module: {ins.text}")
         if (len(f.params), len(f.returns)) != (len(arguments), len(returns)):
             raise ParseError(
                 f"line {ins.line}: {f.name} has {len(f.params)} parameters and {len(f.returns)} results, "
@@ -296,7 +303,7 @@ class Flattener:
             self.recursion.call(ins, f, returns, arguments, c)
             return
         registers = {r.slot: self.register(f"{r.name} of {f.name}", r.type) for r in f.registers}
-        inner = Context(f, registers, self.fresh(f, {}), self.label(), c.inside)
+        inner = Context(f, registers, self.copy_variables(f, {}), self.label(), c.subroutine)
         after: list[tuple[Parameter, Operand, Operand]] = []
         formals = iter(f.param_vars)
         for p, actual in zip(f.params, arguments, strict=True):
@@ -308,14 +315,14 @@ class Flattener:
             formal = self.formal(ins, p, formals, actual, inner)
             if formal is not None and not isinstance(actual, Sink):
                 after.append((p, actual, formal))
-        assert inner.leave is not None
+        assert inner.return_label is not None
         self.body(inner)
-        self.place(inner.leave)
+        self.place(inner.return_label)
         for p, to, source in after:
             self.move(ins, p, to, source)
 
     def system_call(self, ins: Instruction, f: Function, returns: Any, arguments: Any) -> None:
-        """A call of a function that the system defines: one instruction of registers."""
+        """Emits a call of a function of the CUDA runtime: one instruction on registers."""
         results, values = (
             [self.register(f"{p.name} of {f.name}", f"b{8 * p.size}") for p in group] for group in (f.returns, f.params)
         )
@@ -327,9 +334,9 @@ class Flattener:
                 self.move(ins, p, actual, result)
 
     def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
-        """The operand of a parameter in the copy of a function; None if it is the caller's own variable."""
-        if p.held is not None:
-            return c.registers[p.held.slot]
+        """The operand of a parameter in a copy of a function; None if the copy uses the variable of the caller."""
+        if p.reg is not None:
+            return c.registers[p.reg.slot]
         variable: Variable = next(formals)
         if isinstance(actual, Sym) and actual.var.space == "param":
             if actual.var.size != variable.size:
@@ -339,8 +346,8 @@ class Flattener:
                 )
             c.variables[id(variable)] = actual.var
             return None
-        made = c.variables[id(variable)] = self.variable(variable)
-        return Sym(made)
+        copy = c.variables[id(variable)] = self.variable(variable)
+        return Sym(copy)
 
     def move(self, ins: Instruction, p: Parameter, to: Operand, source: Operand) -> None:
         """Copies an argument or a result from its source to its destination."""
@@ -354,7 +361,7 @@ class Flattener:
             self.emit(ins, "mov", (to, source), mods=(kind,))
 
 
-def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
+def matches(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
     """Whether a call may pass these operands for the parameters, or take these results."""
     return len(parameters) == len(actuals) and all(
         not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
@@ -362,8 +369,8 @@ def fits(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
     )
 
 
-def listed(items: list[Operand]) -> tuple[Operand, ...]:
-    """Removes the parenthesised list at the front of the operands of a call, and returns it."""
+def take_list(items: list[Operand]) -> tuple[Operand, ...]:
+    """Removes a parenthesised list at the front of the operands of a call, and returns its elements."""
     if items and isinstance(items[0], Vec):
         first = items[0]
         del items[0]

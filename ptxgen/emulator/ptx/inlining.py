@@ -1,4 +1,4 @@
-"""The data of inlining: labels, the context of a copied function body, recursive functions."""
+"""The records of inlining: labels, the context of a copied function body, recursive functions."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from ptxgen.emulator.ptx.syntax import Function, Reg, Variable
 
 @dataclass(eq=False)
 class Subroutine:
-    """The copy of a recursive function.
+    """The single copy of a recursive function.
 
-    `back`: the number of the call to return to; `frame`: bytes of its variables in local memory, and `offsets` of each.
+    `entry`: its first instruction; `return_number`: the register that holds the number of the call to return to;
+    `frame_size`: bytes of its variables in local memory; `offsets`: of each variable within the frame, by `id`.
     """
 
     function: Function
     context: Context
-    begin: Label
-    back: Reg
-    frame: int
+    entry: Label
+    return_number: Reg
+    frame_size: int
     offsets: dict[int, int]
 
 
 class Label:
-    """A position in the code that is being made."""
+    """A position in the flattened code; -1 until it is known."""
 
-    __slots__ = ("at",)
+    __slots__ = ("position",)
 
     def __init__(self) -> None:
-        self.at = -1
+        self.position = -1
 
 
 @dataclass
 class Context:
-    """The body that is copied: its function, what its names stand for, and where `ret` leads.
+    """One copy of a function body.
 
-    `inside`: the recursive function of which this is the body, or a part.
+    `registers`, `variables`: those of the copy, by slot and by `id` of those of the function; `return_label`: the
+    target of `ret` (None in the kernel itself); `subroutine`: the recursive function into which this body is copied.
     """
 
     function: Function
     registers: dict[int, Reg]
     variables: dict[int, Variable]
-    leave: Label | None
-    inside: Subroutine | None = None
+    return_label: Label | None
+    subroutine: Subroutine | None = None

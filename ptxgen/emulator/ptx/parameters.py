@@ -1,4 +1,4 @@
-"""Parameters that are passed through .param variables: registers where all accesses name the same parts."""
+"""Parameters that are passed through .param variables: in registers if all accesses use the same byte ranges."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Mem, Operan
 from ptxgen.errors import ParseError, UnsupportedError
 
 
-class Passing(NamedTuple):
-    """A parameter that goes from one variable to another; `ins` is to become the instruction that does it."""
+class ParameterCopy(NamedTuple):
+    """A copy of one .param variable to another; `ins` is the placeholder that becomes the copying instruction."""
 
     ins: Instruction
-    to: Variable
+    destination: Variable
     source: Variable
 
 
 class Parameters:
-    """The .param variables of calls: parts of each become registers, or all of it local memory."""
+    """The .param variables of calls: the accessed byte ranges of each become registers, or it moves to local memory."""
 
-    def __init__(self, f: Function, passed: dict[int, Variable], passings: list[Passing]) -> None:
-        self.f, self.passed, self.passings = f, passed, passings
-        self.parts: dict[int, dict[tuple[int, int], Reg]] = {key: {} for key in passed}
-        self.framed: set[int] = set()
+    def __init__(self, f: Function, passed: dict[int, Variable], copies: list[ParameterCopy]) -> None:
+        self.f, self.passed, self.copies = f, passed, copies
+        self.ranges: dict[int, dict[tuple[int, int], Reg]] = {key: {} for key in passed}
+        self.in_local: set[int] = set()
 
     def access(self, ins: Instruction) -> tuple[Variable, int, int, int] | None:
-        """(variable, offset, size, elements) where an instruction loads or stores one by its name."""
+        """(variable, offset, bytes of an element, elements) of a load or store that names a .param variable."""
         if ins.op not in ("ld", "st") or len(ins.operands) != 2 or not ins.types:
             return None
         address = ins.operands[1 if ins.op == "ld" else 0]
@@ -43,59 +43,60 @@ class Parameters:
         return variable, offset, size, count
 
     def resolve(self) -> None:
+        """Replaces loads, stores and copies of .param variables by moves of registers or accesses to local memory."""
         for ins in self.f.code:
-            found = self.access(ins)
-            if found is None:
-                self.framed |= {id(v) for op in ins.operands for v in variables(op)} & self.parts.keys()
+            access = self.access(ins)
+            if access is None:
+                self.in_local |= {id(v) for op in ins.operands for v in variables(op)} & self.ranges.keys()
                 continue
-            variable, offset, size, count = found
+            variable, offset, size, count = access
             if size == 1:
-                self.framed.add(id(variable))
+                self.in_local.add(id(variable))
             for i in range(count):
-                self.part(variable, offset + i * size, size)
+                self.add_range(variable, offset + i * size, size)
         self.unify()
-        for key in self.framed:
+        for key in self.in_local:
             self.passed[key].space = "local"
         for ins in self.f.code:
-            found = self.access(ins)
-            if found is None:
+            access = self.access(ins)
+            if access is None:
                 continue
-            variable, offset, size, count = found
-            if id(variable) in self.framed:
-                ins.row = f"*{ins.op}.frame"
+            variable, offset, size, count = access
+            if id(variable) in self.in_local:
+                ins.row = f"*{ins.op}.param_local"
                 continue
-            parts = Vec(tuple(self.parts[id(variable)][offset + i * size, size] for i in range(count)))
-            ins.row = f"*{ins.op}.part"
-            ins.operands = (ins.operands[0], parts) if ins.op == "ld" else (parts, ins.operands[1])
-        for ins, to, source in self.passings:
-            into, of = self.parts[id(to)], self.parts[id(source)]
-            ins.operands = (Vec(tuple(into.values())), Vec(tuple(of[part] for part in into)))
+            registers = Vec(tuple(self.ranges[id(variable)][offset + i * size, size] for i in range(count)))
+            ins.row = f"*{ins.op}.param_registers"
+            ins.operands = (ins.operands[0], registers) if ins.op == "ld" else (registers, ins.operands[1])
+        for ins, destination, source in self.copies:
+            to, of = self.ranges[id(destination)], self.ranges[id(source)]
+            ins.operands = (Vec(tuple(to.values())), Vec(tuple(of[key] for key in to)))
         self.f.variables[:] = [v for v in self.f.variables if v.space != "param"]
 
-    def part(self, variable: Variable, offset: int, size: int) -> None:
+    def add_range(self, variable: Variable, offset: int, size: int) -> None:
         """Records one accessed byte range of a variable."""
-        known = self.parts[id(variable)]
+        known = self.ranges[id(variable)]
         if (offset, size) not in known:
             if any(at < offset + size and offset < at + n for at, n in known):
-                self.framed.add(id(variable))
+                self.in_local.add(id(variable))
             name = f"{variable.name}+{offset}" if offset else variable.name
             known[offset, size] = Reg(name, f"b{8 * size}", len(self.f.registers))
             self.f.registers.append(known[offset, size])
 
     def unify(self) -> None:
-        """Gives two variables the same registers."""
+        """Gives the source and the destination of each copy the same byte ranges."""
         changed = True
         while changed:
             changed = False
-            for _, to, source in self.passings:
-                for offset, size in self.parts[id(to)].keys() - self.parts[id(source)].keys():
-                    self.part(source, offset, size)
+            for _, destination, source in self.copies:
+                for offset, size in self.ranges[id(destination)].keys() - self.ranges[id(source)].keys():
+                    self.add_range(source, offset, size)
                     changed = True
-        for ins, to, source in self.passings:
-            if {id(to), id(source)} & self.framed:
+        for ins, destination, source in self.copies:
+            if {id(destination), id(source)} & self.in_local:
                 raise UnsupportedError(
-                    f"line {ins.line}: a recursive call whose parameter {to.name} is not accessed in the same parts, "
-                    f"of at least 2 bytes, everywhere: {ins.text}"
+                    f"line {ins.line}: a recursive call whose parameter {destination.name} is not accessed in the "
+                    f"same byte ranges, of at least 2 bytes, everywhere: {ins.text}"
                 )
 
 

@@ -211,7 +211,7 @@ class Parser(Reader):
             self.accept(",")
         offset = 0
         for p in out:
-            # as on sm_90, where parameters begin at an address that is a multiple of 16 and no more
+            # as on sm_90, where the parameter buffer begins at an address that is only 16-byte aligned
             p.offset = offset = -(-(offset + PARAMETERS_AT) // p.align) * p.align - PARAMETERS_AT
             offset += p.size
         return out
@@ -229,11 +229,12 @@ class Parser(Reader):
         for group, store in ((f.params, f.param_vars), (f.returns, f.return_vars)):
             for p in group:
                 if p.register:
-                    p.held = self.declare(p.name, p.type, self.scope)
-                    whole = p.name.rpartition(".")[0]  # of an element of a vector
-                    if whole:
-                        before = self.scope.names.get(whole)
-                        self.scope.names[whole] = Vec((*(before.items if isinstance(before, Vec) else ()), p.held))
+                    p.reg = self.declare(p.name, p.type, self.scope)
+                    vector_name = p.name.rpartition(".")[0]  # of an element of a vector
+                    if vector_name:
+                        vector = self.scope.names.get(vector_name)
+                        elements = vector.items if isinstance(vector, Vec) else ()
+                        self.scope.names[vector_name] = Vec((*elements, p.reg))
                     continue
                 var = Variable(p.name, "param", p.type, p.align, p.size, address=p.offset, line=line)
                 self.scope.names[p.name] = var
@@ -264,7 +265,7 @@ class Parser(Reader):
     # ---- statements
 
     def body(self, f: Function) -> None:
-        """Up to the brace that closes the function."""
+        """Parses up to the brace that closes the function."""
         depth = 1
         pending: list[tuple[Scope, Instruction]] = []
         parents: dict[int, Scope] = {0: self.scope}
@@ -278,7 +279,7 @@ class Parser(Reader):
                         raise ParseError(f"line {token.line}: label {token.text} is defined twice")
                     self.scope.labels.add(token.text)
                     if self.token.text in _TABLES:
-                        f.tables[self.scope.number, token.text] = self.listed()
+                        f.tables[self.scope.number, token.text] = self.label_list()
                     else:
                         f.targets[self.scope.number, token.text] = len(f.code)
                 else:
@@ -311,31 +312,32 @@ class Parser(Reader):
         self.resolve_labels(f, pending)
 
     def resolve_labels(self, f: Function, pending: list[tuple[Scope, Instruction]]) -> None:
+        """Replaces the label operands of branches and indirect calls by their targets."""
         for scope, ins in pending:
             if ins.op == "bra":
-                ins.scope = self.find(f, scope, ins.operands[-1], ins, f.targets)
+                ins.scope = self.resolve_label(f, scope, ins.operands[-1], ins, f.targets)
             elif ins.op == "brx":
-                labels = self.find(f, scope, ins.operands[-1], ins, f.tables)
-                ins.scope = tuple(self.find(f, scope, Name(label), ins, f.targets) for label in labels)
+                labels = self.resolve_label(f, scope, ins.operands[-1], ins, f.tables)
+                ins.scope = tuple(self.resolve_label(f, scope, Name(label), ins, f.targets) for label in labels)
             elif ins.op == "call" and isinstance(ins.operands[-1], Name):
-                ins.scope = self.find(f, scope, ins.operands[-1], ins, f.tables, None)
+                ins.scope = self.resolve_label(f, scope, ins.operands[-1], ins, f.tables, None)
 
     @staticmethod
-    def find(
+    def resolve_label(
         f: Function,
         scope: Scope,
         name: Operand,
         ins: Instruction,
-        where: dict[tuple[int, str], Any],
+        table: dict[tuple[int, str], Any],
         default: object = ...,
     ) -> Any:
-        """The meaning of a label in a scope."""
+        """The entry of `table` for a label of a scope or of a scope around it; `default` if there is none."""
         if not isinstance(name, Name):
             raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
         at: Scope | None = scope
         while at is not None:
-            if (at.number, name.name) in where:
-                return where[at.number, name.name]
+            if (at.number, name.name) in table:
+                return table[at.number, name.name]
             at = at.parent
         if default is ...:
             raise ParseError(f"line {ins.line}: no label {name.name}")
@@ -390,16 +392,17 @@ class Parser(Reader):
         return reg
 
     def declare_vector(self, name: str, kind: str, count: int) -> None:
-        """A register of several elements, each by itself as ``name.x`` and so on."""
+        """Declares a vector register: the elements are registers ``name.x``, ``name.y`` and so on."""
         self.scope.names[name] = Vec(tuple(self.declare(f"{name}.{x}", kind, self.scope) for x in "xyzw"[:count]))
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
+        """The register or variable of a name; registers of a ranged declaration are created at their first use."""
         name = token.text
         scope: Scope | None = self.scope
         while scope is not None:
-            found = scope.names.get(name)
-            if found is not None:
-                return found
+            symbol = scope.names.get(name)
+            if symbol is not None:
+                return symbol
             for prefix, count, kind in scope.ranges:
                 rest = name[len(prefix) :]
                 number = int(rest) if name.startswith(prefix) and rest.isdigit() else count

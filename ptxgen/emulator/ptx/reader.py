@@ -1,4 +1,4 @@
-"""Parses tokens into operands and constants; `parser` handles statements."""
+"""Parses tokens into operands and constants. The module `parser` parses statements."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SPECIAL = re.compile(
 )
 
 
-#: other names of the elements of a vector
+#: .r, .g, .b and .a are other names of the elements of a vector
 _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 
 
-#: of bytes and half words, in video instructions
+#: selectors of bytes and half words, in video instructions
 _SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
 
 
@@ -53,7 +53,7 @@ class Reader:
         self.at = 0
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
-        """The meaning of a name at the current position."""
+        """The register or variable that a name denotes in the current scope; None if it is not declared."""
         raise NotImplementedError
 
     # ---- tokens
@@ -95,7 +95,7 @@ class Reader:
         kind = token.kind
         if kind == "word":
             self.at += 1
-            base = self.named(token)
+            base = self.resolve_name(token)
             if isinstance(base, Sym) and self.token.kind in ("+", "-"):
                 return Sym(base.var, self.offset())
             return base
@@ -132,7 +132,7 @@ class Reader:
     def address(self) -> Operand:
         base: Operand
         if self.token.kind == "word" and self.token.text not in _CONSTANTS:
-            base = self.named(self.next())
+            base = self.resolve_name(self.next())
         else:
             base = Imm(self.constant_sum())
         offset = self.offset() if self.token.kind in ("+", "-") else 0
@@ -152,28 +152,28 @@ class Reader:
             total += sign * self.constant()
         return total
 
-    def named(self, token: Token) -> Operand:
+    def resolve_name(self, token: Token) -> Operand:
         name = token.text
         if name == "_":
             return Sink()
         if name in _CONSTANTS:
             return Imm(_CONSTANTS[name])
-        found = self.lookup(token)
-        if isinstance(found, Reg):
-            return found
-        if isinstance(found, Variable):
-            return Sym(found)
-        if isinstance(found, Vec):
-            return found
+        symbol = self.lookup(token)
+        if isinstance(symbol, Reg):
+            return symbol
+        if isinstance(symbol, Variable):
+            return Sym(symbol)
+        if isinstance(symbol, Vec):
+            return symbol
         base, _, select = name.rpartition(".")
         if base and select in _COLOURS:
-            found = self.lookup(token._replace(text=f"{base}.{_COLOURS[select]}"))
-            if isinstance(found, Reg):
-                return found
+            symbol = self.lookup(token._replace(text=f"{base}.{_COLOURS[select]}"))
+            if isinstance(symbol, Reg):
+                return symbol
         if base and _SELECTOR.match(select):
-            whole = self.lookup(token._replace(text=base))
-            if isinstance(whole, Reg):
-                return Selected(whole, select)
+            register = self.lookup(token._replace(text=base))
+            if isinstance(register, Reg):
+                return Selected(register, select)
         if name[0] == "%":
             if _SPECIAL.match(name):
                 return Special(name)
@@ -249,7 +249,7 @@ class Reader:
     # ---- declarations
 
     def dimensions(self) -> int | None:
-        """Elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
+        """The number of elements of ``[a][b]``; None without brackets, 0 for ``[]``."""
         count: int | None = None
         while self.accept("["):
             n = 0 if self.token.kind == "]" else self.constant()
@@ -283,7 +283,7 @@ class Reader:
         self.at = mark
         return [self.constant()]
 
-    def listed(self) -> list[str]:
+    def label_list(self) -> list[str]:
         """The names after .branchtargets or .calltargets; none after .callprototype."""
         prototype = self.next().text == ".callprototype"
         names = []

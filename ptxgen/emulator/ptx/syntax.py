@@ -1,4 +1,4 @@
-"""What the parser produces: operands, instructions, variables and functions, with names resolved."""
+"""The syntax tree of a PTX text: operands, instructions, variables and functions, with names resolved."""
 
 from __future__ import annotations
 
@@ -104,6 +104,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Vec:
+    """``{a, b}``: a vector of operands, or a list of parameters."""
+
     items: tuple[Operand, ...]
 
 
@@ -156,9 +158,12 @@ Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg 
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One instruction. `scope`: where a branch leads, and the like; `row`: of the instruction table, where that is not
-    the name's; `hidden`: a part of another instruction, which no statistics count; `location`: number of a source file
-    and line, as .loc gives them."""
+    """One instruction.
+
+    `scope`: the target of a branch, the targets of brx, the functions of an indirect call. `row`: the row of the
+    instruction table, if not the one of the instruction's name. `hidden`: an instruction into which another one was
+    expanded; statistics do not count it. `location`: number of a source file and line, as .loc gives them.
+    """
 
     op: str
     mods: tuple[str, ...]
@@ -186,7 +191,7 @@ class Instruction:
 class Parameter:
     """One .param of an entry or a function; `offset` in the parameter buffer, all in bytes.
 
-    `register`: a function's, declared as .reg; `held` is the one.
+    `register`: whether a function declares the parameter as .reg; `reg`: that register.
     """
 
     name: str
@@ -196,7 +201,7 @@ class Parameter:
     offset: int = 0
     array: bool = False
     register: bool = False
-    held: Reg | None = None
+    reg: Reg | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -246,9 +251,9 @@ _LEADING: dict[str, tuple[str, ...]] = {
 
 
 def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
-    """The modifiers in the order of the PTX ISA: ptxas takes most of them in any order, and types among the others.
+    """The modifiers in the order of the PTX ISA; ptxas accepts most of them in any order.
 
-    Types keep their order among themselves. wmma and mma look at names alone, in any order.
+    Types come last and keep their order. Modifiers of wmma and mma are not sorted: their makers find them by name.
     """
     if op in ("mma", "wmma"):
         return tuple(mods)

@@ -37,10 +37,10 @@ class Copy:
         self.signalled = False  # whether an mbarrier arrival covers it
 
     def subset(self, keep: Array) -> Copy:
-        """The part of it that some lanes made; `keep` indexes the lanes."""
+        """The copy of some of its lanes; `keep`: their indices."""
         touch = Touch(self.touch.pages, self.touch.index[keep], 0, self.touch.size, None, self.touch.ins)
         touch.lanes = self.lanes[keep]
-        part = Copy(
+        subset = Copy(
             touch,
             self.lanes[keep],
             self.to[keep],
@@ -50,11 +50,11 @@ class Copy:
             self.count,
             self.group[keep] if isinstance(self.group, np.ndarray) else self.group,
         )
-        part.done, part.number, part.signalled = self.done, self.number, self.signalled
-        return part
+        subset.done, subset.number, subset.signalled = self.done, self.number, self.signalled
+        return subset
 
-    def move(self, c: WarpBatch) -> None:
-        """The bytes arrive."""
+    def complete(self, c: WarpBatch) -> None:
+        """Writes the destination."""
         if self.done:
             return
         self.done = True
@@ -73,6 +73,7 @@ class Copy:
 
 
 def commit(c: WarpBatch, m: Mask) -> None:
+    """Ends the current group of some lanes."""
     if m is None and not isinstance(c.copy_group, np.ndarray):
         c.copy_group += 1
         return
@@ -85,55 +86,55 @@ def commit(c: WarpBatch, m: Mask) -> None:
 
 def finish(c: WarpBatch, m: Mask, keep: int) -> None:
     """Completes all but the newest `keep` groups of some lanes; -1: also copies that are not committed."""
-    left: list[Copy] = []
+    remaining: list[Copy] = []
     done: list[Copy] = []
     for copy in c.copies:
         limit = c.copy_group - keep if not isinstance(c.copy_group, np.ndarray) else c.copy_group[copy.lanes] - keep
-        ripe = copy.group < limit
-        if m is None and not isinstance(ripe, np.ndarray):
-            (done if ripe else left).append(copy)
+        due = copy.group < limit
+        if m is None and not isinstance(due, np.ndarray):
+            (done if due else remaining).append(copy)
             continue
-        mine = np.ones(len(copy.lanes), bool) if m is None else m[copy.lanes]
-        mine = mine & ripe
-        divide(copy, mine, done, left)
-    retire_copies(c, left, done)
+        selected = np.ones(len(copy.lanes), bool) if m is None else m[copy.lanes]
+        selected = selected & due
+        divide(copy, selected, done, remaining)
+    retire_copies(c, remaining, done)
 
 
 def retire(c: WarpBatch, lanes: Array, number: int) -> None:
-    """An mbarrier's phase has completed that tracked the copies of some lanes up to a number."""
-    left: list[Copy] = []
+    """Completes the copies of some lanes up to a number, because the mbarrier phase that tracks them has completed."""
+    remaining: list[Copy] = []
     done: list[Copy] = []
     for copy in c.copies:
-        mine = np.isin(copy.lanes, lanes) if copy.number <= number else np.zeros(1, bool)
-        divide(copy, mine, done, left)
-    retire_copies(c, left, done, False)
+        selected = np.isin(copy.lanes, lanes) if copy.number <= number else np.zeros(1, bool)
+        divide(copy, selected, done, remaining)
+    retire_copies(c, remaining, done, False)
 
 
-def divide(copy: Copy, mine: Array, done: list[Copy], left: list[Copy]) -> None:
-    """Adds the lanes `mine` of a copy to `done`, the others to `left`."""
-    if mine.all():
+def divide(copy: Copy, selected: Array, done: list[Copy], remaining: list[Copy]) -> None:
+    """Adds the lanes `selected` of a copy to `done`, and the other lanes to `remaining`."""
+    if selected.all():
         done.append(copy)
-    elif not mine.any():
-        left.append(copy)
+    elif not selected.any():
+        remaining.append(copy)
     else:
-        done.append(copy.subset(np.flatnonzero(mine)))
-        left.append(copy.subset(np.flatnonzero(~mine)))
+        done.append(copy.subset(np.flatnonzero(selected)))
+        remaining.append(copy.subset(np.flatnonzero(~selected)))
 
 
-def retire_copies(c: WarpBatch, left: list[Copy], done: list[Copy], writes: bool = True) -> None:
-    """Some copies are complete, others remain; `writes`: they count as written now."""
+def retire_copies(c: WarpBatch, remaining: list[Copy], done: list[Copy], writes: bool = True) -> None:
+    """Completes copies; `writes`: the race checks record their writes now."""
     if not done:
         return
-    c.copies = left
+    c.copies = remaining
     c.copy_pages = 0
-    for copy in left:
+    for copy in remaining:
         c.copy_pages |= copy.touch.pages
     checks = c.chunk.checks
     checks.copy_pages = 0
     for batch in c.chunk.batches:
         checks.copy_pages |= batch.copy_pages
     for copy in done:
-        copy.move(c)
+        copy.complete(c)
         if copy.touch.pages & ~checks.valid_pages:
             checks.mark_written(copy.touch.pages, copy.touch.index, copy.touch.size)
         if writes and checks.hook is not None:

@@ -1,7 +1,7 @@
 """The asynchronous work of a chunk, and the warps that wait for it.
 
-Work completes when it starts ("early") or when no warp can make progress without it ("late"), one piece after another,
-in a seeded random order.
+Work completes when it starts ("early") or when no warp can make progress without it ("late"): then one piece of work,
+which the seed selects, completes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Event, Events
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.mbarriers import Mbarriers
-from ptxgen.emulator.sync.register_pool import RegisterPool as Registers
+from ptxgen.emulator.sync.register_pool import RegisterPool
 from ptxgen.emulator.sync.warpgroup import WARPS, Warpgroup
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, DivergenceFault, RaceFault
@@ -25,20 +25,20 @@ Array = NDArray[Any]
 
 
 class Work(Protocol):
-    """Asynchronous work. ``batch``, ``lanes``: the lanes that started it; ``ins``: the instruction."""
+    """Asynchronous work. ``batch``, ``lanes``: the lanes that started it; ``ins``: their instruction."""
 
     batch: WarpBatch
     ins: Instruction
     lanes: Array
 
     def complete(self) -> None:
-        """Its effects take place."""
+        """Performs the effects of the work."""
 
 
 class PendingSignals:
-    """The mbarriers that asynchronous work will signal: rows, and their phases when it started, by lane.
+    """The mbarriers that asynchronous work will signal. By lane: their rows, and their phases at the start.
 
-    ``groups``: the events that those phases are, and which of the lanes they concern.
+    ``groups``: the events of these phases, each with the indices of its lanes.
     """
 
     def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, phases: Array) -> None:
@@ -56,37 +56,37 @@ class AsyncState:
         self.cluster = ClusterBarrier(chunk, order)
         self.barriers.cluster = self.cluster
         self.events.cluster = self.cluster
-        self.under_way: list[Work] = []
+        self.in_flight: list[Work] = []
         self.exited = np.zeros(chunk.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.registers = Registers(len(chunk.batches), chunk.blocks)
+        self.registers = RegisterPool(len(chunk.batches), chunk.blocks)
         self.stores: dict[int, Any] = {}  # of each warp batch: its bulk copies from shared memory
         order.hook = self.events.generic
 
     def begin(self, work: Work) -> None:
-        """Work starts; it completes at once, or late."""
+        """Starts work; with "early" completion it also completes."""
         self.chunk.engine.progress += 1
         if self.chunk.engine.late:
-            self.under_way.append(work)
+            self.in_flight.append(work)
         else:
             work.complete()
 
     def signals(
-        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, doing: str, partial: bool = False
+        self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, operation: str, partial: bool = False
     ) -> PendingSignals:
-        """Work of some lanes, which writes, will signal the mbarriers at some positions."""
+        """The mbarriers, by position, that writing work of some lanes will signal."""
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
         barriers.check_initialised(c, ins, lanes, at, rows)
         out = PendingSignals(c, ins, lanes, at, rows, barriers.phase[rows])
-        keys = np.stack([at % self.chunk.stride, barriers.birth[rows], out.phases], axis=1)
+        keys = np.stack([at % self.chunk.stride, barriers.generation[rows], out.phases], axis=1)
         for key in np.unique(keys, axis=0):
-            event = self.events.event(tuple(key.tolist()), ins, doing, True, partial)
+            event = self.events.event(tuple(key.tolist()), ins, operation, True, partial)
             out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
         return out
 
     def signal(self, signals: PendingSignals, amounts: Array) -> None:
-        """That work is complete; `amounts`: bytes, by lane."""
+        """Signals completed work to its mbarriers; `amounts`: bytes, by lane."""
         c, ins, lanes, at = signals.batch, signals.ins, signals.lanes, signals.at
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
@@ -100,30 +100,30 @@ class AsyncState:
             raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
         for event, which in signals.groups:
             if self.events.keys.get(event.key) is event:
-                np.bitwise_or.at(barriers.now_events, rows[which], event.bit)
+                np.bitwise_or.at(barriers.current_events, rows[which], event.bit)
         barriers.add_bytes(c, ins, lanes, at, -amounts)
 
     def advance(self) -> bool:
-        """No warp can make progress: one piece of work completes. False when there is none."""
-        if not self.under_way:
+        """Completes one piece of work; False if none is in flight."""
+        if not self.in_flight:
             return False
         engine = self.chunk.engine
-        work = self.under_way.pop(engine.random.randrange(len(self.under_way)))
+        work = self.in_flight.pop(engine.random.randrange(len(self.in_flight)))
         work.complete()
         engine.progress += 1
         return True
 
     def finish(self) -> None:
-        """All blocks have exited."""
+        """Completes all work, after all blocks have exited."""
         while self.advance():
             pass
 
     def time_out(self) -> bool:
-        """Warps that sleep in try_wait get the answer no; False when there are none."""
+        """Ends all suspended try_waits with a false result; False if there are none."""
         return self.barriers.time_out()
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
-        """The warps that wait and what they wait for, for the report of a deadlock."""
+        """The positions of waiting warps and the reasons, for the deadlock report."""
         out = self.barriers.waiting_places() + self.cluster.waiting_places() + self.registers.waiting_places()
         for group in self.warpgroups.values():
             out += group.waiting_places()
@@ -132,58 +132,58 @@ class AsyncState:
     # ---- the end of a block
 
     def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None:
-        """The last lanes of a warp batch's warps in some blocks (`warps`) exit; `mask`: lanes that execute the exit."""
+        """Checks the exit of the warps of a batch in some blocks (`warps`); `mask`: the lanes that execute the exit."""
         chunk = self.chunk
         self.order.close(c)
         alive = np.stack([t.warps(None) for t in chunk.batches])
-        gone = np.flatnonzero(warps & ~alive.any(axis=0))
+        exited = np.flatnonzero(warps & ~alive.any(axis=0))
         self.cluster.warps_exited()
-        for block in gone.tolist():
+        for block in exited.tolist():
             self.exited[block] = True
             lane = 32 * block + int(np.argmax(mask[32 * block : 32 * block + 32]))
             self.check_no_pending_access(c, block, lane, ins)
 
     def check_no_pending_access(self, c: WarpBatch, block: int, lane: int, ins: Instruction) -> None:
-        """Raises if anything may still happen to the memory of a block that exits."""
+        """Raises if work in flight or another block may still access the memory of a block that exits."""
         chunk, order, events = self.chunk, self.order, self.events
-        part = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
+        granules = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
         known = np.bitwise_or.reduce(order.events[:, block])
         for shadow, verb in ((events.writing, "into"), (events.reading, "out of")):
             if not (events.writing_pages if verb == "into" else events.reading_pages):
                 continue
-            bits = int(np.bitwise_or.reduce(shadow[part])) & ~int(known)
+            bits = int(np.bitwise_or.reduce(shadow[granules])) & ~int(known)
             if bits:
                 event = events.event_of(bits)
-                at = int(np.argmax(shadow[part] & event.bit != 0)) << 4
+                at = int(np.argmax(shadow[granules] & event.bit != 0)) << 4
                 text = f"the block exits before a wait for {event} {verb} its shared memory"
                 raise fault(AsyncFault, text, c, ins, lane, at)
         if order.size == 1 or not order.races:
             return
         clocks = order.clocks[:, :, block].max(axis=0)
         for actor in np.flatnonzero(events.remote_clocks[:, block] > clocks):
-            visitor = events.remote_sources[int(actor), block]
+            access = events.remote_sources[int(actor), block]
             rank, warp = divmod(int(actor), order.warp_count)
-            who = f"warp {warp} of rank {rank} (line {visitor.line})"
-            text = f"the block exits, and its exit is not ordered after the access to its shared memory by {who}"
+            accessor = f"warp {warp} of rank {rank} (line {access.line})"
+            text = f"the block exits, and its exit is not ordered after the access to its shared memory by {accessor}"
             raise fault(RaceFault, text, c, ins, lane)
 
 
 def async_state(chunk: Chunk) -> AsyncState:
     """The asynchronous state of a chunk whose program starts asynchronous work."""
-    found = chunk.async_state
-    assert isinstance(found, AsyncState)
-    return found
+    state = chunk.async_state
+    assert isinstance(state, AsyncState)
+    return state
 
 
 def warpgroup(c: WarpBatch, ins: Instruction, m: Any) -> Warpgroup:
-    """That of a warp batch; faults where the block has no whole one."""
+    """The warpgroup of a warp batch; faults if it is incomplete."""
     chunk = c.chunk
     state = async_state(chunk)
     number = c.warp // WARPS
-    found: Warpgroup | None = state.warpgroups.get(number)
-    if found is None:
-        found = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
-    if len(found.batches) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.batches) - 1):
+    group: Warpgroup | None = state.warpgroups.get(number)
+    if group is None:
+        group = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
+    if len(group.batches) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.batches) - 1):
         lane = int(np.argmax(c.live() if m is None else m))
         raise fault(DivergenceFault, "this needs a warpgroup, four whole warps of the block", c, ins, lane)
-    return found
+    return group

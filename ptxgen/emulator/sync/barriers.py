@@ -1,4 +1,4 @@
-"""The named barriers (bar, barrier) of the blocks of a chunk: they count arrivals."""
+"""The named barriers (bar, barrier) of the blocks of a chunk."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from ptxgen.errors import BarrierFault
 Array = NDArray[Any]
 
 
+#: barriers of a block
 NUMBER = 16
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Lanes of one warp batch that have come to one barrier.
+class Arrival:
+    """Lanes of one warp batch that have arrived at one barrier.
 
-    `count`: of threads, 0 for the whole block. Lanes that wait come back at `after` when the barrier is complete, the
-    others at once. `finish(batch, mask, true, total)` is called on release with how many of the `votes` were true.
+    `count`: threads of the barrier, 0 for the whole block. `waits`: whether the lanes continue at `after` when the
+    barrier completes, or at once. `finish(batch, mask, true, total)` is called at completion with the number of true
+    `votes` and the number of lanes.
     """
 
     batch: WarpBatch
@@ -37,13 +39,13 @@ class Part:
     votes: Array | None = None
     finish: Callable[[WarpBatch, Array, Array, Array], None] | None = None
 
-    def split(self, lanes: Array) -> Part | None:
-        """Those of some lanes, which leave this part; None where there are none."""
+    def split(self, lanes: Array) -> Arrival | None:
+        """Moves some lanes to a new arrival; None if it would have no lane."""
         mask = self.mask & lanes
         if not mask.any():
             return None
         self.mask = self.mask & ~lanes
-        return Part(
+        return Arrival(
             self.batch, mask, self.number, self.count, self.ins, self.after, self.waits, self.votes, self.finish
         )
 
@@ -61,58 +63,59 @@ class Barriers:
         self.expected = np.zeros(shape, np.int32)  # 0: no arrivals yet; -1: the whole block
         self.arrived = np.zeros(shape, np.int32)
         self.releasing = np.zeros((NUMBER, len(chunk.batches), chunk.blocks), bool)
-        self.waiting: list[list[Part]] = [[] for _ in range(NUMBER)]
-        #: what those knew who arrived and went on: for which blocks, and where it is yet to be heard
+        self.waiting: list[list[Arrival]] = [[] for _ in range(NUMBER)]
+        #: for each barrier: the clocks of arrivals without a wait, their blocks, and the blocks still to acquire them
         self.released: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
-        #: lanes that wait for the rest of their warp, by barrier and warp
-        self.pending: dict[tuple[int, int], list[Part]] = {}
-        self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; lanes in all
-        self.came: dict[int, Array] = {}  # by instruction: whether each warp has arrived there
-        self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that are gone
+        #: lanes that wait for the other lanes of their warp, by barrier and warp
+        self.pending: dict[tuple[int, int], list[Arrival]] = {}
+        self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; all lanes
+        self.arrived_at: dict[int, Array] = {}  # by instruction: the warps that have arrived at it
+        self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that have exited
         self.whole = 32 * len(chunk.batches)
 
-    def arrive_lanes(self, part: Part) -> None:
+    def arrive_lanes(self, arrival: Arrival) -> None:
         """Lanes arrive at a barrier. Their warp arrives when all its lanes have, from any instruction."""
-        c, mask, lane = part.batch, part.mask, int(np.argmax(part.mask))
-        if not 0 <= part.number < NUMBER:
-            raise fault(BarrierFault, f"barrier {part.number} does not exist, there are 16", c, part.ins, lane)
-        if part.count < 0 or part.count % 32:
-            message = f"{part.count} threads is no multiple of the warp size"
-            raise fault(BarrierFault, message, c, part.ins, lane)
-        key = part.number, c.warp
+        c, mask, lane = arrival.batch, arrival.mask, int(np.argmax(arrival.mask))
+        if not 0 <= arrival.number < NUMBER:
+            raise fault(BarrierFault, f"barrier {arrival.number} does not exist, there are 16", c, arrival.ins, lane)
+        if arrival.count < 0 or arrival.count % 32:
+            message = f"the count is {arrival.count} threads, not a multiple of the warp size"
+            raise fault(BarrierFault, message, c, arrival.ins, lane)
+        key = arrival.number, c.warp
         rows = mask.reshape(-1, 32)
         if key not in self.pending and not (rows.any(axis=1) & (c.live().reshape(-1, 32) & ~rows).any(axis=1)).any():
-            self.arrive(c.warps(mask), [part])
+            self.arrive(c.warps(mask), [arrival])
             return
-        self.pending.setdefault(key, []).append(part)
+        self.pending.setdefault(key, []).append(arrival)
         self.arrive_complete_warps(c)
 
     def arrive_complete_warps(self, c: WarpBatch) -> None:
-        """Warps of a batch arrive whose remaining lanes all are at one barrier."""
+        """Completes the arrivals of warps of which all live lanes are at one barrier."""
         live = c.live().reshape(-1, 32)
         for key in [k for k in self.pending if k[1] == c.warp]:
-            parts = self.pending[key]
-            here = np.logical_or.reduce([p.mask for p in parts]).reshape(-1, 32)
+            arrivals = self.pending[key]
+            here = np.logical_or.reduce([p.mask for p in arrivals]).reshape(-1, 32)
             complete = here.any(axis=1) & ~(live & ~here).any(axis=1)
             if not complete.any():
                 continue
-            ready = [p for p in (part.split(np.repeat(complete, 32)) for part in parts) if p is not None]
-            self.pending[key] = [p for p in parts if p.mask.any()]
+            ready = [p for p in (arrival.split(np.repeat(complete, 32)) for arrival in arrivals) if p is not None]
+            self.pending[key] = [p for p in arrivals if p.mask.any()]
             if not self.pending[key]:
                 del self.pending[key]
             self.arrive(complete, ready)
 
-    def arrive(self, warps: Array, parts: list[Part]) -> None:
-        """Whole warps of a warp batch arrive: those of some blocks, in one part or in several."""
-        c, number = parts[0].batch, parts[0].number
+    def arrive(self, warps: Array, arrivals: list[Arrival]) -> None:
+        """The warps of some blocks arrive; `arrivals`: their lanes, at one or several instructions."""
+        c, number = arrivals[0].batch, arrivals[0].number
         expected, arrived = self.expected[number], self.arrived[number]
-        for p in parts:
+        for p in arrivals:
             mine = c.warps(p.mask)
             want = p.count or -1
-            came = self.came.get(id(p.ins))
-            if came is None:
-                came = self.came[id(p.ins)] = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
-            came[c.warp] |= mine
+            arrived_at = self.arrived_at.get(id(p.ins))
+            if arrived_at is None:
+                arrived_at = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
+                self.arrived_at[id(p.ins)] = arrived_at
+            arrived_at[c.warp] |= mine
             wrong = mine & (expected != 0) & (expected != want)
             if wrong.any():
                 block = int(np.argmax(wrong))
@@ -133,62 +136,63 @@ class Barriers:
         arrived[warps] += 32
         c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
         c.chunk.checks.close(c)
-        goes = np.zeros_like(warps)
-        for p in parts:
+        continues = np.zeros_like(warps)
+        for p in arrivals:
             if p.waits:
                 self.waiting[number].append(p)
             else:
-                goes |= c.warps(p.mask)
+                continues |= c.warps(p.mask)
                 c.add(p.after, p.mask)
-        self.releasing[number][c.warp] |= warps & ~goes
-        if not goes.all():
-            c.chunk.checks.synchronise_warps(c, warps & ~goes)
-        if goes.any():
-            blocks = np.flatnonzero(goes)
-            self.released[number].append((c.chunk.checks.release_clocks(c, blocks), blocks, goes))
+        self.releasing[number][c.warp] |= warps & ~continues
+        if not continues.all():
+            c.chunk.checks.synchronise_warps(c, warps & ~continues)
+        if continues.any():
+            blocks = np.flatnonzero(continues)
+            self.released[number].append((c.chunk.checks.release_clocks(c, blocks), blocks, continues))
         self.complete(number)
 
     def complete(self, number: int) -> None:
+        """Completes a barrier in the blocks in which all expected threads have arrived."""
         expected, arrived = self.expected[number], self.arrived[number]
         done = (expected > 0) & (arrived >= expected)
         done |= (expected == -1) & (arrived + self.exited >= self.whole)
         if not done.any():
             return
         if self.chunk.checks.races:
-            self.same_iteration(number, done)
+            self.check_same_iteration(number, done)
             if self.exited[done].any():
-                self.not_missed(number, done & (expected == -1))
+                self.check_exited_warps(number, done & (expected == -1))
         self.chunk.engine.progress += 1
         acquiring = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
         lanes = np.repeat(done, 32)
         true, total = self.votes[number]
         for w in self.waiting[number]:
-            free = w.split(lanes)
-            if free is None:
+            released_lanes = w.split(lanes)
+            if released_lanes is None:
                 continue
-            acquiring[w.batch.warp] |= w.batch.warps(free.mask)
+            acquiring[w.batch.warp] |= w.batch.warps(released_lanes.mask)
             if w.finish is not None:
-                w.finish(w.batch, free.mask, true[w.batch.row], total[w.batch.row])
-            w.batch.add(w.after, free.mask)
+                w.finish(w.batch, released_lanes.mask, true[w.batch.row], total[w.batch.row])
+            w.batch.add(w.after, released_lanes.mask)
         self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
         checks = self.chunk.checks
         checks.synchronise_clocks(self.releasing[number] & done, acquiring)
-        for released, blocks, fresh in self.released[number]:
-            checks.acquire_clocks(acquiring & fresh, released, blocks)
-            fresh &= ~done
+        for released, blocks, pending in self.released[number]:
+            checks.acquire_clocks(acquiring & pending, released, blocks)
+            pending &= ~done
         self.released[number] = [t for t in self.released[number] if t[2].any()]
         self.releasing[number] &= ~done
         expected[done] = 0
         arrived[done] = 0
         self.votes[number][:, done] = 0
 
-    def same_iteration(self, number: int, done: Array) -> None:
-        """Faults where warps of a block arrive at one instruction in different iterations of the loop around it."""
+    def check_same_iteration(self, number: int, done: Array) -> None:
+        """Faults if warps of a block arrive at one instruction in different iterations of the loop around it."""
         loops = self.chunk.program.loops
-        parts = [p for p in self.waiting[number] if id(p.ins) in loops]
-        for ins in {id(p.ins): p.ins for p in parts}.values():
+        arrivals = [p for p in self.waiting[number] if id(p.ins) in loops]
+        for ins in {id(p.ins): p.ins for p in arrivals}.values():
             low, high = np.full(self.chunk.blocks, 1 << 30), np.zeros(self.chunk.blocks, np.int64)
-            for p in parts:
+            for p in arrivals:
                 if p.ins is ins:
                     iterations = p.batch.iterations[loops[id(ins)]]
                     low = np.minimum(low, np.where(p.mask, iterations, 1 << 30).reshape(-1, 32).min(axis=1))
@@ -196,23 +200,23 @@ class Barriers:
             bad = done & (high > low)
             if bad.any():
                 block = int(np.argmax(bad))
-                for p in parts:
+                for p in arrivals:
                     late = p.mask & (p.batch.iterations[loops[id(ins)]] == high[block]) & (p.batch.row == block)
                     if p.ins is ins and late.any():
                         text = f"threads of one block arrive at barrier {number} in iterations {low[block]} and "
                         text += f"{high[block]} of the loop around it: some threads skip it in an iteration"
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
 
-    def not_missed(self, number: int, done: Array) -> None:
-        """Faults where a warp arrives at a barrier again, and another warp that arrived there before has exited."""
-        gone = ~np.stack([t.warps(None) for t in self.chunk.batches])
+    def check_exited_warps(self, number: int, done: Array) -> None:
+        """Faults if a warp arrives at a barrier again, and another warp that had arrived there has exited."""
+        exited = ~np.stack([t.warps(None) for t in self.chunk.batches])
         for p in self.waiting[number]:
-            bad = (self.came[id(p.ins)] & gone).any(axis=0) & done & p.batch.warps(p.mask)
+            bad = (self.arrived_at[id(p.ins)] & exited).any(axis=0) & done & p.batch.warps(p.mask)
             if bad.any():
                 block = int(np.argmax(bad))
-                warp = int(np.argmax((self.came[id(p.ins)] & gone)[:, block]))
-                text = f"warp {p.batch.warp} arrives at barrier {number} again, and warp {warp}, which arrived here "
-                text += "before, has exited: the warps arrive different numbers of times"
+                warp = int(np.argmax((self.arrived_at[id(p.ins)] & exited)[:, block]))
+                text = f"warp {p.batch.warp} arrives at barrier {number} again, and warp {warp}, which had arrived "
+                text += "there, has exited: the warps arrive different numbers of times"
                 raise fault(BarrierFault, text, p.batch, p.ins, 32 * block + int(np.argmax(p.mask[32 * block :])))
 
     def warps_exited(self, blocks: Array) -> None:

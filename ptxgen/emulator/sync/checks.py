@@ -1,8 +1,8 @@
 """Checks of shared memory: uninitialised bytes, copies in flight, and races between warps.
 
-Most accesses are ruled out by their pages of 128 bytes, which are bits of a Python integer; the others are compared
-byte by byte. A segment is what one warp batch did between two synchronisations. Two segments of different warps race if
-they share bytes, one of them writes, and no chain of barriers orders them: vector clocks, one a warp and block, tell.
+Accesses are compared byte by byte if they share pages of 128 bytes, which are bits of a Python integer. A segment is
+the accesses of one warp batch between two synchronisations. Two segments of different warps race if they share bytes,
+one of them writes, and no chain of barriers orders them. Vector clocks, one for each warp of each block, decide that.
 """
 
 from __future__ import annotations
@@ -14,18 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
-from ptxgen.emulator.sync.lanes import ALL, Lanes, LaneShadow, Window
+from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
-#: instructions whose data are in memory when the next instruction begins
+#: instructions that have written memory before the next instruction executes
 STORES = {"st", "stmatrix"}
+#: accesses that race unless they are ordered: of the new segment, of the old one
+CONFLICTS = (
+    ("writes", "writes"),
+    ("writes", "reads"),
+    ("reads", "writes"),
+    ("atomics", "writes"),
+    ("atomics", "reads"),
+    ("writes", "atomics"),
+    ("reads", "atomics"),
+)
 
 
-class Part:
-    """Some lanes of a write (`which`; None: all): their positions, and where it changed memory."""
+class Stores:
+    """Some lanes of a write (`which`; None: all): their positions, and where the write changed memory."""
 
     __slots__ = ("at", "changed", "lanes", "touch")
 
@@ -38,6 +48,8 @@ class Part:
 
 
 class Segment:
+    """The accesses of one warp batch between two synchronisations; `clock`: its clock in each block at the end."""
+
     __slots__ = ("apages", "atomics", "batch", "clock", "reads", "remote", "rpages", "wpages", "writes")
 
     def __init__(self, batch: WarpBatch) -> None:
@@ -46,14 +58,14 @@ class Segment:
         self.writes: list[Touch] = []
         self.atomics: list[Touch] = []
         self.rpages = self.wpages = self.apages = 0
-        self.remote = False  # touches memory of other blocks
+        self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
 
 
 class Checks:
     """The shadow memory of one chunk's shared memory, and the clocks of its warps."""
 
-    #: blocks of a cluster; warps of all of them
+    #: blocks of a cluster, and warps of a cluster
     size = 1
     actors: int
     #: for each block, the number of its first warp among `actors`
@@ -68,7 +80,7 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
-        self.doubt = False  # the last read met bytes that may be unwritten
+        self.doubt = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
@@ -78,9 +90,9 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
-        self.written_pages = [0] * len(chunk.batches)  # since all warps met
+        self.written_pages = [0] * len(chunk.batches)  # by warp, since all warps synchronised
         self.writes = 0
-        #: the last store, where another warp may have written: (unit, elements, what they held before)
+        #: the last store to pages that another warp has written: (unit, elements, old values)
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(chunk.blocks)
         self.shadow: LaneShadow | None = None
@@ -88,16 +100,16 @@ class Checks:
             self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
         if self.races:
             self.reset_clocks()
-            #: of each warp batch: what its lanes know of each other, and what they did since they synchronised
+            #: for each warp batch: the order of its lanes, and their accesses since they synchronised
             self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
-            self.windows = [Window(batch, self.lane_shadow) for batch in chunk.batches]
-            #: of each warp batch: what its lanes may overwrite, as others have read it
+            self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in chunk.batches]
+            #: for each warp batch: the order of its lanes with exchanges of registers, for writes after reads
             self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
 
-    # ---- never written
+    # ---- initialised bytes
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None:
-        """Bytes become defined; `positions` in the arena."""
+        """Marks bytes as initialised; `positions` in the arena."""
         if not pages & ~self.valid_pages:
             return
         for unit, at in words(positions, size):
@@ -105,7 +117,7 @@ class Checks:
         self.dirty |= pages
 
     def refresh(self, pages: int) -> None:
-        """Looks whether pages have become wholly defined in every block."""
+        """Finds the pages of which all bytes are now initialised in every block."""
         assert self.valid is not None
         todo = pages & self.dirty & ~self.valid_pages
         self.dirty &= ~todo
@@ -119,10 +131,10 @@ class Checks:
             self.valid_pages |= 1 << (first + int(i))
 
     def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
-        """Finds lanes that read a byte that nobody wrote.
+        """Finds lanes that read uninitialised bytes.
 
-        A load makes its registers undefined there, for the lanes concerned (`slots`: one a piece of
-        the access; none: the instruction looks for itself); anything else faults at once.
+        `slots`: the destination registers of a load, one for each piece of the access; they become undefined in those
+        lanes. An empty list: the instruction marks its registers itself. None: the read is a fault.
         """
         if self.dirty & touch.pages:
             self.refresh(touch.pages)
@@ -160,28 +172,28 @@ class Checks:
 
     # ---- copies in flight
 
-    def check_copies(self, c: WarpBatch, touch: Touch, doing: str) -> None:
-        """Faults where an access overlaps the destination of a copy that has not been waited for."""
+    def check_copies(self, c: WarpBatch, touch: Touch, operation: str) -> None:
+        """Faults if an access overlaps the destination of a copy before the wait for it."""
         at, lanes = touch.positions()
         scratch = self.scratch_views()
         for batch in self.chunk.batches:
             for copy in batch.copies:
                 if not copy.touch.pages & touch.pages:
                     continue
-                there, _ = copy.touch.positions()
-                for unit, elements in words(there, copy.touch.size):
+                destination, _ = copy.touch.positions()
+                for unit, elements in words(destination, copy.touch.size):
                     scratch[unit][elements] = FULL[unit]
                 bad = np.zeros(len(at), bool)
                 for unit, elements in words(at, touch.size):
                     bad |= scratch[unit][elements] != 0
-                for unit, elements in words(there, copy.touch.size):
+                for unit, elements in words(destination, copy.touch.size):
                     scratch[unit][elements] = 0
                 if bad.any():
                     i = int(np.argmax(bad))
                     lane = i if lanes is None else int(lanes[i])
                     raise fault(
                         AsyncFault,
-                        f"shared memory is {doing} while the copy of line {copy.touch.ins.line} into it is in flight",
+                        f"shared memory is {operation} while the copy of line {copy.touch.ins.line} to it is in flight",
                         c,
                         touch.ins,
                         lane,
@@ -196,7 +208,7 @@ class Checks:
     # ---- races
 
     def reset_clocks(self, past: int = 0) -> None:
-        """Orders all warps after everything that happened up to the clock `past`."""
+        """Starts new clocks: all warps are ordered after all accesses up to the clock `past`."""
         warp_count = len(self.chunk.batches)
         self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
@@ -204,8 +216,8 @@ class Checks:
         self.live_read = self.live_write = self.live_atomic = 0
         self.written_pages = [0] * warp_count
 
-    def own(self, warp: int) -> Array:
-        """A warp's own clock in each block."""
+    def clock_of(self, warp: int) -> Array:
+        """The clock of a warp in each block."""
         out: Array = self.clocks[warp, self.base + warp, self.blocks]
         return out
 
@@ -215,14 +227,14 @@ class Checks:
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes of some warps synchronise; `members`: for each lane the mask of its partners, 0 if it takes no part."""
+        """Lanes of some warps synchronise; `members`: by lane, the mask of its partners, 0 if it does not take part."""
         if not self.races:
             return
         if self.chunk.messages is not None:
             self.chunk.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
         live = c.live()
-        self.windows[c.warp].synchronise(members, live)
-        now = self.own(c.warp)
+        self.access_logs[c.warp].synchronise(members, live)
+        now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise(members, live, now[c.row])
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
@@ -233,24 +245,24 @@ class Checks:
             return
         if self.chunk.messages is not None:
             self.chunk.messages.apply_received(c, np.flatnonzero(warps))
-        window = self.windows[c.warp]
+        log = self.access_logs[c.warp]
         if (warps | ~c.warps(None)).all():
-            window.flush()
-        elif window.entries:
-            window.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
-        now = self.own(c.warp)
+            log.flush()
+        elif log.entries:
+            log.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
+        now = self.clock_of(c.warp)
         for known in (self.lanes[c.warp], self.exchanged[c.warp]):
             known.synchronise_all(warps, now)
         self.clocks[c.warp, self.base + c.warp, self.blocks] = now + 1
 
     def exchange(self, c: WarpBatch, members: Array | None) -> None:
-        """Lanes exchange registers; `members` as for `synchronise_lanes`, None: all lanes of all warps."""
+        """Lanes exchange registers; `members`: as in `synchronise_lanes`, None: all lanes of all warps."""
         if not self.races:
             return
-        self.windows[c.warp].exchange(members)
+        self.access_logs[c.warp].exchange(members)
         if self.chunk.engine.shadow is None:
             return
-        now = self.own(c.warp)
+        now = self.clock_of(c.warp)
         if members is None:
             self.exchanged[c.warp].synchronise_all(np.ones(len(now), bool), now)
         else:
@@ -260,21 +272,21 @@ class Checks:
     def finish(self, c: WarpBatch) -> None:
         """All lanes of a warp batch have exited."""
         if self.races:
-            self.windows[c.warp].flush()
+            self.access_logs[c.warp].flush()
 
-    def acquire_own_past(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
-        """A warp learns of its own past, up to some clocks: its lanes are ordered after that."""
+    def acquire_own_clock(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
+        """A warp acquires its own earlier clocks: its lanes are ordered after all accesses of the warp up to them."""
         known = np.zeros(self.chunk.blocks, np.int64)
         known[blocks] = clocks
         known = known[c.row]
         if (known > self.lanes[c.warp].every).any():
-            self.windows[c.warp].flush()
+            self.access_logs[c.warp].flush()
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
 
     def record(self, c: WarpBatch, touch: Touch, kind: str) -> None:
-        """Remembers an access of the current segment."""
-        self.windows[c.warp].add(touch, kind)
+        """Adds an access to the current segment."""
+        self.access_logs[c.warp].add(touch, kind)
         segment = c.segment
         if segment is None:
             segment = c.segment = Segment(c)
@@ -302,12 +314,12 @@ class Checks:
             segment.atomics.append(touch)
 
     def resolve_store(self) -> None:
-        """Finds out where the last store changed memory."""
+        """Determines where the last store changed memory."""
         if self.stored is None:
             return
-        (touch, before), self.stored = self.stored, None
-        changed: Array = np.zeros(len(before[0][1]), bool)
-        for unit, elements, old in before:
+        (touch, old_values), self.stored = self.stored, None
+        changed: Array = np.zeros(len(old_values[0][1]), bool)
+        for unit, elements, old in old_values:
             changed |= self.chunk.views[unit][elements] != old
         touch.changed = changed
 
@@ -316,44 +328,40 @@ class Checks:
         if not self.races:
             return
         self.resolve_store()
-        own = self.clocks[c.warp, c.warp]
+        clock = self.clocks[c.warp, c.warp]
         segment, c.segment = c.segment, None
         if segment is not None:
-            mine_r, mine_w, mine_a = segment.rpages, segment.wpages, segment.apages
-            if (
-                (mine_w & (self.live_read | self.live_write | self.live_atomic))
-                | (mine_r & (self.live_write | self.live_atomic))
-                | (mine_a & (self.live_write | self.live_read))
-            ):
-                for other in self.live:
-                    if other.batch is not c:
-                        self.compare(segment, other)
-            segment.clock = own.copy()
-            self.live.append(segment)
-            self.live_read |= mine_r
-            self.live_write |= mine_w
-            self.live_atomic |= mine_a
-            if len(self.live) > 16 * len(self.chunk.batches):
-                self.prune()
-        own += 1
+            segment.clock = clock.copy()
+            self.check_segment(segment, self.clocks[c.warp])
+            self.add_live(segment)
+        clock += 1
+
+    def add_live(self, segment: Segment) -> None:
+        """Later segments will be compared with this one."""
+        self.live.append(segment)
+        self.live_read |= segment.rpages
+        self.live_write |= segment.wpages
+        self.live_atomic |= segment.apages
+        if len(self.live) > 16 * len(self.chunk.batches):
+            self.prune()
 
     def prune(self) -> None:
-        """Forgets segments that all running warps are ordered after."""
-        running = [t.warp for t in self.chunk.batches if t.count]
-        kept = []
-        for s in self.live:
-            others = [w for w in running if w != s.batch.warp]
-            if others and not (self.clocks[others, s.batch.warp] >= s.clock).all():
-                kept.append(s)
-        self.live = kept
+        """Removes the live segments that every running warp is ordered after."""
+        running = [batch.warp for batch in self.chunk.batches if batch.count]
+        live = [s for s in self.live if not self.is_known(s, running)]
+        if len(live) > 15 * len(self.chunk.batches):  # no barrier orders them: only the latest remain
+            live = live[len(live) // 2 :]
+        self.live = live
         self.live_read = self.live_write = self.live_atomic = 0
-        for s in kept:
+        for s in live:
             self.live_read |= s.rpages
             self.live_write |= s.wpages
             self.live_atomic |= s.apages
-        # many segments, none ordered: no barrier ever comes between, so keep the latest
-        if len(kept) > 15 * len(self.chunk.batches):
-            self.live = kept[len(kept) // 2 :]
+
+    def is_known(self, s: Segment, running: list[int]) -> bool:
+        """Whether the warps `running` are ordered after a segment in every block."""
+        others = [w for w in running if w != s.batch.warp]
+        return not others or bool((self.clocks[others, s.batch.warp] >= s.clock).all())
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         """Warps synchronise: `releasing` and `acquiring` are masks by [warp, block]."""
@@ -370,7 +378,7 @@ class Checks:
                 self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        """The clocks that warp `c` of some blocks releases as it arrives without waiting, its own past included."""
+        """The clocks that warp `c` of some blocks releases at an arrival without a wait, its own clock included."""
         if not self.races:
             return None
         known = self.clocks[c.warp][:, blocks]
@@ -385,97 +393,123 @@ class Checks:
             some = acquiring[w, blocks]
             self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
 
-    def merge_clocks(self, who: Array, acquiring: Array, blocks: Array) -> None:
-        known = self.clocks[np.ix_(who, np.arange(len(acquiring)), blocks)].max(axis=0)
-        # what the givers did before they arrived ended with the clock before their own tick
-        known[who] -= 1
+    def merge_clocks(self, releasing: Array, acquiring: Array, blocks: Array) -> None:
+        """The warps `acquiring` [warp, block] acquire the clocks of the warps `releasing` in some blocks."""
+        known = self.clocks[np.ix_(releasing, np.arange(len(acquiring)), blocks)].max(axis=0)
+        # the accesses of a releasing warp before its arrival end with the clock before the current one
+        known[releasing] -= 1
         for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
             at = blocks[acquiring[w, blocks]]
             self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
 
-    def compare(self, new: Segment, old: Segment) -> None:
-        ordered = self.clocks[new.batch.warp, old.batch.warp] >= old.clock
-        if ordered.all():
+    # ---- comparison of segments
+
+    def check_segment(self, new: Segment, knowledge: Array, operation: str = "") -> None:
+        """Checks a new segment against the live ones.
+
+        `knowledge[actor, block]`: the clocks that the segment is ordered after; `operation`: for the message, if the
+        segment is an asynchronous operation.
+        """
+        r, w, a = new.rpages, new.wpages, new.apages
+        if (
+            w & (self.live_read | self.live_write | self.live_atomic)
+            | r & (self.live_write | self.live_atomic)
+            | a & (self.live_write | self.live_read)
+        ):
+            for old in self.live:
+                if (old.batch is not new.batch or self.size > 1) and (
+                    (w & (old.rpages | old.wpages | old.apages))
+                    | (r & (old.wpages | old.apages))
+                    | (a & (old.wpages | old.rpages))
+                ):
+                    self.check_pair(new, old, knowledge, operation)
+
+    def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
+        """(rank, by block: whether ordered) of the old segments that are not ordered before the new one everywhere.
+
+        The rank is that of the old segment's block in its cluster; -1: both segments access only their own block.
+        """
+        ordered = knowledge[old.batch.warp] >= old.clock
+        return [] if ordered.all() else [(-1, ordered)]
+
+    def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
+        """The lanes of an access that run in blocks of a rank; None (for rank -1): all."""
+        return None
+
+    def check_pair(self, new: Segment, old: Segment, knowledge: Array, operation: str) -> None:
+        """Raises a RaceFault where unordered accesses of two segments overlap."""
+        ranks = self.unordered_ranks(new, old, knowledge)
+        if not ranks:
             return
-        pairs = (
-            (new.writes, "write", old.writes, "write"),
-            (new.writes, "write", old.reads, "read"),
-            (new.reads, "read", old.writes, "write"),
-            (new.atomics, "atomic", old.writes, "write"),
-            (new.atomics, "atomic", old.reads, "read"),
-            (new.writes, "write", old.atomics, "atomic"),
-            (new.reads, "read", old.atomics, "atomic"),
-        )
-        stride = self.chunk.stride
-        scratch = self.scratch_views()
-        for mine, my_kind, theirs, their_kind in pairs:
-            if not mine or not theirs:
-                continue
-            if my_kind == "write" and their_kind == "write" and new.wpages & old.wpages == 0:
-                continue
-            pages = 0
-            for t in theirs:
-                pages |= t.pages
-            mine = [t for t in mine if t.pages & pages]
-            pages = 0
-            for t in mine:
-                pages |= t.pages
-            theirs = [t for t in theirs if t.pages & pages]
-            if not mine or not theirs:
-                continue
-            hit: tuple[Touch, int, int] | None = None
-            if my_kind == their_kind:
-                hit = self.conflicting_stores(
-                    [Part(t, ~ordered[t.positions()[0] // stride]) for t in mine], [Part(t, None) for t in theirs]
+        for new_kind, old_kind in CONFLICTS:
+            mine, theirs = touches_in_common(getattr(new, new_kind), getattr(old, old_kind))
+            for rank, ordered in ranks if mine and theirs else ():
+                if new_kind == old_kind and not operation:
+                    hit = self.conflicting_stores(
+                        [Stores(t, ~ordered[accessors(t)[2]]) for t in mine],
+                        [Stores(t, self.lanes_of_rank(t, rank)) for t in theirs],
+                    )
+                else:
+                    hit = self.overlap(mine, theirs, rank, ordered)
+                if hit is None:
+                    continue
+                touch, lane, position = hit
+                line = self.line_of_access(theirs, position, touch.size)
+                accessor = f"warp {old.batch.warp}" if rank < 0 else f"warp {old.batch.warp} of rank {rank}"
+                raise fault(
+                    RaceFault,
+                    f"{operation or new_kind[:-1]} by warp {new.batch.warp} and {old_kind[:-1]} by {accessor} "
+                    f"(line {line}) of the same shared memory with no barrier between",
+                    new.batch,
+                    touch.ins,
+                    lane,
+                    position % self.chunk.stride,
                 )
-                mine = []
-            marked = []
-            for t in theirs if mine else ():
-                for unit, at in words(t.positions()[0], t.size):
-                    scratch[unit][at] = FULL[unit]
-                    marked.append((unit, at))
-            for t in mine:
-                at, lanes = t.positions()
-                for unit, elements in words(at, t.size):
-                    bad = (scratch[unit][elements] != 0) & ~ordered[at // stride]
-                    if bad.any() and hit is None:
-                        i = int(np.argmax(bad))
-                        hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
-            for unit, at in marked:
-                scratch[unit][at] = 0
-            if hit is None:
-                continue
-            touch, lane, position = hit
-            line = self.line_of_access(theirs, position, touch.size)
-            raise fault(
-                RaceFault,
-                f"{my_kind} by warp {new.batch.warp} and {their_kind} by warp {old.batch.warp} (line {line}) "
-                "of the same shared memory with no barrier between",
-                new.batch,
-                touch.ins,
-                lane,
-                position % stride,
-            )
 
-    def conflicting_stores(self, mine: list[Part], theirs: list[Part]) -> tuple[Touch, int, int] | None:
-        """Of writes to the same bytes that nothing orders: one of `mine`, its lane and position, where values differ.
+    def overlap(
+        self, mine: list[Touch], theirs: list[Touch], rank: int, ordered: Array
+    ) -> tuple[Touch, int, int] | None:
+        """An access of `mine` that shares bytes with `theirs` in an unordered block; its lane and position."""
+        scratch = self.scratch_views()
+        marked = []
+        for touch in theirs:
+            at, lanes = touch.positions()[0], self.lanes_of_rank(touch, rank)
+            for unit, elements in words(at if lanes is None else at[lanes], touch.size):
+                scratch[unit][elements] = FULL[unit]
+                marked.append((unit, elements))
+        hit: tuple[Touch, int, int] | None = None
+        for touch in mine:
+            at, lanes, blocks = accessors(touch)
+            free = ~ordered[blocks]
+            for unit, elements in words(at, touch.size) if hit is None and free.any() else ():
+                shared = (scratch[unit][elements] != 0) & free
+                if shared.any():
+                    i = int(np.argmax(shared))
+                    hit = touch, i if lanes is None else int(lanes[i]), int(at[i])
+                    break
+        for unit, elements in marked:
+            scratch[unit][elements] = 0
+        return hit
 
-        Stores of the same value by several warps are noted, and no race.
+    def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
+        """Of unordered writes to the same bytes with different values: one of `mine`, its lane and position.
+
+        Stores of the same value by several warps are not a race; they add a note to the statistics.
         """
         scratch = self.scratch_views()
-        marks = {id(part): 1 + (i >= len(mine)) for i, part in enumerate([*mine, *theirs])}
+        marks = {id(stores): 1 + (i >= len(mine)) for i, stores in enumerate([*mine, *theirs])}
         marked = []
         hit: tuple[int, int] | None = None
         same: set[int] = set()
-        for part in sorted([*mine, *theirs], key=lambda part: part.touch.number):
-            mark = marks[id(part)]
-            for unit, elements in words(part.at, part.touch.size):
-                met = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
-                if met.any():
-                    bad = met if part.changed is None else met & part.changed
+        for stores in sorted([*mine, *theirs], key=lambda stores: stores.touch.number):
+            mark = marks[id(stores)]
+            for unit, elements in words(stores.at, stores.touch.size):
+                common = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
+                if common.any():
+                    bad = common if stores.changed is None else common & stores.changed
                     if bad.any() and hit is None:
-                        hit = int(part.at[np.argmax(bad)]), part.touch.size
-                    same.add(part.touch.ins.line)
+                        hit = int(stores.at[np.argmax(bad)]), stores.touch.size
+                    same.add(stores.touch.ins.line)
                 scratch[unit][elements] |= FULL[unit] * mark
                 marked.append((unit, elements))
         for unit, elements in marked:
@@ -488,17 +522,38 @@ class Checks:
                 )
             return None
         position, size = hit
-        for part in mine:
-            bad = (part.at < position + size) & (part.at + part.touch.size > position)
+        for stores in mine:
+            bad = (stores.at < position + size) & (stores.at + stores.touch.size > position)
             if bad.any():
                 i = int(np.argmax(bad))
-                return part.touch, int(part.lanes[i]), int(part.at[i])
+                return stores.touch, int(stores.lanes[i]), int(stores.at[i])
         raise AssertionError
 
     @staticmethod
     def line_of_access(touches: list[Touch], position: int, size: int) -> int:
-        for t in touches:
-            at, _ = t.positions()
-            if ((at < position + size) & (at + t.size > position)).any():
-                return t.ins.line
+        """The source line of the first access that overlaps `size` bytes at a position."""
+        for touch in touches:
+            at, _ = touch.positions()
+            if ((at < position + size) & (at + touch.size > position)).any():
+                return touch.ins.line
         return touches[0].ins.line
+
+
+def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touch], list[Touch]]:
+    """The accesses of two segments that touch a page of the other segment."""
+    if not mine or not theirs:
+        return [], []
+    pages = 0
+    for touch in theirs:
+        pages |= touch.pages
+    mine = [touch for touch in mine if touch.pages & pages]
+    pages = 0
+    for touch in mine:
+        pages |= touch.pages
+    return mine, [touch for touch in theirs if touch.pages & pages]
+
+
+def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
+    """Positions, lanes (None: all), and the block of the chunk in which each lane runs."""
+    at, lanes = touch.positions()
+    return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5

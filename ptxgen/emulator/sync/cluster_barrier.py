@@ -16,9 +16,6 @@ Mask = NDArray[np.bool_] | None
 Array = NDArray[Any]
 
 
-# ---- the barrier of a cluster
-
-
 class ClusterBarrier:
     """Arrivals of warps [warp, block], and the phase that each waits for."""
 
@@ -27,10 +24,10 @@ class ClusterBarrier:
         shape = (len(chunk.batches), chunk.blocks)
         self.group = np.arange(chunk.blocks) // chunk.engine.cluster_blocks
         self.arrived = np.zeros(shape, bool)
-        self.due = np.zeros(shape, bool)  # arrived, and has not waited
-        self.arrivals = np.zeros(shape, np.int64)  # that each warp has made
-        self.waits = np.zeros(shape, np.int64)  # that it has come out of
-        self.ready = np.zeros(shape, bool)  # of those, whose barrier has completed
+        self.due = np.zeros(shape, bool)  # whether a warp has arrived and not waited
+        self.arrivals = np.zeros(shape, np.int64)  # number of arrivals of each warp
+        self.waits = np.zeros(shape, np.int64)  # number of completed waits of each warp
+        self.ready = np.zeros(shape, bool)  # whether a warp that is due may continue
         self.released = order.release(chunk.batches[0], np.arange(0))
         self.known: list[Any] = []
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int]] = []
@@ -41,7 +38,7 @@ class ClusterBarrier:
         if bad.any():
             raise fault(
                 BarrierFault,
-                "a warp arrives at the cluster's barrier again, without a wait between",
+                "a warp arrives at the cluster barrier twice, without a wait between",
                 c,
                 ins,
                 32 * int(np.argmax(bad)),
@@ -55,7 +52,7 @@ class ClusterBarrier:
         self.complete()
 
     def warps_exited(self) -> None:
-        """Some warps have exited."""
+        """Completes the phases that only exited warps were missing from."""
         self.complete()
 
     def complete(self) -> None:
@@ -72,20 +69,20 @@ class ClusterBarrier:
         clocks = np.zeros((order.actors, self.chunk.blocks), np.int32)
         fenced = np.zeros((2 * order.actors, self.chunk.blocks), np.int32)
         events = np.zeros(self.chunk.blocks, np.uint64)
-        left = []
-        for warp, where, known in self.known:
-            mine = blocks[where]
-            if mine.any():
-                at = where[mine]
-                clocks[:, at] = np.maximum(clocks[:, at], known.clocks[:, mine])
-                fenced[:, at] = np.maximum(fenced[:, at], known.fenced[:, mine])
-                events[at] |= known.events[mine]
-            if not mine.all():
-                keep = ~mine
-                left.append(
-                    (warp, where[keep], type(known)(known.clocks[:, keep], known.fenced[:, keep], known.events[keep]))
+        remaining = []
+        for warp, arrived, known in self.known:
+            complete = blocks[arrived]
+            if complete.any():
+                at = arrived[complete]
+                clocks[:, at] = np.maximum(clocks[:, at], known.clocks[:, complete])
+                fenced[:, at] = np.maximum(fenced[:, at], known.fenced[:, complete])
+                events[at] |= known.events[complete]
+            if not complete.all():
+                keep = ~complete
+                remaining.append(
+                    (warp, arrived[keep], type(known)(known.clocks[:, keep], known.fenced[:, keep], known.events[keep]))
                 )
-        self.known = left
+        self.known = remaining
         n = self.chunk.blocks // size
         clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
         fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
@@ -108,7 +105,7 @@ class ClusterBarrier:
         if bad.any():
             raise fault(
                 BarrierFault,
-                "a warp waits at the cluster's barrier without having arrived",
+                "a warp waits at the cluster barrier before it has arrived",
                 c,
                 ins,
                 32 * int(np.argmax(bad)),
@@ -139,7 +136,5 @@ class ClusterBarrier:
             first = block - int(self.chunk.ranks[block])
             size = self.chunk.engine.cluster_blocks
             arrived = int(np.count_nonzero(self.arrived[:, first : first + size]))
-            out.append(
-                (batch, ins, mask, f"the cluster's barrier: {arrived} of {size * len(self.chunk.batches)} warps")
-            )
+            out.append((batch, ins, mask, f"the cluster barrier: {arrived} of {size * len(self.chunk.batches)} warps"))
         return out

@@ -1,9 +1,9 @@
 """Asynchronous accesses to shared memory, and the generic writes that must be visible to them.
 
-An event is work that is waited for as one: the copies that signal one phase of an mbarrier, or a group. It is a bit in
-a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for each
-granule of 16 bytes, hold the events that read or write the granule: asynchronous work accesses whole granules, except
-st.async and red.async.
+An event is asynchronous work with a common wait: the copies that signal one phase of an mbarrier, or a group. It is a
+bit in a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for
+each granule of 16 bytes, hold the events that read or write the granule. Asynchronous work accesses whole granules,
+except st.async and red.async.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.sync.checks import Segment
+from ptxgen.emulator.sync.checks import Segment, accessors
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
-from ptxgen.emulator.sync.happens_before import HappensBefore, accessors
+from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.touch import Touch
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
@@ -36,16 +36,18 @@ FENCE = "fence.proxy.async"
 
 
 class Event:
-    """``doing``: words for a report; ``writes``: shared memory, else it reads; ``partial``: by less than granules."""
+    """One event. ``operation``: its name in messages; ``partial``: whether it accesses less than whole granules."""
 
-    __slots__ = ("doing", "granules", "ins", "key", "number", "pages", "partial", "writes")
+    __slots__ = ("granules", "ins", "key", "number", "operation", "pages", "partial", "writes")
 
-    def __init__(self, number: int, key: Hashable, ins: Instruction, doing: str, writes: bool, partial: bool) -> None:
-        self.number, self.key, self.ins, self.doing, self.writes, self.partial = (
+    def __init__(
+        self, number: int, key: Hashable, ins: Instruction, operation: str, writes: bool, partial: bool
+    ) -> None:
+        self.number, self.key, self.ins, self.operation, self.writes, self.partial = (
             number,
             key,
             ins,
-            doing,
+            operation,
             writes,
             partial,
         )
@@ -53,7 +55,7 @@ class Event:
         self.pages = 0
 
     def __str__(self) -> str:
-        return f"{self.doing} of line {self.ins.line}"
+        return f"{self.operation} of line {self.ins.line}"
 
     @property
     def bit(self) -> np.uint64:
@@ -61,10 +63,10 @@ class Event:
 
 
 class Access:
-    """What asynchronous work does to shared memory.
+    """The access of asynchronous work to shared memory.
 
     ``lanes``: the lanes of the warp batch that started it; ``granules``: for each lane, the granules that it accesses;
-    ``pages``: of all of them; ``at``, ``size``: byte positions and their length, where that is less than granules.
+    ``pages``: their pages; ``at``, ``size``: byte positions and length of accesses that are smaller than granules.
     """
 
     __slots__ = ("at", "granules", "ins", "lanes", "pages", "size")
@@ -86,7 +88,7 @@ class Events:
     def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
         self.chunk, self.order = chunk, order
         self.slots: list[Event | None] = [None] * COUNT
-        self.ages: list[Event] = []  # the oldest first
+        self.ages: list[Event] = []  # oldest first
         self.keys: dict[Hashable, Event] = {}
         self.partial = np.uint64(0)
         granules = len(chunk.shared) >> GRANULE
@@ -94,37 +96,37 @@ class Events:
         self.reading = np.zeros(granules, np.uint64)
         self.writing_pages = self.reading_pages = 0
         self.forgetting: list[Callable[[np.uint64], None]] = []
-        # the last generic write to each granule: actor, and its clock (0: none since an asynchronous write)
+        # the last generic write to each granule: its actor and clock (0: no write since the last asynchronous one)
         self.watches_writes: bool = chunk.program.proxies
         self.writer = np.zeros(granules, np.int16)
         self.written = np.zeros(granules, np.int32)
         self.generic_pages = 0
-        # live mbarriers, which nothing but mbarrier instructions may touch
+        # pages with initialised mbarrier objects, which only mbarrier instructions may access
         self.barrier_pages = 0
         self.barriers: Callable[[Array], Array] = lambda words: np.zeros(len(words), bool)
-        #: clock of each actor's last access to a block's memory from another block
+        #: for each actor, its clock at its last access to each block's memory from another block
         self.remote_clocks = np.zeros((order.actors, chunk.blocks), np.int32)
         self.remote_sources: dict[tuple[int, int], Instruction] = {}
         self.cluster: ClusterBarrier | None = None
 
-    # ---- a table of 64
+    # ---- the table of events
 
-    def event(self, key: Hashable, ins: Instruction, doing: str, writes: bool, partial: bool = False) -> Event:
-        """The event of a key; `key` differs where waiting differs."""
-        found = self.keys.get(key)
-        if found is not None:
-            return found
+    def event(self, key: Hashable, ins: Instruction, operation: str, writes: bool, partial: bool = False) -> Event:
+        """The event of a key; work with the same wait has the same key."""
+        event = self.keys.get(key)
+        if event is not None:
+            return event
         if None not in self.slots:
             self.reclaim()
         number = self.slots.index(None)
-        event = self.slots[number] = self.keys[key] = Event(number, key, ins, doing, writes, partial)
+        event = self.slots[number] = self.keys[key] = Event(number, key, ins, operation, writes, partial)
         self.ages.append(event)
         if partial:
             self.partial |= event.bit
         return event
 
     def reclaim(self) -> None:
-        """Forgets events whose granules were overwritten or that all warps have acquired; at least the oldest."""
+        """Removes events that all warps have acquired or whose granules were overwritten; at least the oldest event."""
         running = [t.warp for t in self.chunk.batches if t.count]
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
@@ -141,6 +143,7 @@ class Events:
                 self.reading_pages |= event.pages
 
     def forget(self, event: Event) -> None:
+        """Removes an event from the table and from all shadow words."""
         shadow = self.writing if event.writes else self.reading
         for g in event.granules:
             shadow[g] &= ~event.bit
@@ -153,28 +156,28 @@ class Events:
         del self.keys[event.key]
         self.slots[event.number] = None
 
-    def event_of(self, bits: int, kind: bool | None = None) -> Event:
-        """The event of one of some bits."""
+    def event_of(self, bits: int) -> Event:
+        """The event of the lowest of some bits."""
         number = (bits & -bits).bit_length() - 1
-        found = self.slots[number]
-        assert found is not None
-        return found
+        event = self.slots[number]
+        assert event is not None
+        return event
 
     # ---- generic accesses
 
     def generic(self, c: WarpBatch, touch: Touch, kind: str) -> None:
         """An access by load, store or atomic (kind: read, write, atomic), or the arrival of a cp.async (arrived)."""
         pages = touch.pages
-        foreign = self.order.size > 1 and touch.lanes is not None
+        remote = self.order.size > 1 and touch.lanes is not None
         if not (
             pages & (self.writing_pages | self.reading_pages | self.barrier_pages)
             or (kind != "read" and self.watches_writes)
-            or foreign
+            or remote
         ):
             return
         at, lanes, blocks = accessors(touch)
         warp, stride = c.warp, self.chunk.stride
-        if foreign:
+        if remote:
             self.note_remote_access(c, at // stride, blocks, touch.ins)
 
         def lane_of(bad: Array) -> tuple[int, int]:
@@ -188,16 +191,16 @@ class Events:
             if bad.any():
                 raise fault(
                     BarrierFault,
-                    "a load or store touches an mbarrier object that is in use",
+                    "a load or store accesses an mbarrier object that is in use",
                     c,
                     touch.ins,
                     *lane_of(bad),
                 )
-        strange = ~self.order.events[warp][blocks]
+        unknown = ~self.order.events[warp][blocks]
         for i in range(0, touch.size, 16):
             g = (at + i) >> GRANULE
             if pages & self.writing_pages:
-                bits = self.writing[g] & strange
+                bits = self.writing[g] & unknown
                 if bits.any():
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     done = "read" if kind == "read" else "written"
@@ -206,17 +209,17 @@ class Events:
             if kind == "read":
                 continue
             if pages & self.reading_pages:
-                bits = self.reading[g] & strange
+                bits = self.reading[g] & unknown
                 if bits.any():
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     text = f"shared memory is written before a wait for {event}, which reads it"
                     raise fault(AsyncFault, text, c, touch.ins, *lane_of(bits != 0))
             if self.watches_writes:
                 self.writer[g] = (self.order.base + warp)[blocks]
-                self.written[g] = self.order.own(warp)[blocks]
+                self.written[g] = self.order.clock_of(warp)[blocks]
                 self.generic_pages |= pages
 
-    # ---- other blocks' memory
+    # ---- memory of other blocks
 
     def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
         """Lanes of `blocks` access the memory of `targets`."""
@@ -225,12 +228,12 @@ class Events:
             self.check_started(c, targets[remote], blocks[remote], ins)
             self.order.remote_warps.add(c.warp)
             actors = (self.order.base + c.warp)[blocks[remote]]
-            self.remote_clocks[actors, targets[remote]] = self.order.own(c.warp)[blocks[remote]]
+            self.remote_clocks[actors, targets[remote]] = self.order.clock_of(c.warp)[blocks[remote]]
             for actor, target in set(zip(actors.tolist(), targets[remote].tolist(), strict=True)):
                 self.remote_sources[actor, target] = ins
 
     def check_started(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
-        """Faults where lanes of `blocks` access the memory of other blocks that need not have begun to run."""
+        """Faults if lanes of `blocks` access the memory of other blocks that may not have started."""
         order, cluster = self.order, self.cluster
         assert cluster is not None
         if not order.races:
@@ -248,7 +251,7 @@ class Events:
     # ---- asynchronous accesses
 
     def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
-        """The clocks, fences and events that the warps of some lanes have acquired: one column a lane."""
+        """The clocks, fences and events that the warps of some lanes have acquired: one column for each lane."""
         blocks = lanes >> 5
         return (
             self.order.clocks[c.warp][:, blocks],
@@ -260,30 +263,30 @@ class Events:
         self,
         c: WarpBatch,
         a: Access,
-        doing: str,
+        operation: str,
         writes: bool,
         known: tuple[Array, Array, Array] | None = None,
         proxy: bool = True,
         mixes: bool = False,
     ) -> None:
-        """Raises unless what touched this memory before is known to be complete, and visible to the async proxy.
+        """Raises unless earlier accesses to the same memory are complete and visible to the async proxy.
 
-        `known`: to those who start it; `proxy`: whether the work goes through the async proxy; `mixes`: whether it may
-        meet other work that does less than granules, or reduces.
+        `known`: the state of the warps that start the work; `proxy`: whether the work uses the async proxy; `mixes`:
+        whether it may overlap with other reductions and with work that writes less than a granule.
         """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
         g, pages = a.granules, a.pages
-        strange = ~events[:, None]
+        unknown = ~events[:, None]
         if pages & self.writing_pages:
-            bits = self.writing[g] & strange
+            bits = self.writing[g] & unknown
             if mixes or a.size < 16:
                 bits &= ~self.partial
             if bits.any():
-                self.fail(c, a, bits, doing, "writes")
+                self.fail(c, a, bits, operation, "writes")
         if writes and pages & self.reading_pages:
-            bits = self.reading[g] & strange
+            bits = self.reading[g] & unknown
             if bits.any():
-                self.fail(c, a, bits, doing, "reads")
+                self.fail(c, a, bits, operation, "reads")
         if pages & self.generic_pages and proxy:
             written = self.written[g]
             if written.any():
@@ -293,10 +296,10 @@ class Events:
                     if not bad.any() or (kind is RaceFault and not self.order.races):
                         continue
                     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
-                    who = int(actor[i, j]) % self.order.warp_count
-                    what = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
+                    writer = int(actor[i, j]) % self.order.warp_count
+                    missing = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
                     verb = "overwrites" if writes else "reads"
-                    text = f"{doing} {verb} shared memory that warp {who} wrote, with {what}"
+                    text = f"{operation} {verb} shared memory that warp {writer} wrote, with {missing}"
                     at = (int(g[i, j]) << GRANULE) % self.chunk.stride
                     raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
         if writes and self.order.races:
@@ -310,13 +313,13 @@ class Events:
                 segment.wpages = pages
                 segment.remote = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
                 knowledge = self.order.clocks[c.warp]
-                self.order.check_segment(segment, knowledge, doing)
+                self.order.check_segment(segment, knowledge, operation)
 
-    def fail(self, c: WarpBatch, a: Access, bits: Array, doing: str, verb: str) -> None:
+    def fail(self, c: WarpBatch, a: Access, bits: Array, operation: str, verb: str) -> None:
         i, j = np.unravel_index(int(np.argmax(bits != 0)), bits.shape)
         event = self.event_of(int(bits[i, j]))
         at = (int(a.granules[i, j]) << GRANULE) % self.chunk.stride
-        text = f"{doing} touches shared memory before a wait for {event}, which {verb} it"
+        text = f"{operation} touches shared memory before a wait for {event}, which {verb} it"
         raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)
 
     def start(self, event: Event, a: Access) -> None:

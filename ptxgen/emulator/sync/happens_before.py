@@ -1,8 +1,8 @@
 """The happens-before relation of programs with asynchronous work or clusters.
 
-An actor is one warp of one block of a cluster. A clock counts the segments of each actor; the vector of clocks of a
-warp says which segments of other actors happened before what it does now. Every synchronisation also passes on up to
-which clock the writes of each actor are behind a proxy fence, and which asynchronous work is complete.
+An actor is one warp of one block of a cluster. A clock counts the segments of each actor. The vector clock of a warp
+determines which segments of other actors happened before its current segment. Every synchronisation also passes on the
+clocks up to which a proxy fence follows the writes of each actor, and the asynchronous work that is complete.
 """
 
 from __future__ import annotations
@@ -12,28 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.sync.checks import Checks, Part, Segment
-from ptxgen.emulator.sync.touch import FULL, Touch, words
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
-from ptxgen.errors import RaceFault
+from ptxgen.emulator.sync.checks import Checks, Segment, accessors
+from ptxgen.emulator.sync.touch import Touch
+from ptxgen.emulator.warp_batch import Chunk, WarpBatch
 
 Array = NDArray[Any]
 
 
-#: accesses that race: of the new segment, of the old one
-PAIRS = (
-    ("writes", "writes"),
-    ("writes", "reads"),
-    ("reads", "writes"),
-    ("atomics", "writes"),
-    ("atomics", "reads"),
-    ("writes", "atomics"),
-    ("reads", "atomics"),
-)
+class Released(NamedTuple):
+    """The state that a warp releases, in some blocks.
 
-
-class Known(NamedTuple):
-    """What a warp releases: clocks by [actor, block], fences of each space by [actor, block], events by block."""
+    `clocks` [actor, block]; `fenced` [space and actor, block]: the clocks up to which a proxy fence follows the writes;
+    `events` [block]: the asynchronous work that is known to be complete, as bits.
+    """
 
     clocks: Array
     fenced: Array
@@ -49,19 +40,19 @@ class HappensBefore(Checks):
         self.warp_count = len(chunk.batches)
         self.actors = self.size * self.warp_count
         self.ranks = chunk.ranks
-        self.remote_warps: set[int] = set()  # warps that have touched the memory of other blocks
+        self.remote_warps: set[int] = set()  # warps that have accessed the memory of other blocks
         self.base = chunk.ranks * self.warp_count  # first actor of each block
         super().__init__(chunk)
         if not self.races:
             self.reset_clocks()
         shape, wide = (self.warp_count, self.actors, chunk.blocks), (self.warp_count, 2 * self.actors, chunk.blocks)
-        #: of shared memory, by actor, and then of global memory
+        #: [warp, space and actor, block]: shared memory by actor, then global memory by actor
         self.fenced = np.zeros(wide, np.int32)
         self.events = np.zeros((self.warp_count, chunk.blocks), np.uint64)
-        #: the same three, of what lies before each warp's last fence: what its relaxed arrivals tell
-        self.published = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
-        #: and what each warp's relaxed waits heard since its last fence, which it may rely on after the next
-        self.pending = Known(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        #: the state of each warp at its last fence, which its relaxed arrivals release
+        self.published = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
+        #: the state that the relaxed waits of each warp received since its last fence; the next fence acquires it
+        self.pending = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
     def reset_clocks(self, past: int = 0) -> None:
         self.clocks = np.zeros((self.warp_count, self.actors, self.chunk.blocks), np.int32)
@@ -77,139 +68,41 @@ class HappensBefore(Checks):
         self.resolve_store()
         segment, c.segment = c.segment, None
         if segment is not None:
-            segment.clock = self.own(c.warp)
+            segment.clock = self.clock_of(c.warp)
             segment.remote = c.warp in self.remote_warps
             self.check_segment(segment, self.clocks[c.warp])
-            if segment.remote:  # this warp of two blocks may access the same memory
+            if segment.remote:  # two blocks may access the same memory by the same warp number
                 self.check_pair(segment, segment, self.clocks[c.warp], "")
                 self.remote_warps.discard(c.warp)
-            self.live.append(segment)
-            self.live_read |= segment.rpages
-            self.live_write |= segment.wpages
-            self.live_atomic |= segment.apages
-            if len(self.live) > 16 * self.warp_count:
-                self.prune()
+            self.add_live(segment)
         self.clocks[c.warp, self.base + c.warp, self.blocks] += 1
 
     def close_all(self, pages: int) -> None:
-        """Ends the segments that touched some pages."""
+        """Ends the segments that accessed some pages."""
         for batch in self.chunk.batches:
             s = batch.segment
             if s is not None and (s.rpages | s.wpages | s.apages) & pages:
                 self.close(batch)
 
-    def check_segment(self, new: Segment, knowledge: Array, doing: str = "") -> None:
-        """Checks a new segment against live ones; `knowledge[actor, block]`: the clocks that it is ordered after."""
-        r, w, a = new.rpages, new.wpages, new.apages
-        if (
-            w & (self.live_read | self.live_write | self.live_atomic)
-            | r & (self.live_write | self.live_atomic)
-            | a & (self.live_write | self.live_read)
-        ):
-            for old in self.live:
-                if (old.batch is not new.batch or self.size > 1) and (
-                    (w & (old.rpages | old.wpages | old.apages))
-                    | (r & (old.wpages | old.apages))
-                    | (a & (old.wpages | old.rpages))
-                ):
-                    self.check_pair(new, old, knowledge, doing)
-
-    def check_pair(self, new: Segment, old: Segment, knowledge: Array, doing: str) -> None:
-        """Raises where unordered accesses of two segments overlap."""
-        warp, stride = old.batch.warp, self.chunk.stride
-        unordered_ranks = self.unordered_ranks(new, old, knowledge)
-        if not unordered_ranks:
-            return
-        scratch = self.scratch_views()
-        for mine_name, their_name in PAIRS:
-            mine, theirs = getattr(new, mine_name), getattr(old, their_name)
-            pages = 0
-            for t in theirs:
-                pages |= t.pages
-            mine = [t for t in mine if t.pages & pages]
-            pages = 0
-            for t in mine:
-                pages |= t.pages
-            theirs = [t for t in theirs if t.pages & pages]
-            for rank, known in unordered_ranks if mine and theirs else ():
-                hit: tuple[Touch, int, int] | None = None
-                stores = mine_name == their_name and not doing
-                if stores:
-                    hit = self.conflicting_stores(
-                        [Part(t, ~known[accessors(t)[2]]) for t in mine],
-                        [Part(t, self.in_rank(t, rank)) for t in theirs],
-                    )
-                marked = []
-                for t in () if stores else theirs:
-                    at, which = t.positions()[0], self.in_rank(t, rank)
-                    if which is not None:
-                        at = at[which]
-                    for unit, elements in words(at, t.size):
-                        scratch[unit][elements] = FULL[unit]
-                        marked.append((unit, elements))
-                for t in () if stores else mine:
-                    at, lanes, blocks = accessors(t)
-                    ordered = known[blocks]
-                    if ordered.all():
-                        continue
-                    for unit, elements in words(at, t.size):
-                        bad = (scratch[unit][elements] != 0) & ~ordered
-                        if bad.any() and hit is None:
-                            i = int(np.argmax(bad))
-                            hit = (t, i if lanes is None else int(lanes[i]), int(at[i]))
-                for unit, elements in marked:
-                    scratch[unit][elements] = 0
-                if hit is None:
-                    continue
-                touch, lane, position = hit
-                line = self.line_of_access(theirs, position, touch.size)
-                whose = f"warp {warp}" if rank < 0 else f"warp {warp} of rank {rank}"
-                raise fault(
-                    RaceFault,
-                    f"{doing or mine_name[:-1]} by warp {new.batch.warp} and {their_name[:-1]} by {whose} "
-                    f"(line {line}) of the same shared memory with no barrier between",
-                    new.batch,
-                    touch.ins,
-                    lane,
-                    position % stride,
-                )
-
-    def in_rank(self, t: Touch, rank: int) -> Array | None:
-        """Which lanes of an access are of blocks of a rank; None: all, where `rank` is negative."""
-        return None if rank < 0 else self.ranks[accessors(t)[2]] == rank
+    def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
+        return None if rank < 0 else self.ranks[accessors(touch)[2]] == rank
 
     def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
-        """Ranks of the old segment's block that are not ordered before the new one, and in which blocks they are.
-
-        Where both stay in their own block's memory, only accesses of one block can meet: rank -1.
-        """
         warp = old.batch.warp
         same = warp == new.batch.warp
         if not (new.remote or old.remote):
-            known = knowledge[self.base + warp, self.blocks] >= old.clock
-            return [] if same or known.all() else [(-1, known)]
+            ordered = knowledge[self.base + warp, self.blocks] >= old.clock
+            return [] if same or ordered.all() else [(-1, ordered)]
         out = []
         for rank in range(self.size):
-            known = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
+            ordered = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
             if same:
-                known |= self.ranks == rank
-            if not known.all():
-                out.append((rank, known))
+                ordered |= self.ranks == rank
+            if not ordered.all():
+                out.append((rank, ordered))
         return out
 
-    def prune(self) -> None:
-        running = [t.warp for t in self.chunk.batches if t.count]
-        kept = [s for s in self.live if not self.known_to_all(s, running)]
-        if len(kept) > 15 * self.warp_count:  # nothing ever orders them: keep the latest
-            kept = kept[len(kept) // 2 :]
-        self.live = kept
-        self.live_read = self.live_write = self.live_atomic = 0
-        for s in kept:
-            self.live_read |= s.rpages
-            self.live_write |= s.wpages
-            self.live_atomic |= s.apages
-
-    def known_to_all(self, s: Segment, running: list[int]) -> bool:
+    def is_known(self, s: Segment, running: list[int]) -> bool:
         for rank in range(self.size):
             need = s.clock[self.blocks - self.ranks + rank]
             for w in running:
@@ -221,21 +114,21 @@ class HappensBefore(Checks):
 
     # ---- release and acquire
 
-    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Known:
+    def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False) -> Released:
         """The clocks, fences and events that warp `c` of some blocks releases."""
         self.close(c)
         w = c.warp
         if relaxed:
-            return Known(
+            return Released(
                 self.published.clocks[w][:, blocks],
                 self.published.fenced[w][:, blocks],
                 self.published.events[w, blocks],
             )
         clocks = self.clocks[w][:, blocks]
         clocks[self.base[blocks] + w, np.arange(len(blocks))] -= 1
-        return Known(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
+        return Released(clocks, self.fenced[w][:, blocks], self.events[w, blocks])
 
-    def acquire(self, c: WarpBatch, blocks: Array, known: Known, relaxed: bool = False) -> None:
+    def acquire(self, c: WarpBatch, blocks: Array, known: Released, relaxed: bool = False) -> None:
         """Warp `c` of some blocks acquires; without .acquire (`relaxed`) this takes effect at its next fence."""
         w = c.warp
         if relaxed:
@@ -246,7 +139,7 @@ class HappensBefore(Checks):
             return
         self.close(c)
         if self.races:
-            self.acquire_own_past(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
+            self.acquire_own_clock(c, blocks, known.clocks[self.base[blocks] + w, np.arange(len(blocks))])
         self.clocks[w][:, blocks] = np.maximum(self.clocks[w][:, blocks], known.clocks)
         self.fenced[w][:, blocks] = np.maximum(self.fenced[w][:, blocks], known.fenced)
         self.events[w, blocks] |= known.events
@@ -264,7 +157,7 @@ class HappensBefore(Checks):
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         if self.size == 1 and releasing.all() and acquiring.all():
-            # everything so far is ordered before everything that follows: forget it
+            # all earlier accesses are ordered before all later ones, so they need not be kept
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
             self.written_pages = [0] * self.warp_count
@@ -288,7 +181,7 @@ class HappensBefore(Checks):
         self.events = np.where(acquiring, self.events | events, self.events)
 
     def fence(self, c: WarpBatch, blocks: Array, spaces: str) -> None:
-        """A proxy fence for some `spaces`, or without any a fence that publishes what the warp has acquired."""
+        """A proxy fence for some `spaces`; without spaces a memory fence, which publishes the state of the warp."""
         w = c.warp
         if spaces:
             known = self.release(c, blocks)
@@ -297,7 +190,7 @@ class HappensBefore(Checks):
                     part = slice(i * self.actors, (i + 1) * self.actors)
                     self.fenced[w, part][:, blocks] = np.maximum(known.fenced[part], known.clocks)
         else:
-            pending = Known(
+            pending = Released(
                 self.pending.clocks[w][:, blocks], self.pending.fenced[w][:, blocks], self.pending.events[w, blocks]
             )
             self.acquire(c, blocks, pending)
@@ -305,9 +198,3 @@ class HappensBefore(Checks):
             self.published.clocks[w][:, blocks] = known.clocks
             self.published.fenced[w][:, blocks] = known.fenced
             self.published.events[w, blocks] = known.events
-
-
-def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
-    """Positions, lanes (None: all), and the block of the chunk that each lane runs in."""
-    at, lanes = touch.positions()
-    return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5

@@ -2,8 +2,8 @@
 
 Lanes of a warp run independently. Only a synchronisation that names them orders their memory accesses: bar.warp.sync,
 a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and then waits. Shuffles, votes
-and matrix products exchange registers. They do not order writes; but a lane may overwrite what another lane read before
-the exchange, since the exchanged values may depend on that read.
+and matrix products exchange registers. They do not order writes; but a lane may overwrite data that another lane read
+before the exchange, since the exchanged values may depend on that read.
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ class Lanes:
         self.each: Array | None = None
 
     def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
-        """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it takes no part."""
-        taking = members != 0
+        """Lanes synchronise. `members`: for each lane the mask of its partners, 0 if it does not take part."""
+        participating = members != 0
         wanted = live.reshape(-1, 32)
         words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
-        whole = taking & (members & np.repeat(words, 32) == np.repeat(words, 32))
+        whole = participating & (members & np.repeat(words, 32) == np.repeat(words, 32))
         self.every[whole] = np.maximum(self.every[whole], clocks[whole])
-        part = np.flatnonzero(taking & ~whole)
-        if not len(part):
+        partial = np.flatnonzero(participating & ~whole)
+        if not len(partial):
             return
         if self.each is None:
             self.each = np.zeros((len(self.every), 32), np.int64)
-        rows = part & ~31
-        named = (members[part][:, None] >> LANES) & np.uint32(1) != 0
+        rows = partial & ~31
+        named = (members[partial][:, None] >> LANES) & np.uint32(1) != 0
         groups = rows[:, None] + np.arange(32)
         known = np.maximum(self.each[groups], self.every[groups][:, :, None])  # the clocks of each member
         released = np.where(named[:, :, None], known, 0).max(axis=1)
-        self.each[part] = np.maximum(released, np.where(named, clocks[part][:, None], 0))
+        self.each[partial] = np.maximum(released, np.where(named, clocks[partial][:, None], 0))
 
     def synchronise_all(self, warps: Array, clocks: Array) -> None:
         """All lanes of some warps synchronise; `clocks`: of each warp."""
         np.maximum(self.every, np.repeat(np.where(warps, clocks, 0), 32), out=self.every)
 
     def knows(self, lanes: Array, others: Array, clocks: Array) -> Array:
-        """Whether `lanes` are ordered after what lanes `others` of their warps did at some clocks."""
+        """Whether `lanes` are ordered after the accesses of lanes `others` of their warps at some clocks."""
         out: Array = clocks <= self.every[lanes]
         if self.each is not None:
             out |= clocks <= self.each[lanes, others]
         return out
 
 
-class Window:
+class AccessLog:
     """The accesses of one warp batch to shared memory since its lanes synchronised last.
 
-    The accesses are compared only where they meet in a page that is both written and read. Two lanes that write one
-    address are no fault here: the last value stays, as the hardware does it.
+    Accesses are compared only in pages that are both written and read. Two lanes that write one
+    address are not a fault: the value of the last write remains, as on the hardware.
     """
 
     def __init__(self, c: WarpBatch, shadow: Callable[[], LaneShadow]) -> None:
@@ -94,13 +94,13 @@ class Window:
             self.flush()
 
     def synchronise(self, members: Array, live: Array) -> None:
-        """Lanes synchronise; `members` as for `Lanes`."""
+        """Lanes synchronise; `members`: as in `Lanes`."""
         if not self.entries:
             return
         if (members[live] == ALL).all():
             self.flush()
         else:
-            self.entries.append((members, "meet"))
+            self.entries.append((members, "synchronise"))
 
     def exchange(self, members: Array | None) -> None:
         """Lanes exchange registers; None: all lanes."""
@@ -112,7 +112,7 @@ class Window:
             self.flush()
 
     def flush(self) -> None:
-        """Compares the accesses, and forgets them."""
+        """Compares the accesses and clears the log."""
         if self.read & self.written:
             self.compare(self.read & self.written)
         if self.entries:
@@ -124,9 +124,9 @@ class Window:
         known, exchanged = Lanes(c.n), Lanes(c.n)
         clock = shadow.first
         for touch, kind in self.entries:
-            if kind in ("meet", "exchange"):
+            if kind in ("synchronise", "exchange"):
                 assert isinstance(touch, np.ndarray)
-                for lanes in (known, exchanged) if kind == "meet" else (exchanged,):
+                for lanes in (known, exchanged) if kind == "synchronise" else (exchanged,):
                     lanes.synchronise(touch, np.ones(c.n, bool), np.full(c.n, clock))
                 clock += 1
             elif touch.pages & pages:  # type: ignore[union-attr]
@@ -166,13 +166,14 @@ class LaneShadow:
                 self.conflict(c, touch, self.earlier[g], lanes, exchanged, "write", "read")
                 self.conflict(c, touch, self.reader[g], lanes, exchanged, "write", "read")
                 self.writer[g] = mark
-                many = self.writer[g] != mark  # several lanes at once: whose value stays is open
+                many = self.writer[g] != mark  # several lanes write one unit: which value remains is not defined
                 self.writer[g[many]] = 0
                 self.reader[g] = self.earlier[g] = 0
 
     def conflict(
-        self, c: WarpBatch, touch: Touch, old: Array, lanes: Array, known: Lanes, doing: str, done: str
+        self, c: WarpBatch, touch: Touch, old: Array, lanes: Array, known: Lanes, operation: str, earlier: str
     ) -> None:
+        """Faults if lanes are not ordered after the marks `old` of other lanes of their warps."""
         other = old & 0xFFFFF
         bad = (old >= self.first << 40) & (other != lanes) & (other >> 5 == lanes >> 5)
         if not bad.any():
@@ -183,7 +184,7 @@ class LaneShadow:
             at, _ = touch.positions()
             raise fault(
                 RaceFault,
-                f"{doing} by lane {int(lanes[i]) & 31} and {done} by lane {int(other[i]) & 31} "
+                f"{operation} by lane {int(lanes[i]) & 31} and {earlier} by lane {int(other[i]) & 31} "
                 f"(line {int(old[i]) >> 20 & 0xFFFFF}) of the same warp and the same shared memory, "
                 "with no bar.warp.sync between",
                 c,

@@ -11,7 +11,7 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_copies import retire
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
-from ptxgen.emulator.sync.happens_before import HappensBefore, Known
+from ptxgen.emulator.sync.happens_before import HappensBefore, Released
 from ptxgen.emulator.sync.touch import PAGE
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import BarrierFault, RaceFault
@@ -27,8 +27,8 @@ LIMIT = (1 << 20) - 1
 TOKEN = 1 << 63
 
 
-class Sleeper:
-    """Lanes of one warp batch that a try_wait has put to sleep, each at a row and a phase."""
+class SuspendedLanes:
+    """Lanes of one warp batch that a try_wait has suspended; each waits for a phase of a row."""
 
     __slots__ = ("after", "batch", "ins", "lanes", "phases", "ready", "rows")
 
@@ -38,12 +38,12 @@ class Sleeper:
         self.batch, self.ins, self.lanes, self.rows = batch, ins, lanes, rows
         self.phases, self.ready, self.after = phases, ready, after
 
-    def wake(self, which: Array, answer: bool) -> None:
-        """Some lanes continue with an answer."""
+    def resume(self, which: Array, result: bool) -> None:
+        """Resumes some lanes with the result of the try_wait."""
         lanes = self.lanes[which]
         mask = np.zeros(self.batch.n, bool)
         mask[lanes] = True
-        self.batch.v[self.ready][lanes] = answer
+        self.batch.v[self.ready][lanes] = result
         self.batch.add(self.after, mask)
         self.lanes, self.rows, self.phases = self.lanes[~which], self.rows[~which], self.phases[~which]
 
@@ -53,13 +53,13 @@ class Mbarriers:
 
     def __init__(self, chunk: Chunk, order: HappensBefore, events: Events) -> None:
         self.chunk, self.order, self.events = chunk, order, events
-        self.rows = np.zeros(len(chunk.shared) >> 3, np.int32)  # of each 8-byte word; 0: no object
+        self.rows = np.zeros(len(chunk.shared) >> 3, np.int32)  # for each 8-byte word; 0: no object
         self.count = 1
-        self.births = 0
-        self.sleepers: list[Sleeper] = []
+        self.generations = 0
+        self.suspended: list[SuspendedLanes] = []
         self.cluster: ClusterBarrier | None = None
-        self.refused: set[tuple[int, int]] = set()
-        self.stuck_at = -1  # the engine's progress at the last stall
+        self.answered_false: set[tuple[int, int]] = set()
+        self.stall_progress = -1  # the progress count of the engine at the last stall
         self.tracked: dict[int, list[tuple[WarpBatch, Array, int]]] = {}
         self.grow(64)
         events.barriers = lambda words: self.rows[words] != 0
@@ -68,7 +68,7 @@ class Mbarriers:
     def grow(self, size: int) -> None:
         actors = self.order.actors
 
-        def bigger(name: str, kind: Any, *shape: int) -> None:
+        def enlarge(name: str, kind: Any, *shape: int) -> None:
             new = np.zeros((size, *shape), kind)
             old = getattr(self, name, None)
             if old is not None:
@@ -80,36 +80,47 @@ class Mbarriers:
         self.pending: Array
         self.expected: Array
         self.bytes: Array
-        self.birth: Array
-        self.maker: Array
-        self.lane: Array
-        self.now_lanes: Array
-        self.done_lanes: Array
-        self.made: Array
-        self.stage: Array
-        self.now: Array
-        self.now_fenced: Array
-        self.now_events: Array
-        self.done: Array
-        self.done_fenced: Array
-        self.done_events: Array
-        # who initialised it: actor, its clock, and the phase of the cluster's barrier that comes after (-1: unfenced)
-        for name in ("word", "phase", "pending", "expected", "bytes", "birth", "maker", "lane", "made", "stage"):
-            bigger(name, np.int64)
-        for name in ("now", "done"):
-            bigger(name, np.int32, actors)
-        for name in ("now_fenced", "done_fenced"):
-            bigger(name, np.int32, 2 * actors)
-        for name in ("now_lanes", "done_lanes"):  # of each warp, those that have arrived
-            bigger(name, np.uint32, actors)
-        for name in ("now_events", "done_events"):
-            bigger(name, np.uint64)
+        self.generation: Array
+        self.init_actor: Array
+        self.init_lane: Array
+        self.current_lanes: Array
+        self.completed_lanes: Array
+        self.init_clock: Array
+        self.init_phase: Array
+        self.current_clocks: Array
+        self.current_fenced: Array
+        self.current_events: Array
+        self.completed_clocks: Array
+        self.completed_fenced: Array
+        self.completed_events: Array
+        # the initialisation: actor, lane and clock, and the next phase of the cluster barrier (-1: not fenced)
+        for name in (
+            "word",
+            "phase",
+            "pending",
+            "expected",
+            "bytes",
+            "generation",
+            "init_actor",
+            "init_lane",
+            "init_clock",
+            "init_phase",
+        ):
+            enlarge(name, np.int64)
+        for name in ("current_clocks", "completed_clocks"):
+            enlarge(name, np.int32, actors)
+        for name in ("current_fenced", "completed_fenced"):
+            enlarge(name, np.int32, 2 * actors)
+        for name in ("current_lanes", "completed_lanes"):  # for each warp, the mask of lanes that have arrived
+            enlarge(name, np.uint32, actors)
+        for name in ("current_events", "completed_events"):
+            enlarge(name, np.uint64)
 
     def forget(self, bit: np.uint64) -> None:
-        self.now_events &= ~bit
-        self.done_events &= ~bit
+        self.current_events &= ~bit
+        self.completed_events &= ~bit
 
-    # ---- making and finding them
+    # ---- initialisation and look-up
 
     def fail(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, bad: Array, message: str) -> BarrierFault:
         i = int(np.argmax(bad))
@@ -122,12 +133,12 @@ class Mbarriers:
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
             raise self.fail(
-                c, ins, lanes, at, bad, f"a count of {int(counts[np.argmax(bad)])}; 1 to {LIMIT} are possible"
+                c, ins, lanes, at, bad, f"the count is {int(counts[np.argmax(bad)])}; it must be 1 to {LIMIT}"
             )
         bad = self.rows[words] != 0
         if bad.any():
             raise self.fail(
-                c, ins, lanes, at, bad, "an mbarrier object is initialised again, without mbarrier.inval before"
+                c, ins, lanes, at, bad, "an mbarrier object is initialised again, with no mbarrier.inval between"
             )
         if len(np.unique(words)) != len(words):
             raise self.fail(c, ins, lanes, at, np.ones(1, bool), "two lanes initialise one mbarrier object")
@@ -136,17 +147,17 @@ class Mbarriers:
             self.grow(2 * len(self.word))
         rows = np.arange(self.count, self.count + n)
         self.count += n
-        self.births += 1
+        self.generations += 1
         self.rows[words] = rows
         self.word[rows] = words
         self.phase[rows] = self.bytes[rows] = 0
         self.pending[rows] = self.expected[rows] = counts
-        self.birth[rows] = self.births
+        self.generation[rows] = self.generations
         blocks = lanes >> 5
-        self.maker[rows] = self.order.base[blocks] + c.warp
-        self.lane[rows] = lanes & 31
-        self.made[rows] = self.order.own(c.warp)[blocks]
-        self.stage[rows] = -1
+        self.init_actor[rows] = self.order.base[blocks] + c.warp
+        self.init_lane[rows] = lanes & 31
+        self.init_clock[rows] = self.order.clock_of(c.warp)[blocks]
+        self.init_phase[rows] = -1
         for page in np.unique(at % self.chunk.stride >> PAGE).tolist():
             self.events.barrier_pages |= 1 << page
 
@@ -164,42 +175,47 @@ class Mbarriers:
         return rows
 
     def publish(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp `c` after its initialisations: its next arrival at the cluster barrier publishes them."""
+        """A fence of warp `c`: its next arrival at the cluster barrier publishes its initialisations."""
         rows = np.arange(1, self.count)
         block = self.word[rows] * 8 // self.chunk.stride
-        mine = (self.stage[rows] < 0) & (self.maker[rows] == self.order.base[block] + c.warp) & np.isin(block, blocks)
+        mine = (
+            (self.init_phase[rows] < 0)
+            & (self.init_actor[rows] == self.order.base[block] + c.warp)
+            & np.isin(block, blocks)
+        )
         cluster = self.cluster
         assert cluster is not None
-        self.stage[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
+        self.init_phase[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
 
     def check_initialised(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
-        """Faults where an object is used, and nothing orders that after its initialisation by another thread."""
+        """Faults if the use of an object is not ordered after its initialisation by another thread."""
         order, blocks = self.order, lanes >> 5
         if not order.races:
             return
         cluster = self.cluster
         assert cluster is not None
-        maker, made = self.maker[rows], self.made[rows]
-        known = order.clocks[c.warp][maker, blocks] >= made
-        known |= (self.stage[rows] >= 0) & (cluster.waits[:, blocks].max(axis=0) > self.stage[rows])
-        mine = np.flatnonzero((maker == (order.base + c.warp)[blocks]) & (self.lane[rows] != lanes & 31))
-        known[mine] = order.lanes[c.warp].knows(lanes[mine], self.lane[rows[mine]], made[mine])
+        init_actor, init_clock = self.init_actor[rows], self.init_clock[rows]
+        known = order.clocks[c.warp][init_actor, blocks] >= init_clock
+        known |= (self.init_phase[rows] >= 0) & (cluster.waits[:, blocks].max(axis=0) > self.init_phase[rows])
+        mine = np.flatnonzero((init_actor == (order.base + c.warp)[blocks]) & (self.init_lane[rows] != lanes & 31))
+        known[mine] = order.lanes[c.warp].knows(lanes[mine], self.init_lane[rows[mine]], init_clock[mine])
         if not known.all():
             i = int(np.argmin(known))
-            whose = "another block" if at[i] // self.chunk.stride != blocks[i] else "another warp"
-            text = f"an mbarrier object of {whose} is used, and nothing orders that after its initialisation"
+            owner = "another block" if at[i] // self.chunk.stride != blocks[i] else "another warp"
+            text = f"an mbarrier object of {owner} is used, and nothing orders that after its initialisation"
             if i in mine:
-                text = f"an mbarrier object that lane {int(self.lane[rows[i]])} of the same warp initialised is used, "
+                initialiser = int(self.init_lane[rows[i]])
+                text = f"an mbarrier object that lane {initialiser} of the same warp initialised is used, "
                 text += "with no bar.warp.sync between"
             raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
 
     def check_arrival_order(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
     ) -> None:
-        """Faults at arrivals that nothing orders after the phase before: they could have counted for that one.
+        """Faults at arrivals that are not ordered after the preceding phase, and so could have counted for it.
 
-        Only arrivals of the block's own warps are looked at: the bytes of copies between blocks order arrivals too, and
-        carry no clocks. `together`: the lanes belong to an instruction that completed the phase, which is allowed.
+        Arrivals from other blocks are not checked: the bytes of copies between blocks order them too, without clocks.
+        `together`: the lanes belong to the instruction that completed the preceding phase, which is legal.
         """
         order, w = self.order, c.warp
         late = np.flatnonzero((self.phase[rows] > 0) & (at // self.chunk.stride == lanes >> 5))
@@ -207,13 +223,16 @@ class Mbarriers:
             return
         rows, some = rows[late], lanes[late]
         blocks, number = some >> 5, np.arange(len(late))
-        own = order.base[blocks] + w
+        actors = order.base[blocks] + w
         known = np.maximum(order.clocks[w][:, blocks], order.pending.clocks[w][:, blocks]).T
-        missing = self.done[rows] > known
+        missing = self.completed_clocks[rows] > known
         missing &= (np.arange(order.actors) - order.base[blocks][:, None]) // order.warp_count == 0
-        alone = self.done_lanes[rows, own] & ~(np.uint32(1) << (some & 31).astype(np.uint32)) == 0
-        among = np.maximum(order.lanes[w].every[some], order.pending.clocks[w][own, blocks]) >= self.done[rows, own]
-        missing[number, own] = ~(alone | among) & (order.lanes[w].each is None) & (not together)
+        only_arrival = self.completed_lanes[rows, actors] & ~(np.uint32(1) << (some & 31).astype(np.uint32)) == 0
+        known_lanes = (
+            np.maximum(order.lanes[w].every[some], order.pending.clocks[w][actors, blocks])
+            >= self.completed_clocks[rows, actors]
+        )
+        missing[number, actors] = ~(only_arrival | known_lanes) & (order.lanes[w].each is None) & (not together)
         bad = missing.any(axis=1)
         if bad.any():
             i = int(np.argmax(bad))
@@ -236,23 +255,23 @@ class Mbarriers:
         expect: Array | None = None,
         drop: bool = False,
         complete: bool = True,
-        released: Known | None = None,
+        released: Released | None = None,
     ) -> Array:
-        """Arrivals, lane after lane; the states before them. ``released``: what they tell, by lane."""
+        """Executes the arrivals of lanes in order; returns their states. ``released``: by lane, what they release."""
         rows = self.find(c, ins, lanes, at)
         self.check_initialised(c, ins, lanes, at, rows)
         self.check_arrival_order(c, ins, lanes, at, rows)
         bad = (counts < 1) | (counts > LIMIT)
         if bad.any():
             raise self.fail(
-                c, ins, lanes, at, bad, f"a count of {int(counts[np.argmax(bad)])}; 1 to {LIMIT} are possible"
+                c, ins, lanes, at, bad, f"the count is {int(counts[np.argmax(bad)])}; it must be 1 to {LIMIT}"
             )
         if released is not None:
-            np.maximum.at(self.now, rows, released.clocks.T)
-            np.maximum.at(self.now_fenced, rows, released.fenced.T)
-            np.bitwise_or.at(self.now_events, rows, released.events)
+            np.maximum.at(self.current_clocks, rows, released.clocks.T)
+            np.maximum.at(self.current_fenced, rows, released.fenced.T)
+            np.bitwise_or.at(self.current_events, rows, released.events)
             actors = self.order.base[lanes >> 5] + c.warp
-            np.bitwise_or.at(self.now_lanes, (rows, actors), np.uint32(1) << (lanes & 31).astype(np.uint32))
+            np.bitwise_or.at(self.current_lanes, (rows, actors), np.uint32(1) << (lanes & 31).astype(np.uint32))
         if expect is not None:
             np.add.at(self.bytes, rows, expect)
             self.check_limit(c, ins, lanes, at, rows)
@@ -272,7 +291,7 @@ class Mbarriers:
                 self.expected[unique] -= total
             self.complete_due_phases(c, ins, lanes, at, unique, complete)
             return tokens.astype(np.uint64) | np.uint64(TOKEN)
-        tokens = np.empty(len(rows), np.int64)  # some complete a phase on the way
+        tokens = np.empty(len(rows), np.int64)  # some lanes complete a phase before others arrive
         for i, row in enumerate(rows.tolist()):
             if i:
                 self.check_arrival_order(c, ins, lanes[i : i + 1], at[i : i + 1], np.array([row]), True)
@@ -297,7 +316,7 @@ class Mbarriers:
         self.complete_due_phases(c, ins, lanes, at, np.unique(rows), True)
 
     def add_pending(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
-        """One more arrival is pending for each lane."""
+        """Adds one pending arrival for each lane."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.pending, rows, 1)
         bad = self.pending[rows] > LIMIT
@@ -319,7 +338,7 @@ class Mbarriers:
     def complete_due_phases(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, complete: bool
     ) -> None:
-        """Completes the phases of those rows that are due."""
+        """Completes the phases without pending arrivals and bytes."""
         due = (self.pending[rows] == 0) & (self.bytes[rows] == 0)
         if not due.any():
             return
@@ -329,96 +348,96 @@ class Mbarriers:
         self.chunk.engine.progress += 1
         self.phase[rows] += 1
         self.pending[rows] = self.expected[rows]
-        self.done[rows] = np.maximum(self.done[rows], self.now[rows])
-        self.done_fenced[rows] = np.maximum(self.done_fenced[rows], self.now_fenced[rows])
-        self.done_events[rows] |= self.now_events[rows]
-        self.done_lanes[rows] |= self.now_lanes[rows]
-        self.now[rows] = self.now_fenced[rows] = self.now_lanes[rows] = 0
-        self.now_events[rows] = 0
+        self.completed_clocks[rows] = np.maximum(self.completed_clocks[rows], self.current_clocks[rows])
+        self.completed_fenced[rows] = np.maximum(self.completed_fenced[rows], self.current_fenced[rows])
+        self.completed_events[rows] |= self.current_events[rows]
+        self.completed_lanes[rows] |= self.current_lanes[rows]
+        self.current_clocks[rows] = self.current_fenced[rows] = self.current_lanes[rows] = 0
+        self.current_events[rows] = 0
         if self.tracked:
             for row in rows.tolist():
-                for batch, made, number in self.tracked.pop(row, ()):
-                    retire(batch, made, number)
-        if self.sleepers:
-            self.wake_sleepers()
+                for batch, waiting, number in self.tracked.pop(row, ()):
+                    retire(batch, waiting, number)
+        if self.suspended:
+            self.resume_completed()
 
     # ---- waiting
 
     def complete(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, given: Array, parity: bool
     ) -> Array:
-        """For each lane, whether the phase of a state or of a parity has completed."""
+        """For each lane, whether the phase that a state or a parity denotes has completed."""
         phase = self.phase[rows]
         if parity:
             bad = given > 1
             if bad.any():
                 raise self.fail(
-                    c, ins, lanes, at, bad, f"a parity of {int(given[np.argmax(bad)])}; 0 and 1 are possible"
+                    c, ins, lanes, at, bad, f"the parity is {int(given[np.argmax(bad)])}; it must be 0 or 1"
                 )
             other: Array = phase & 1 != given.astype(np.int64)
             return other
         bad = given >> np.uint64(63) == 0
         if bad.any():
-            raise self.fail(c, ins, lanes, at, bad, "the operand is not a state that mbarrier.arrive returned")
-        of = ((given & np.uint64(TOKEN - 1)) >> np.uint64(20)).astype(np.int64)
-        bad = (of > phase) | (of < phase - 1)
+            raise self.fail(c, ins, lanes, at, bad, "the operand is not a state returned by mbarrier.arrive")
+        tested = ((given & np.uint64(TOKEN - 1)) >> np.uint64(20)).astype(np.int64)
+        bad = (tested > phase) | (tested < phase - 1)
         if bad.any():
             i = int(np.argmax(bad))
-            text = f"a wait for phase {int(of[i])} of an mbarrier object that is in phase {int(phase[i])}"
+            text = f"a wait for phase {int(tested[i])} of an mbarrier object that is in phase {int(phase[i])}"
             raise self.fail(
                 c, ins, lanes, at, bad, text + ": only the current phase and the one before it can be tested"
             )
-        before: Array = of < phase
-        return before
+        completed: Array = tested < phase
+        return completed
 
     def acquire_phase(self, c: WarpBatch, lanes: Array, rows: Array, relaxed: bool) -> None:
         """Lanes acquire the clocks of their completed phase."""
         blocks, first = np.unique(lanes >> 5, return_index=True)
         if len(first) == len(lanes) or (rows == rows[first][np.searchsorted(blocks, lanes >> 5)]).all():
             rows = rows[first]
-            known = Known(self.done[rows].T, self.done_fenced[rows].T, self.done_events[rows])
+            known = Released(self.completed_clocks[rows].T, self.completed_fenced[rows].T, self.completed_events[rows])
             self.order.acquire(c, blocks, known, relaxed)
             return
         for row in np.unique(rows).tolist():
             mine = np.unique(lanes[rows == row] >> 5)
             many = np.full(len(mine), row)
-            known = Known(self.done[many].T, self.done_fenced[many].T, self.done_events[many])
+            known = Released(self.completed_clocks[many].T, self.completed_fenced[many].T, self.completed_events[many])
             self.order.acquire(c, mine, known, relaxed)
 
-    def should_sleep(self, c: WarpBatch, ins: Instruction) -> bool:
-        """Whether lanes sleep: the first time, and now and then, a try_wait runs out of time at once."""
+    def should_suspend(self, c: WarpBatch, ins: Instruction) -> bool:
+        """Whether a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
         key = c.warp, ins.line
         engine = self.chunk.engine
-        if key in self.refused and (self.stuck_at == engine.progress or engine.random.randrange(8)):
+        if key in self.answered_false and (self.stall_progress == engine.progress or engine.random.randrange(8)):
             return True
-        self.refused.add(key)
+        self.answered_false.add(key)
         return False
 
-    def sleep(self, sleeper: Sleeper) -> None:
-        self.sleepers.append(sleeper)
+    def suspend(self, lanes: SuspendedLanes) -> None:
+        self.suspended.append(lanes)
 
-    def wake_sleepers(self) -> None:
-        """Wakes the lanes whose phases have completed."""
-        left = []
-        for s in self.sleepers:
+    def resume_completed(self) -> None:
+        """Resumes the lanes whose phases have completed."""
+        remaining = []
+        for s in self.suspended:
             which = self.phase[s.rows] > s.phases
             if which.any():
                 self.acquire_phase(s.batch, s.lanes[which], s.rows[which], "relaxed" in s.ins.mods)
-                s.wake(which, True)
+                s.resume(which, True)
             if len(s.lanes):
-                left.append(s)
-        self.sleepers = left
+                remaining.append(s)
+        self.suspended = remaining
 
     def time_out(self) -> bool:
-        self.stuck_at = self.chunk.engine.progress
-        sleepers, self.sleepers = self.sleepers, []
-        for s in sleepers:
-            s.wake(np.ones(len(s.lanes), bool), False)
-        return bool(sleepers)
+        self.stall_progress = self.chunk.engine.progress
+        suspended, self.suspended = self.suspended, []
+        for s in suspended:
+            s.resume(np.ones(len(s.lanes), bool), False)
+        return bool(suspended)
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         out = []
-        for s in self.sleepers:
+        for s in self.suspended:
             mask = np.zeros(s.batch.n, bool)
             mask[s.lanes] = True
             row = int(s.rows[0])

@@ -1,4 +1,4 @@
-"""Synchronisation between threads through global memory: what a fence releases, and what a reader acquires.
+"""Synchronisation between threads through global memory: releases by fences, acquires by reads.
 
 A fence publishes the clocks of its warp. A store or an atomic operation after the fence carries that publication, also
 when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
@@ -19,56 +19,57 @@ from ptxgen.emulator.warp_batch import Chunk, WarpBatch
 Array = NDArray[Any]
 
 
-#: by cluster: clocks of its warps, and up to which clocks their writes lie behind a proxy fence
+#: by cluster: the clocks of its warps, and the clocks up to which a proxy fence follows their writes
 Clocks = dict[int, Array]
 
 
-def merge(into: Clocks, more: Clocks) -> None:
-    for cluster, clocks in more.items():
-        old = into.get(cluster)
-        into[cluster] = clocks if old is None else np.maximum(old, clocks)
+def merge(target: Clocks, other: Clocks) -> None:
+    """Adds the clocks of `other` to `target`."""
+    for cluster, clocks in other.items():
+        old = target.get(cluster)
+        target[cluster] = clocks if old is None else np.maximum(old, clocks)
 
 
 class Publication:
-    """The clocks that a fence releases. `far`: to every thread; `near`: to threads of the same cluster."""
+    """The clocks that a fence releases. `device_scope`: to all threads; `cluster_scope`: to threads of its cluster."""
 
     def __init__(self) -> None:
-        self.near: Clocks = {}
-        self.far: Clocks = {}
+        self.cluster_scope: Clocks = {}
+        self.device_scope: Clocks = {}
 
 
 class Publications:
     """The publications of one launch, by number; number 0 is empty."""
 
     def __init__(self) -> None:
-        self.made = [Publication()]
+        self.publications = [Publication()]
         self.unions: dict[tuple[int, ...], int] = {}
 
     def __getitem__(self, number: int) -> Publication:
-        return self.made[number]
+        return self.publications[number]
 
-    def publish(self, made: Publication) -> int:
+    def publish(self, publication: Publication) -> int:
         """The number of a new publication."""
-        self.made.append(made)
-        return len(self.made) - 1
+        self.publications.append(publication)
+        return len(self.publications) - 1
 
     def unite(self, numbers: list[int]) -> int:
-        """The number of the publication that unites several."""
+        """The number of the union of several publications."""
         key = tuple(sorted({n for n in numbers if n}))
         if len(key) < 2:
             return key[0] if key else 0
-        found = self.unions.get(key)
-        if found is None:
-            made = Publication()
+        number = self.unions.get(key)
+        if number is None:
+            union = Publication()
             for n in key:
-                merge(made.near, self.made[n].near)
-                merge(made.far, self.made[n].far)
-            found = self.unions[key] = self.publish(made)
-        return found
+                merge(union.cluster_scope, self.publications[n].cluster_scope)
+                merge(union.device_scope, self.publications[n].device_scope)
+            number = self.unions[key] = self.publish(union)
+        return number
 
 
 class History:
-    """What one warp released or acquired, by its own clock; every entry includes the entries before it."""
+    """The state that one warp released or acquired, by its clock; each entry includes the earlier ones."""
 
     def __init__(self) -> None:
         self.clocks: list[int] = []
@@ -79,7 +80,7 @@ class History:
         self.entries.append(entry)
 
     def at(self, clock: int) -> Any:
-        """The entry of a clock, None if there is none so early."""
+        """The last entry up to a clock; None if there is none."""
         i = bisect_right(self.clocks, clock)
         return self.entries[i - 1] if i else None
 
@@ -103,7 +104,7 @@ class Messages:
         return self.first + block // self.size
 
     def clocks(self, warp: int, block: int) -> Array:
-        """The clocks, and the clocks behind proxy fences, that a warp has acquired of its cluster."""
+        """The clocks of its cluster that a warp has acquired, and those up to which a proxy fence follows writes."""
         checks = self.checks
         out = np.zeros((2, checks.actors), np.int32)
         out[0] = checks.clocks[warp, :, block]
@@ -112,22 +113,22 @@ class Messages:
             out[1] = fenced[warp, checks.actors :, block]
         return out
 
-    def foreign(self, warp: int, block: int) -> Clocks:
+    def other_clusters(self, warp: int, block: int) -> Clocks:
         """The clocks that a warp has acquired of other clusters."""
         out: Clocks = {}
         if self.acquired:
             cluster = self.cluster(block)
             for actor in range(self.checks.actors):
                 history = self.acquired.get((cluster, actor))
-                found = history and history.at(int(self.checks.clocks[warp, actor, block]))
-                if found:
-                    merge(out, found)
+                clocks = history and history.at(int(self.checks.clocks[warp, actor, block]))
+                if clocks:
+                    merge(out, clocks)
         return out
 
     # ---- release
 
-    def fence(self, c: WarpBatch, blocks: Array, near: bool) -> None:
-        """Publishes the clocks of warp `c` of some blocks; `near`: to its block or cluster only."""
+    def fence(self, c: WarpBatch, blocks: Array, cluster_scope: bool) -> None:
+        """Publishes the clocks of warp `c` of some blocks; `cluster_scope`: to its block or cluster only."""
         self.apply_received(c, blocks)
         self.checks.close(c)
         for block in blocks.tolist():
@@ -135,15 +136,16 @@ class Messages:
             released = self.clocks(c.warp, block)
             released[0, actor] -= 1
             history = self.fences.setdefault((self.cluster(block), actor), History())
-            made = Publication()
+            publication = Publication()
             if history.entries:
                 last = self.publications[history.entries[-1]]
-                made.near, made.far = dict(last.near), dict(last.far)
-            merge(made.near, {self.cluster(block): released})
-            if not near:
-                merge(made.far, {self.cluster(block): released})
-                merge(made.far, self.foreign(c.warp, block))
-            history.add(int(released[0, actor]), self.publications.publish(made))
+                publication.cluster_scope = dict(last.cluster_scope)
+                publication.device_scope = dict(last.device_scope)
+            merge(publication.cluster_scope, {self.cluster(block): released})
+            if not cluster_scope:
+                merge(publication.device_scope, {self.cluster(block): released})
+                merge(publication.device_scope, self.other_clusters(c.warp, block))
+            history.add(int(released[0, actor]), self.publications.publish(publication))
 
     def carried(self, c: WarpBatch, lanes: Array) -> Array:
         """The numbers of the publications that stores of some lanes carry; 0: none."""
@@ -152,13 +154,13 @@ class Messages:
         blocks = np.unique(lanes >> 5)
         versions = self.checks.clocks[c.warp][:, blocks].sum(axis=0)
         for block in blocks[self.versions[c.warp, blocks] != versions].tolist():
-            cluster, found = self.cluster(block), []
+            cluster, numbers = self.cluster(block), []
             for actor in range(self.checks.actors):
                 history = self.fences.get((cluster, actor))
                 number = history and history.at(int(self.checks.clocks[c.warp, actor, block]))
                 if number:
-                    found.append(number)
-            self.numbers[c.warp, block] = self.publications.unite(found)
+                    numbers.append(number)
+            self.numbers[c.warp, block] = self.publications.unite(numbers)
         self.versions[c.warp, blocks] = versions
         out: Array = self.numbers[c.warp, lanes >> 5]
         return out
@@ -189,27 +191,27 @@ class Messages:
                 continue
             checks.close(c)
             cluster, actor = self.cluster(block), int(checks.base[block]) + w
-            far: Clocks = {}
+            received: Clocks = {}
             for number in waiting:
                 acquired = self.publications[number]
-                merge(far, acquired.far)
-                if cluster in acquired.near:
-                    merge(far, {cluster: acquired.near[cluster]})
-            mine = far.pop(cluster, None)
-            if mine is not None:
-                checks.acquire_own_past(c, np.array([block]), mine[0, actor])
-                checks.clocks[w, :, block] = np.maximum(checks.clocks[w, :, block], mine[0])
+                merge(received, acquired.device_scope)
+                if cluster in acquired.cluster_scope:
+                    merge(received, {cluster: acquired.cluster_scope[cluster]})
+            own_cluster = received.pop(cluster, None)
+            if own_cluster is not None:
+                checks.acquire_own_clock(c, np.array([block]), own_cluster[0, actor])
+                checks.clocks[w, :, block] = np.maximum(checks.clocks[w, :, block], own_cluster[0])
                 fenced = getattr(checks, "fenced", None)
                 if fenced is not None:
                     part = fenced[w, checks.actors :, block]
-                    np.maximum(part, mine[1], out=part)
-            if far:
+                    np.maximum(part, own_cluster[1], out=part)
+            if received:
                 history = self.acquired.setdefault((cluster, actor), History())
                 if history.entries:
-                    merge(far, history.entries[-1])
-                history.add(int(checks.clocks[w, actor, block]), far)
+                    merge(received, history.entries[-1])
+                history.add(int(checks.clocks[w, actor, block]), received)
 
-    def knows(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
-        """The acquired clock of a warp of another cluster; `row` 1: of its writes behind a proxy fence."""
-        known = self.foreign(warp, block).get(cluster)
+    def acquired_clock(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
+        """The acquired clock of a warp of another cluster; `row` 1: the clock up to which writes are proxy-fenced."""
+        known = self.other_clusters(warp, block).get(cluster)
         return 0 if known is None else int(known[row, actor])

@@ -15,48 +15,48 @@ Array = NDArray[Any]
 
 
 class RegisterPool:
-    """The registers that each thread of a warp has, and the registers of a block that are free."""
+    """The registers of each thread of a warp, and the released registers of each block."""
 
     def __init__(self, warps: int, blocks: int) -> None:
-        self.own = np.zeros((warps, blocks), np.int64)
+        self.counts = np.zeros((warps, blocks), np.int64)
         self.free = np.zeros(blocks, np.int64)
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int, int]] = []
 
     def change(
-        self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, wanted: int, grows: bool, entry: int
+        self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, count_after: int, grows: bool, entry: int
     ) -> None:
-        if not entry:  # as ptxas, which ignores setmaxnreg if the number is unknown
+        if not entry:  # ptxas too ignores setmaxnreg if the number at kernel entry is unknown
             c.add(after, lanes)
             return
-        own = self.own[c.warp]
-        own[own == 0] = entry
+        count = self.counts[c.warp]
+        count[count == 0] = entry
         blocks = c.warps(lanes)
-        bad = blocks & ((own > wanted) if grows else (own < wanted))
+        bad = blocks & ((count > count_after) if grows else (count < count_after))
         if bad.any():
-            have = int(own[np.argmax(bad)])
-            text = f"setmaxnreg.{ins.mods[0]} to {wanted} registers of a warp that has {have}"
+            current = int(count[np.argmax(bad)])
+            text = f"setmaxnreg.{ins.mods[0]} to {count_after} registers of a warp that has {current}"
             raise fault(Fault, text, c, ins, 32 * int(np.argmax(bad)))
         if not grows:
-            self.free[blocks] += own[blocks] - wanted
-            own[blocks] = wanted
+            self.free[blocks] += count[blocks] - count_after
+            count[blocks] = count_after
             c.chunk.engine.progress += 1
             c.add(after, lanes)
             waiting, self.waiting = self.waiting, []
-            for batch, other, mask, then, more in waiting:
-                self.take(batch, other, mask, then, more)
+            for batch, other, mask, then, count_after in waiting:
+                self.take(batch, other, mask, then, count_after)
             return
-        self.take(c, ins, lanes, after, wanted)
+        self.take(c, ins, lanes, after, count_after)
 
-    def take(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, wanted: int) -> None:
-        own = self.own[c.warp]
+    def take(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, count_after: int) -> None:
+        count = self.counts[c.warp]
         blocks = c.warps(lanes)
-        good = blocks & (self.free >= wanted - own)
-        self.free[good] -= wanted - own[good]
-        own[good] = wanted
-        if good.any():
-            c.add(after, lanes & np.repeat(good, 32))
-        if (blocks & ~good).any():
-            self.waiting.append((c, ins, lanes & ~np.repeat(good, 32), after, wanted))
+        satisfied = blocks & (self.free >= count_after - count)
+        self.free[satisfied] -= count_after - count[satisfied]
+        count[satisfied] = count_after
+        if satisfied.any():
+            c.add(after, lanes & np.repeat(satisfied, 32))
+        if (blocks & ~satisfied).any():
+            self.waiting.append((c, ins, lanes & ~np.repeat(satisfied, 32), after, count_after))
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
         return [

@@ -1,4 +1,4 @@
-"""Races in global memory, found by shadow memory.
+"""The race checks of global memory, by shadow memory.
 
 Each unit of global memory has three marks: of the last write, of the last read, and of the first read since that write.
 A mark holds the thread, the clock of its warp, and the instruction. An access races with a mark of another thread
@@ -6,9 +6,9 @@ unless one of these orders it after the mark: synchronisations of the warp (`lan
 cluster (`checks`, `happens_before`), or a message through memory (`messages`). The marks of a launch are kept for the
 next launch, which may begin before this one has ended.
 
-These are not races: two atomic or strong accesses; several lanes of one warp that write one address in one instruction;
-a write of the value that memory already holds; a weak read beside atomic operations, as before a compare-and-swap loop;
-a strong read of a weak store that follows a fence.
+Not reported as races: two atomic or strong accesses; several lanes of one warp that write one address in one
+instruction; a write of the value that memory already holds; a weak read unordered with atomic operations, as before a
+compare-and-swap loop; a strong read of a weak store that a fence precedes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
-from ptxgen.emulator.memory.tensormap import Window
+from ptxgen.emulator.memory.tensormap import TensorRegion
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.messages import Publications
 from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault
@@ -28,7 +28,7 @@ from ptxgen.errors import AsyncFault, RaceFault
 Array = NDArray[Any]
 
 
-#: bits of a mark: thread, kind, whether the asynchronous proxy did it, number of the instruction, clock
+#: bits of a mark: thread, kind, whether the async proxy made the access, number of the instruction, clock
 THREAD = (1 << 28) - 1
 
 
@@ -38,7 +38,7 @@ KIND, PROXY, NUMBER, CLOCK = 28, 30, 31, 43
 LAST_CLOCK = (1 << 20) - 1
 
 
-#: kinds: a weak access, a strong one, an atomic one, a weak write by several lanes of one warp at once
+#: kinds of accesses: weak, strong, atomic, and a weak write by several lanes of one warp in one instruction
 WEAK, STRONG, ATOMIC, MANY = range(4)
 
 
@@ -49,14 +49,14 @@ _STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
 class MemoryOrder:
-    """The memory order that the modifiers of an access give it."""
+    """The memory order of an access, from its modifiers."""
 
     def __init__(self, ins: Instruction) -> None:
         mods = set(ins.mods)
         self.kind = ATOMIC if ins.op in ("atom", "red") else STRONG if mods & _STRONG else WEAK
         self.acquires, self.releases = bool(mods & {"acquire", "acq_rel"}), bool(mods & {"release", "acq_rel"})
         self.reads = ins.op != "red"
-        self.near = not mods & {"gpu", "sys"} and bool(mods & {"cta", "cluster"})
+        self.cluster_scope = not mods & {"gpu", "sys"} and bool(mods & {"cta", "cluster"})
 
 
 class Shadow:
@@ -77,26 +77,26 @@ class Shadow:
         self.numbers: dict[int, int] = {}
         self.sites: list[Instruction] = []
         self.memory_orders: dict[int, MemoryOrder] = {}
-        #: of each atomic instruction, by number: the warps that have executed it
+        #: for each atomic instruction, by number: the warps that have executed it
         self.atomic_warps: dict[int, Array] = {}
-        #: launches that may not have ended, and whether any thread of this one waits for them
+        #: earlier launches that may not have ended, and whether any thread of this launch waits for them
         self.earlier, self.waits = earlier, False
         self.enabled = engine.blocks * self.warps_per_block * 32 < THREAD
 
     # ---- marks
 
     def memory_order(self, ins: Instruction) -> MemoryOrder:
-        found = self.memory_orders.get(id(ins))
-        if found is None:
-            found = self.memory_orders[id(ins)] = MemoryOrder(ins)
-        return found
+        order = self.memory_orders.get(id(ins))
+        if order is None:
+            order = self.memory_orders[id(ins)] = MemoryOrder(ins)
+        return order
 
     def number(self, ins: Instruction) -> int:
-        found = self.numbers.get(id(ins))
-        if found is None:
-            found = self.numbers[id(ins)] = min(len(self.sites) + 1, 4095)
+        number = self.numbers.get(id(ins))
+        if number is None:
+            number = self.numbers[id(ins)] = min(len(self.sites) + 1, 4095)
             self.sites.append(ins)
-        return found
+        return number
 
     def line(self, mark: int) -> str:
         number = mark >> NUMBER & 4095
@@ -104,12 +104,12 @@ class Shadow:
 
     def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
         blocks = lanes >> 5
-        own = c.chunk.checks.own(c.warp)
-        if int(own.max()) > LAST_CLOCK:
+        clocks = c.chunk.checks.clock_of(c.warp)
+        if int(clocks.max()) > LAST_CLOCK:
             self.enabled = False
         bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER)
         out: Array = (
-            (own.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
+            (clocks.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
         )[blocks]
         out += (lanes & 31) + bits
         return out
@@ -121,7 +121,7 @@ class Shadow:
     # ---- accesses
 
     def access(self, c: WarpBatch, ins: Instruction, kind: str, size: int, at: Array, lanes: Array) -> None:
-        """Lanes read, or access by an atomic operation, `size` bytes at positions of memory."""
+        """Checks reads and atomic operations of `size` bytes at positions of memory."""
         if not self.enabled or not len(lanes):
             return
         order = self.memory_order(ins)
@@ -152,16 +152,16 @@ class Shadow:
             messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
 
     def write(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> Array:
-        """Lanes write; those whose value another warp replaces in the same step, and the marks that remain there."""
+        """Checks writes. Returns, by lane, the mark of another lane that writes the same unit in this step, or 0."""
         self.overlaps(c, ins, at, lanes, size, True)
         messages = c.chunk.messages
         if order.releases and messages is not None:
-            messages.fence(c, np.unique(lanes >> 5), order.near)
+            messages.fence(c, np.unique(lanes >> 5), order.cluster_scope)
         mark = self.marks(c, ins, lanes, order.kind)
         overwritten = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
             first, last, before = self.first[g], self.reader[g], self.writer[g]
-            if before.any():  # a thread that has read a value by a strong read replaces that value
+            if before.any():  # a strong read by the same thread orders its write after the value that it read
                 for old in (first, last):
                     before[((old ^ mark) & THREAD == 0) & (old >> KIND & 3 == STRONG)] = 0
             self.conflict(c, ins, order.kind, before, g, mark, lanes, "writes", "writes")
@@ -177,10 +177,10 @@ class Shadow:
                     )
                 warps[(mark & THREAD) >> 5] = True
             else:
-                left = self.writer[g]
-                other = left != mark
+                remaining = self.writer[g]
+                other = remaining != mark
                 if other.any():
-                    overwritten[other] = left[other]
+                    overwritten[other] = remaining[other]
                     self.writer[g[other]] |= MANY << KIND
         if messages is not None:
             self.attach_messages(c, order, at, lanes)
@@ -203,7 +203,7 @@ class Shadow:
     def store(
         self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, old: Array, values: Array
     ) -> None:
-        """Lanes are about to store `values` in the place of `old`: rows of elements."""
+        """Checks stores, before they execute; `old`, `values`: rows of the old and the new elements."""
         if not self.enabled:
             return
         changed = (values != old).any(axis=0)
@@ -213,7 +213,7 @@ class Shadow:
             order = self.memory_order(ins)
             assert c.chunk.messages is not None
             if order.releases:
-                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), order.near)
+                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), order.cluster_scope)
             self.attach_messages(c, order, at[same], lanes[same])
         if not changed.any():
             self.overlaps(c, ins, at, lanes, size, True)
@@ -234,44 +234,45 @@ class Shadow:
                 i = int(other[np.argmax(bad)])
                 self.fail(c, ins, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
 
-    # ---- the asynchronous proxy
+    # ---- the async proxy
 
     def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
         """A bulk copy of a lane reads or writes the bytes from address `low` to `high`."""
         first, last = (low - GLOBAL_BASE) >> self.shift, (high - 1 - GLOBAL_BASE) >> self.shift
         self.transfer(c, ins, lane, np.arange(first, last + 1), writes)
 
-    def box(self, c: WarpBatch, ins: Instruction, lane: int, window: Window, writes: bool) -> None:
-        """As `bulk`, for the part of a tensor that a copy touches."""
-        if window.empty:
+    def box(self, c: WarpBatch, ins: Instruction, lane: int, region: TensorRegion, writes: bool) -> None:
+        """As `bulk`, for the region of a tensor."""
+        if region.empty:
             return
-        size = window.tensor.dtype.itemsize
-        if window.tensor.im2col:
-            starts = np.asarray(window.at)
-            width = (window.part[1].stop - window.part[1].start) * size
+        size = region.tensor.dtype.itemsize
+        if region.tensor.im2col:
+            starts = np.asarray(region.at)
+            width = (region.slices[1].stop - region.slices[1].start) * size
         else:
-            starts = np.array([window.low])
-            for count, pitch in zip(window.inner[:-1], window.pitches[:-1], strict=True):
+            starts = np.array([region.low])
+            for count, pitch in zip(region.inner[:-1], region.pitches[:-1], strict=True):
                 starts = (starts[:, None] + np.arange(count) * pitch).reshape(-1)
-            width = window.inner[-1] * size
+            width = region.inner[-1] * size
         unit = 1 << self.shift
         g = (starts[:, None] - GLOBAL_BASE + np.arange(0, max(width, 1), unit)) >> self.shift
         self.transfer(c, ins, lane, g.reshape(-1), writes)
 
     def transfer(self, c: WarpBatch, ins: Instruction, lane: int, g: Array, writes: bool) -> None:
+        """Checks the access of an asynchronous copy to units of memory."""
         if not self.enabled:
             return
         lanes = np.full(len(g), lane)
         self.overlaps(c, ins, g << self.shift, lanes, 1, writes)
         kind = ATOMIC if ins.mods[0] == "reduce" else WEAK
         mark = self.marks(c, ins, lanes, kind, True)
-        doing = "writes" if writes else "reads"
+        operation = "writes" if writes else "reads"
         old = self.writer[g]
         if old.any():
-            self.conflict(c, ins, kind, old, g, mark, lanes, doing, "writes")
+            self.conflict(c, ins, kind, old, g, mark, lanes, operation, "writes")
         if writes:
             for table in (self.first, self.reader):
-                self.conflict(c, ins, kind, table[g], g, mark, lanes, doing, "reads")
+                self.conflict(c, ins, kind, table[g], g, mark, lanes, operation, "reads")
             self.writer[g] = mark
             self.first[g] = self.reader[g] = 0
         elif old.any():
@@ -294,10 +295,10 @@ class Shadow:
         g: Array,
         mark: Array,
         lanes: Array,
-        doing: str,
-        done: str,
+        operation: str,
+        earlier: str,
     ) -> None:
-        """Raises where an access overlaps marks of other threads that it is not ordered after."""
+        """Raises if an access conflicts with marks of other threads and is not ordered after them."""
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
         if not bad.any():
             return
@@ -305,33 +306,33 @@ class Shadow:
         old, lanes, mine = old[which], lanes[which], mark[which] & THREAD
         kinds = old >> KIND & 3
         race = (kinds == WEAK) | (kinds == MANY) | (kind in (WEAK, MANY))
-        if doing == "reads" and kind == WEAK:
+        if operation == "reads" and kind == WEAK:
             race &= kinds != ATOMIC
-        if doing == "writes" and done == "reads" and kind == ATOMIC:
+        if operation == "writes" and earlier == "reads" and kind == ATOMIC:
             race &= False
-        if self.has_messages and doing == "reads" and kind == STRONG:
-            race &= self.carried[g[which]] == 0  # a flag that was stored behind a fence
+        if self.has_messages and operation == "reads" and kind == STRONG:
+            race &= self.carried[g[which]] == 0  # a flag that was stored after a fence
         if (
             self.has_messages
-            and doing == "writes"
-            and done == "reads"
+            and operation == "writes"
+            and earlier == "reads"
             and c.chunk.messages is not None
             and kind == WEAK
         ):
             race &= (kinds != STRONG) | (c.chunk.messages.carried(c, lanes) == 0)
-        if doing == "writes" and kind == WEAK and self.atomic_warps:
+        if operation == "writes" and kind == WEAK and self.atomic_warps:
             race &= ~self.same_atomic(old, kinds, mine)
         race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
-        race[race] = ~self.ordered(c, old[race], lanes[race], 0, done == "reads")
+        race[race] = ~self.ordered(c, old[race], lanes[race], 0, earlier == "reads")
         if race.any():
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
-            self.fail(c, ins, int(lanes[i]), address, int(old[i]), doing, done)
+            self.fail(c, ins, int(lanes[i]), address, int(old[i]), operation, earlier)
 
     def same_atomic(self, old: Array, kinds: Array, mine: Array) -> Array:
-        """Whether marks are of atomic operations that the threads' own warps have executed, too.
+        """Whether marks are of an atomic instruction that the warp of the accessing thread has executed too.
 
-        A thread whose operation was the last one may store to that place: it has seen the others.
+        The thread whose operation was last may store to that address: its operation has read the other results.
         """
         out = np.zeros(len(old), bool)
         for number in np.unique(old[kinds == ATOMIC] >> NUMBER & 4095).tolist():
@@ -340,7 +341,7 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """Whether lanes are ordered after marks, which are of `reads`; `row` 1: after a proxy fence behind writes."""
+        """Whether lanes are ordered after marks. `reads`: the marks are of reads; `row` 1: after a proxy fence too."""
         if not len(old):
             return np.zeros(0, bool)
         checks = c.chunk.checks
@@ -350,37 +351,37 @@ class Shadow:
         actor = actor - cluster * actors
         mine = (c.chunk.first + blocks) // self.size
         out = np.zeros(len(old), bool)
-        near = np.flatnonzero(cluster == mine)
+        same_cluster = np.flatnonzero(cluster == mine)
         table = checks.clocks[c.warp] if row == 0 else getattr(checks, "fenced", None)
         if row and table is not None:
             table = table[c.warp, actors:]
-        if len(near) and table is not None:
-            out[near] = table[actor[near], blocks[near]] >= clocks[near]
+        if len(same_cluster) and table is not None:
+            out[same_cluster] = table[actor[same_cluster], blocks[same_cluster]] >= clocks[same_cluster]
             if row == 0:
-                own = near[actor[near] == (checks.base + c.warp)[blocks[near]]]
+                same_warp = same_cluster[actor[same_cluster] == (checks.base + c.warp)[blocks[same_cluster]]]
                 known_lanes = (checks.exchanged if reads else checks.lanes)[c.warp]
-                out[own] = known_lanes.knows(lanes[own], old[own] & 31, clocks[own])
+                out[same_warp] = known_lanes.knows(lanes[same_warp], old[same_warp] & 31, clocks[same_warp])
         if c.chunk.messages is not None:
             known: dict[tuple[int, int, int], int] = {}
             for i in np.flatnonzero(cluster != mine).tolist():
                 key = int(blocks[i]), int(cluster[i]), int(actor[i])
                 if key not in known:
-                    known[key] = c.chunk.messages.knows(c.warp, *key, row)
+                    known[key] = c.chunk.messages.acquired_clock(c.warp, *key, row)
                 out[i] = known[key] >= clocks[i]
         return out
 
-    def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, doing: str, done: str) -> None:
+    def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, operation: str, earlier: str) -> None:
         thread = old & THREAD
         block, warp = divmod(thread >> 5, self.warps_per_block)
         mine = c.chunk.first + (lane >> 5)
         x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
         if block != mine:
-            who, need = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
+            accessor, missing = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
         elif warp != c.warp:
-            who, need = f"lane {thread & 31} of warp {warp}", "no barrier"
+            accessor, missing = f"lane {thread & 31} of warp {warp}", "no barrier"
         else:
-            who, need = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
-        text = f"{doing} global memory that {who} {PAST[done]} ({self.line(old)}), with {need} between"
+            accessor, missing = f"lane {thread & 31} of the same warp", "no bar.warp.sync"
+        text = f"{operation} global memory that {accessor} {PAST[earlier]} ({self.line(old)}), with {missing} between"
         raise fault(RaceFault, text, c, ins, lane, at + GLOBAL_BASE)
 
     # ---- launches that may not have ended
@@ -388,11 +389,11 @@ class Shadow:
     def wait(self, c: WarpBatch, warps: Array) -> None:
         """griddepcontrol.wait by some warps."""
         self.waits = True
-        own = c.chunk.checks.own(c.warp)
-        c.chunk.waited[c.warp][warps] = own[warps]
+        clocks = c.chunk.checks.clock_of(c.warp)
+        c.chunk.waited[c.warp][warps] = clocks[warps]
 
     def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
-        """Raises where lanes without griddepcontrol.wait access what an unfinished launch writes (or reads)."""
+        """Raises if lanes without griddepcontrol.wait conflict with accesses of an unfinished launch."""
         if not self.earlier:
             return
         checks = c.chunk.checks
@@ -405,14 +406,14 @@ class Shadow:
         for other in self.earlier:
             for i in range(0, size, 1 << other.shift):
                 g = (at[early] + i) >> other.shift
-                for table, done in ((other.writer, "writes"), (other.reader, "reads")):
-                    if done == "reads" and not writes:
+                for table, earlier in ((other.writer, "writes"), (other.reader, "reads")):
+                    if earlier == "reads" and not writes:
                         continue
                     bad = table[g] != 0
                     if bad.any():
                         k = int(np.argmax(bad))
                         verb = "writes" if writes else "reads"
-                        text = f"{verb} global memory that the kernel {other.entry} before it {PAST[done]} "
+                        text = f"{verb} global memory that the preceding kernel {other.entry} {PAST[earlier]} "
                         text += f"({other.line(int(table[g[k]]))}), with no griddepcontrol.wait between"
                         lane = int(lanes[early[k]])
                         raise fault(RaceFault, text, c, ins, lane, int(at[early[k]]) + GLOBAL_BASE)

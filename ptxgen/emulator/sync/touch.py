@@ -14,7 +14,7 @@ PAGE = 7
 
 
 def page_bits(lo: int, hi: int) -> int:
-    """The pages of bytes lo to hi - 1 of a block's shared memory."""
+    """The pages of bytes lo to hi - 1 of a block's shared memory, as the bits of an integer."""
     first = lo >> PAGE
     return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
 
@@ -22,20 +22,20 @@ def page_bits(lo: int, hi: int) -> int:
 class Touch:
     """One access of one warp batch: byte positions in the chunk's arena, `size` bytes each.
 
-    `number`: of a write, in the order of time; `changed`: where a store changed what another warp had stored, a boolean
-    a position (None: not known).
+    `number`: the position of a write in the order of execution; `changed`: for each position, whether a store changed
+    a value that another warp had stored (None: not known).
     """
 
     __slots__ = ("changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
 
     def __init__(self, pages: int, index: Array, offset: int, size: int, mask: Any, ins: Instruction) -> None:
         self.pages, self.index, self.offset, self.size, self.mask, self.ins = pages, index, offset, size, mask, ins
-        self.lanes: Array | None = None  # of a compressed index
+        self.lanes: Array | None = None  # the lanes of `index`; None: all
         self.number = 0
         self.changed: Array | None = None
 
     def positions(self) -> tuple[Array, Array | None]:
-        """Byte positions of the active lanes, and which lanes those are (None: all)."""
+        """Byte positions of the active lanes, and the numbers of those lanes (None: all)."""
         if self.mask is None:
             return self.index + self.offset, self.lanes
         lanes = np.flatnonzero(self.mask)
@@ -49,4 +49,5 @@ def words(positions: Array, size: int) -> list[tuple[int, Array]]:
     return [(unit, first + i) for i in range(size // unit)]
 
 
+#: by unit size: the value of a unit whose bytes are all marked
 FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}

@@ -1,7 +1,7 @@
-"""The wgmma products of a warpgroup that are in flight, in groups, and the registers that belong to them.
+"""The wgmma operations of a warpgroup that are in flight, their groups, and the registers that they use.
 
-A product begins when all four warps have issued it. It reads its operands from memory at once ("early"), or when the
-first warp waits for it ("late"). Until its own wait, no warp may access the registers of a product.
+A product starts when all four warps have issued it. It reads its operands from memory at once ("early"), or when the
+first warp waits for it ("late"). A warp may access the registers of a product only after its wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.events import Access, Event, Events
 from ptxgen.emulator.sync.happens_before import HappensBefore
-from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_accumulator, take_left, within
+from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_a, take_accumulator, within
 from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
 from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
@@ -30,25 +30,25 @@ WARPS = 4
 class Form:
     """One wgmma instruction of a program.
 
-    ``result``: rows of the register file of D, ``left``: of A or None; ``d_set``, ``a_set``: numbers of those sets of
-    registers; ``dtype``: of D; ``bits``: an unsigned type of the size of A's and B's elements; ``across``: whether A
-    and B are transposed; ``multiply(a, b, d or None)`` gives D.
+    ``rows_d``, ``rows_a``: rows of the register file that hold D, and A (None: in shared memory); ``d_set``, ``a_set``:
+    the numbers of these register sets; ``dtype``: of D; ``bits``: an unsigned type of the size of the elements of A and
+    B; ``transposed``: whether A and B are; ``multiply(a, b, d or None)`` computes D.
     """
 
     ins: Instruction
     n: int
-    result: Array
-    left: Array | None
+    rows_d: Array
+    rows_a: Array | None
     d_set: int
     a_set: int | None
     dtype: Any
     bits: Any
-    across: tuple[bool, bool]
+    transposed: tuple[bool, bool]
     multiply: Callable[[Array, Array, Array | None], Array]
 
 
 class Product:
-    """A product that some blocks have issued: arrays by [warp and] block."""
+    """A product that some blocks have issued; arrays [block] or [warp, block]. `exists`: the blocks that issue it."""
 
     def __init__(self, form: Form, exists: Array, actors: int) -> None:
         blocks = len(exists)
@@ -58,7 +58,7 @@ class Product:
         self.a, self.b = np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
         self.adds = np.zeros(blocks, bool)
         self.group = np.zeros(blocks, np.int64)
-        # what all four warps have acquired
+        # the state that all four warps have acquired
         self.clocks = np.full((actors, blocks), np.iinfo(np.int32).max, np.int32)
         self.fenced = self.clocks.copy()
         self.known = np.full(blocks, ~np.uint64(0), np.uint64)
@@ -66,11 +66,11 @@ class Product:
 
 
 class Accumulators:
-    """A set of registers as matrices [block, 64, N], while products follow one another on it."""
+    """A register set as matrices [block, 64, N], while several products accumulate in it."""
 
     def __init__(self, blocks: int, n: int, dtype: Any) -> None:
         self.data = np.zeros((blocks, 64, n), dtype)
-        self.here = np.zeros((WARPS, blocks), bool)  # newer than the registers
+        self.current = np.zeros((WARPS, blocks), bool)  # whether `data` is newer than the registers
 
 
 class Warpgroup:
@@ -88,7 +88,7 @@ class Warpgroup:
     # ---- issue
 
     def issue(self, c: WarpBatch, blocks: Array, form: Form, a: Array, b: Array, adds: Array) -> None:
-        """Warp `c` of some blocks (a mask) issues a product; descriptors and whether D is added, by block."""
+        """Warp `c` of some blocks (a mask) issues a product. By block: descriptors, and whether D is added."""
         w = c.warp % WARPS
         rest = blocks.copy()
         for product in self.products:
@@ -108,12 +108,12 @@ class Warpgroup:
     def check_agreement(
         self, c: WarpBatch, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array
     ) -> None:
-        """Faults unless this warp issues the same product as the other warps of its warpgroup."""
+        """Faults if this warp issues another product than the other warps of its warpgroup."""
         if product.form is not form:
             block = int(np.argmax(take))
             text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} instead"
             raise fault(DivergenceFault, text, c, form.ins, 32 * block)
-        for mine, theirs, what in (
+        for mine, theirs, operand_name in (
             (a, product.a, "descriptor of A"),
             (b, product.b, "descriptor of B"),
             (adds, product.adds, "scale-d"),
@@ -121,7 +121,7 @@ class Warpgroup:
         ):
             bad = take & (mine != theirs)
             if bad.any():
-                text = f"the warps of the warpgroup give different values of the {what}"
+                text = f"the warps of the warpgroup give different values of the {operand_name}"
                 raise fault(DivergenceFault, text, c, form.ins, 32 * int(np.argmax(bad)))
 
     def record_issue(self, c: WarpBatch, take: Array, product: Product) -> None:
@@ -134,32 +134,31 @@ class Warpgroup:
         product.known[at] &= order.events[w, at]
         for number in (product.form.d_set, product.form.a_set):
             if number is not None:
-                held = c.busy_registers.get(number)
-                c.busy_registers[number] = take.copy() if held is None else held | take
-        full = take & product.issued.all(axis=0)
-        if full.any():
-            self.begin(c, product, np.flatnonzero(full))
+                busy = c.busy_registers.get(number)
+                c.busy_registers[number] = take.copy() if busy is None else busy | take
+        complete = take & product.issued.all(axis=0)
+        if complete.any():
+            self.begin(c, product, np.flatnonzero(complete))
             self.retry_waits()
 
     def begin(self, c: WarpBatch, product: Product, blocks: Array) -> None:
-        """All four warps have issued the product: its operands in memory must not change from now on."""
+        """Starts a product that all four warps have issued: from now on its operands in memory must not change."""
         events = self.events
         form = product.form
-        sides = [(product.b, form.n, form.across[1])]
-        if form.left is None:
-            sides.append((product.a, 64, form.across[0]))
+        operands = [(product.b, form.n, form.transposed[1])]
+        if form.rows_a is None:
+            operands.append((product.a, 64, form.transposed[0]))
         known = product.clocks, product.fenced, product.known
         accesses = []
-        for descriptors, rows, across in sides:
-            found = descriptors[blocks]
-            for descriptor in np.unique(found).tolist():
-                which = blocks[found == descriptor]
-                where = region(descriptor, rows, across)
+        for descriptors, rows, transposed in operands:
+            values = descriptors[blocks]
+            for descriptor in np.unique(values).tolist():
+                which = blocks[values == descriptor]
+                where = region(descriptor, rows, transposed)
                 if not within(where, self.chunk.end):
-                    text = (
-                        f"an operand lies at {where.first << 4:#x} to {(where.last + 1) << 4:#x}, outside the block's "
-                    )
-                    text += f"shared memory of {self.chunk.end:#x}"
+                    first, end = where.first << 4, (where.last + 1) << 4
+                    text = f"an operand extends from {first:#x} to {end:#x}, outside the shared memory of the block, "
+                    text += f"which ends at {self.chunk.end:#x}"
                     raise fault(OutOfBoundsFault, text, c, form.ins, 32 * int(which[0]), where.first << 4)
                 granules = where.granules.reshape(-1) + (which * (self.chunk.stride >> 4))[:, None]
                 access = Access(form.ins, 32 * which, granules, where.pages)
@@ -179,60 +178,60 @@ class Warpgroup:
     # ---- arithmetic
 
     def perform(self, product: Product, blocks: Array) -> None:
-        """Operands are read, D is computed."""
+        """Reads the operands and computes D."""
         form = product.form
         chunk = self.chunk
         store = self.load(form, blocks)
         arena = chunk.shared.view(np.uint64).reshape(-1, 2)
-        left: Array | None = None
-        if form.left is not None:
+        a_of_blocks: Array | None = None
+        if form.rows_a is not None:
             assert form.a_set is not None
-            self.flush_below(form.a_set)
-            left = np.concatenate(
-                [take_left(t.file[4][form.left], chunk.blocks, form.bits) for t in self.batches], axis=1
+            self.flush_overlapping(form.a_set)
+            a_of_blocks = np.concatenate(
+                [take_a(t.file[4][form.rows_a], chunk.blocks, form.bits) for t in self.batches], axis=1
             )
         for block in blocks.tolist():
             base = block * (chunk.stride >> 4)
-            if left is None:
-                found = region(int(product.a[block]), 64, form.across[0])
-                a = matrix(arena, found.granules + base, form.across[0], form.bits)
+            if a_of_blocks is None:
+                where = region(int(product.a[block]), 64, form.transposed[0])
+                a = matrix(arena, where.granules + base, form.transposed[0], form.bits)
             else:
-                a = left[block]
-            found = region(int(product.b[block]), form.n, form.across[1])
-            b = matrix(arena, found.granules + base, form.across[1], form.bits)
+                a = a_of_blocks[block]
+            where = region(int(product.b[block]), form.n, form.transposed[1])
+            b = matrix(arena, where.granules + base, form.transposed[1], form.bits)
             old = store.data[block] if product.adds[block] else None
             store.data[block] = form.multiply(a, b, old)
-        store.here[:, blocks] = True
+        store.current[:, blocks] = True
         product.done[blocks] = True
 
     def load(self, form: Form, blocks: Array) -> Accumulators:
-        """D of some blocks, from registers unless it is here already."""
-        self.flush_below(form.d_set)
+        """The accumulators of some blocks, loaded from registers if those are newer."""
+        self.flush_overlapping(form.d_set)
         store = self.accumulators.get(form.d_set)
         if store is None or store.data.shape[2] != form.n or store.data.dtype != form.dtype:
             if store is not None:
                 self.flush(form.d_set, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
             store = self.accumulators[form.d_set] = Accumulators(self.chunk.blocks, form.n, form.dtype)
         for w, batch in enumerate(self.batches):
-            need = blocks[~store.here[w, blocks]]
+            need = blocks[~store.current[w, blocks]]
             if len(need):
-                words = batch.file[4][form.result]
-                got = take_accumulator(words, self.chunk.blocks, form.dtype == np.float16).view(form.dtype)
-                store.data[need, 16 * w : 16 * w + 16] = got[need]
+                words = batch.file[4][form.rows_d]
+                values = take_accumulator(words, self.chunk.blocks, form.dtype == np.float16).view(form.dtype)
+                store.data[need, 16 * w : 16 * w + 16] = values[need]
         return store
 
-    def flush_below(self, number: int) -> None:
-        """Other sets that share registers with one go back to the registers."""
+    def flush_overlapping(self, number: int) -> None:
+        """Writes other accumulators that share registers with a set to the registers."""
         for other in self.chunk.program.register_sets.overlaps[number]:
             store = self.accumulators.get(other)
             if store is not None:
                 self.flush(other, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
 
     def flush(self, number: int, store: Accumulators, where: list[Array]) -> None:
-        """Accumulators go back to the registers; `where`: in which blocks, by warp."""
+        """Writes accumulators to the registers; `where`: the blocks, by warp."""
         rows = self.chunk.program.register_sets.rows[number]
         for w, batch in enumerate(self.batches):
-            which = store.here[w] & where[w]
+            which = store.current[w] & where[w]
             if not which.any():
                 continue
             words = put_accumulator(store.data[:, 16 * w : 16 * w + 16])
@@ -241,31 +240,32 @@ class Warpgroup:
             else:
                 lanes = np.flatnonzero(np.repeat(which, 32))
                 batch.file[4][rows[:, None], lanes] = words[:, lanes]
-            store.here[w] &= ~which
+            store.current[w] &= ~which
 
     # ---- groups
 
     def commit(self, c: WarpBatch, blocks: Array) -> None:
+        """Warp `c` of some blocks ends its current group."""
         self.committed[c.warp % WARPS] += blocks
 
     def wait(self, c: WarpBatch, ins: Instruction, lanes: Array, after: int, keep: int) -> None:
-        """Lanes wait until at most `keep` of the newest groups of their warpgroup are in flight."""
+        """Lanes wait until at most the `keep` newest groups of their warp are in flight."""
         w = c.warp % WARPS
         blocks = c.warps(lanes)
         limit = self.committed[w] - keep
         mine = [(p, blocks & p.exists & (p.group < limit) & ~p.retired[w]) for p in self.products]
         mine = [(p, due) for p, due in mine if due.any()]
-        short = np.zeros(len(blocks), bool)
+        unissued = np.zeros(len(blocks), bool)  # blocks in which another warp has not issued a product yet
         for product, due in mine:
-            short |= due & ~product.issued.all(axis=0)
-        if short.any():
-            self.waiting.append((c, ins, lanes & np.repeat(short, 32), after, keep))
-            if (short | ~blocks).all():
+            unissued |= due & ~product.issued.all(axis=0)
+        if unissued.any():
+            self.waiting.append((c, ins, lanes & np.repeat(unissued, 32), after, keep))
+            if (unissued | ~blocks).all():
                 return
-            lanes = lanes & ~np.repeat(short, 32)
+            lanes = lanes & ~np.repeat(unissued, 32)
         order, events = self.order, self.events
         for product, due in mine:
-            due = due & ~short
+            due = due & ~unissued
             todo = np.flatnonzero(due & ~product.done)
             if len(todo):
                 self.perform(product, todo)
@@ -278,18 +278,18 @@ class Warpgroup:
         c.add(after, lanes)
 
     def release_registers(self, c: WarpBatch) -> None:
-        """Registers that no product of this warp holds any longer."""
+        """Releases the registers that no product of this warp uses any longer."""
         w = c.warp % WARPS
-        held: dict[int, Array] = {}
+        in_use: dict[int, Array] = {}
         for product in self.products:
             busy = product.issued[w] & ~product.retired[w]
             if busy.any():
                 for number in (product.form.d_set, product.form.a_set):
                     if number is not None:
-                        held[number] = held[number] | busy if number in held else busy
-        c.busy_registers = held
+                        in_use[number] = in_use[number] | busy if number in in_use else busy
+        c.busy_registers = in_use
         for number, store in self.accumulators.items():
-            free = store.here[w] & ~held[number] if number in held else store.here[w]
+            free = store.current[w] & ~in_use[number] if number in in_use else store.current[w]
             if free.any():
                 where = [np.zeros(len(free), bool)] * WARPS
                 where[w] = free
@@ -297,7 +297,7 @@ class Warpgroup:
                 c.forget_addresses(number)
 
     def retry_waits(self) -> None:
-        """Continues waits that depend on what another warp has just issued."""
+        """Repeats the waits that may depend on a product that another warp has just issued."""
         waiting, self.waiting = self.waiting, []
         for c, ins, lanes, after, keep in waiting:
             self.wait(c, ins, lanes, after, keep)

@@ -15,20 +15,16 @@ from ptxgen.emulator.sync.touch import page_bits
 Array = NDArray[Any]
 
 
-#: by the descriptor's code
+#: swizzle spans in bytes, by the code in bits 62 and 63 of a descriptor
 SPANS = (0, 128, 64, 32)
 
 
-#: start addresses and offsets are counted in granules of 16 bytes, modulo this
+#: the address space of a descriptor in granules of 16 bytes
 GRANULES = 1 << 14
 
 
-#: bytes of one row of A or column of B that an instruction takes
-DEPTH = 32
-
-
 class Region(NamedTuple):
-    """Granules of a block's shared memory, in the order of the matrix; pages; whether all are within its memory."""
+    """The granules of an operand in a block's shared memory, in the order of the matrix; pages, first and last."""
 
     granules: Array
     pages: int
@@ -38,17 +34,17 @@ class Region(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def region(descriptor: int, rows: int, transposed: bool) -> Region:
-    """Where the operand of `rows` rows (of A; columns of B) lies.
+    """The region of an operand with `rows` rows of A (columns of B).
 
-    K-major: [row, 2]. Transposed, elements of 16 bits: [k, group of 8 rows].
+    Granules are [row, 2] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit elements.
     """
     start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
     span = SPANS[descriptor >> 62]
     shift = descriptor >> 49 & 7 if span else 0
     width = span // 16
     if not transposed:
-        row, part = np.arange(rows)[:, None], np.arange(2)
-        inside = row % 8 * width + part if span else row % 8 + part * leading
+        row, half = np.arange(rows)[:, None], np.arange(2)
+        inside = row % 8 * width + half if span else row % 8 + half * leading
         at = start + row // 8 * stride + inside
     else:
         k, group = np.arange(16)[:, None], np.arange(rows // 8)
@@ -63,8 +59,9 @@ def region(descriptor: int, rows: int, transposed: bool) -> Region:
     return Region(granules, pages, int(granules.min()), int(granules.max()))
 
 
-def within(found: Region, end: int) -> bool:
-    return found.first << 4 >= SHARED_BASE and (found.last + 1) << 4 <= end
+def within(where: Region, end: int) -> bool:
+    """Whether a region is inside the shared memory of a block, which ends at address `end`."""
+    return where.first << 4 >= SHARED_BASE and (where.last + 1) << 4 <= end
 
 
 def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
@@ -92,7 +89,7 @@ def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
 
 
 def put_accumulator(matrix: Array) -> Array:
-    """The inverse: [register, 32 * blocks]."""
+    """The inverse of `take_accumulator`: [register, 32 * blocks]."""
     blocks, _, n = matrix.shape
     if matrix.itemsize == 2:
         words = np.ascontiguousarray(matrix).view(np.uint32).reshape(blocks, 2, 8, n // 8, 4)
@@ -101,9 +98,11 @@ def put_accumulator(matrix: Array) -> Array:
     return np.ascontiguousarray(words.transpose(3, 1, 5, 0, 2, 4)).reshape(n // 2, blocks * 32)
 
 
-def take_left(words: Array, blocks: int, dtype: Any) -> Array:
+def take_a(words: Array, blocks: int, dtype: Any) -> Array:
     """[block, 16, k] of A in the registers of a warp, [4, 32 * blocks]."""
     size = np.dtype(dtype).itemsize
     each = 4 // size
-    parts = np.ascontiguousarray(words).view(dtype).reshape(2, 2, blocks, 8, 4, each)  # right half, lower rows, ...
-    return np.ascontiguousarray(parts.transpose(2, 1, 3, 0, 4, 5)).reshape(blocks, 16, 8 * each)
+    words_of_lanes = (
+        np.ascontiguousarray(words).view(dtype).reshape(2, 2, blocks, 8, 4, each)
+    )  # right half, lower rows, ...
+    return np.ascontiguousarray(words_of_lanes.transpose(2, 1, 3, 0, 4, 5)).reshape(blocks, 16, 8 * each)

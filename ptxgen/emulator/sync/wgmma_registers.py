@@ -1,4 +1,4 @@
-"""The sets of registers that wgmma instructions accumulate in or read A from."""
+"""The register sets of wgmma instructions: accumulators, and fragments of A."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Mask = NDArray[np.bool_] | None
 class RegisterSets:
     """Numbers of the sets of one program.
 
-    ``rows``: of each accumulator, its rows in the register file; ``overlaps``: of each set, those that share registers
-    with it; ``of``: of each slot, the sets that it is in.
+    ``rows``: for each accumulator, its rows in the register file; ``overlaps``: for each set, the sets that share
+    registers with it; ``of``: for each slot, the sets that contain it.
     """
 
     def __init__(self, code: list[Instruction]) -> None:
@@ -46,14 +46,14 @@ class RegisterSets:
         return number
 
     def watch(self, registers: list[Reg], ins: Instruction) -> list[Step]:
-        """The steps before an instruction that accesses registers of a set."""
+        """The steps that check and record the accesses of an instruction to registers of the sets."""
         if not self.numbers or ins.op == "wgmma":
             return []
         return [self.note(self.of[r.slot], r.name, ins) for r in dict.fromkeys(registers) if r.slot in self.of]
 
     @staticmethod
     def note(sets: list[int], name: str, ins: Instruction) -> Step:
-        """Notes that an instruction touches registers, and faults while a product has them."""
+        """A step that faults if a product in flight uses the register, and records the access."""
 
         def step(c: WarpBatch, m: Mask) -> None:
             if c.busy_registers:
@@ -68,7 +68,7 @@ class RegisterSets:
 
 
 def check_not_busy(c: WarpBatch, number: int, m: Any, ins: Instruction, name: str) -> None:
-    """An instruction touches a register of a set: faults where a product has it."""
+    """Faults if a product in flight uses the registers of a set that an instruction accesses."""
     busy = c.busy_registers.get(number)
     if busy is not None:
         bad = busy & c.warps(m)

@@ -1,15 +1,47 @@
-"""The axes of the family depthwise."""
+"""The axes of the family depthwise.
+
+The lane axis is the one along which memory is contiguous; a thread computes several results along another image axis,
+the strip axis; rows are the results along all other axes.
+"""
 
 from __future__ import annotations
 
-from ptxgen.codegen.axes import common
+from ptxgen.codegen.axes import Axis, common
 
 AXES = (
-    common("ns", (1, 2, 4, 8, 16), "results per strip, which are a thread's"),
-    common("ml", (1, 2, 4, 8, 16), "rows of results per block"),
-    common("nl", (32, 64, 128, 256), "lanes per block: threads side by side in a row"),
+    Axis(
+        "strip_results",
+        8,
+        "results of a thread along the strip axis",
+        (1, 2, 4, 8, 16),
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "block_rows",
+        1,
+        "threads of a block across rows: one row each",
+        (1, 2, 4, 8, 16),
+        power_of_two=True,
+        feature=False,
+    ),
+    Axis(
+        "block_lanes",
+        64,
+        "threads of a block along the lane axis",
+        (32, 64, 128, 256),
+        power_of_two=True,
+        feature=False,
+    ),
     common("kg", (), "blocks that split a gradient of filters, added in global memory"),
-    common("vec_a", (1, 2, 4), "adjacent results per lane"),
+    Axis(
+        "vec_lane",
+        1,
+        "results of a thread along the lane axis: the elements per access to images and results",
+        (1, 2, 4),
+        power_of_two=True,
+        feature=False,
+    ),
     common("splitk"),
     common("store_policy", (0, 1)),
     common("min_ctas_per_sm", (1, 2, 4, 8)),

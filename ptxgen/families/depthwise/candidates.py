@@ -1,4 +1,4 @@
-"""What the space has of sliding kernels."""
+"""The candidate space of depthwise kernels."""
 
 from __future__ import annotations
 
@@ -17,37 +17,41 @@ from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
-THREADS = (64, 512)  #: of a block, at least and at most
-WAVES = (1, 2, 4, 8)  #: blocks a multiprocessor of gradients of filters
+THREADS = (64, 512)  #: least and most threads per block
+WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 
 
-class Slide(CandidateSpace):
+class DepthwiseSpace(CandidateSpace):
     name = "depthwise"
     axes, alike = AXES, {"store_policy": (0,)}
-    tile = ("ns", "ml", "nl")
+    tile = ("strip_results", "block_rows", "block_lanes")
     cell = ("kg", "splitk")
     fixed = ("operand_addressing", "depthwise_filter")
     tile_rules = ("axis", "range", "threads", "depthwise_strip")
     extent_rules = ("range", "bounds", "kg", "splitk", "grid")
+
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        widest = p.strip.vec if p.strip is not None else 1
+        return {**super().variables(p), ("vec_lane",): [(v,) for v in self.axes["vec_lane"] if v <= widest]}
 
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
     def shapes(self, p: KernelGemm) -> Columns:
         every = self.tiles(p)
-        threads = every.ml * every.nl
+        threads = every.block_rows * every.block_lanes
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{"store_policy": n, "vec_a": v} for n in self.axes["store_policy"] for v in self.axes["vec_a"]]
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
+        return [{"store_policy": n, "vec_lane": v} for n in self.axes["store_policy"] for v in self.axes["vec_lane"]]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Of gradients of filters, slices for some waves of blocks."""
+        """For filter gradients, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if p.strip is None or not p.strip.wgrad:
             return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
-        units = -(-p.strip.rows * -(-p.strip.results // c.ns) // c.ml)
+        units = -(-p.strip.rows * -(-p.strip.results // c.strip_results) // c.block_rows)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
         c = Columns({n: np.repeat(v, len(WAVES)) for n, v in c.columns.items()}).replace(kg=kg.ravel())
         c = c.replace(splitk=np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET))
@@ -62,10 +66,12 @@ class Slide(CandidateSpace):
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         for name, values in self.axes.items():
             yield from ({name: value} for value in values)
-        yield from ({"ml": config.ml * a // 2, "nl": config.nl * 2 // a} for a in (1, 4))
+        yield from (
+            {"block_rows": config.block_rows * a // 2, "block_lanes": config.block_lanes * 2 // a} for a in (1, 4)
+        )
         if p.strip is not None and p.strip.wgrad:
             yield from ({"kg": config.kg * a // 2} for a in (1, 3, 4))
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
         return [config.replace(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

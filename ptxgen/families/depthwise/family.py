@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.codegen.plan import Plan
 from ptxgen.families import perf_costs
 from ptxgen.families.depthwise import axes, perf_model, rules
-from ptxgen.families.depthwise.candidates import Slide
-from ptxgen.families.depthwise.geometry import geometry
-from ptxgen.families.depthwise.plan import DepthwisePlan
-from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
-from ptxgen.families.perf_blocks import issuer_tile, thread_products
+from ptxgen.families.depthwise.candidates import DepthwiseSpace
+from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
-    return DepthwiseWgradPlan if p.strip is not None and p.strip.wgrad else DepthwisePlan
+def _plan(p: KernelGemm, c: Config) -> Any:
+    wgrad = p.strip is not None and p.strip.wgrad
+    return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else 'plan:DepthwisePlan'}")
+
+
+ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row
+
+
+def _issuer_tile(p: KernelGemm, c: Any, g: DepthwiseGeometry) -> tuple[Any, Any, Any, Any, Any]:
+    return ROWS, c.strip_results, DEPTH, g.a.loads, g.b.loads
+
+
+def _thread_products(c: Any) -> Any:
+    return ROWS * DEPTH * c.strip_results
 
 
 def _probes() -> tuple[Probe, ...]:
     configs = (
-        parse_config("family=depthwise ns=4 ml=1 nl=64"),
-        parse_config("family=depthwise ns=8 ml=4 nl=64 min_ctas_per_sm=2"),
+        parse_config("family=depthwise strip_results=4 block_rows=1 block_lanes=64"),
+        parse_config("family=depthwise strip_results=8 block_rows=4 block_lanes=64 min_ctas_per_sm=2"),
     )
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NCHW f32")), configs),)
 
@@ -34,12 +45,18 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Slide(),
+    candidates=DepthwiseSpace(),
     model=perf_model,
     rate=perf_costs.fma_rate,
-    issuer_tile=issuer_tile,
-    thread_products=thread_products,
+    issuer_tile=_issuer_tile,
+    thread_products=_thread_products,
     plan=_plan,
     gathers=lambda p: True,
+    features={
+        "ns": lambda c: c.strip_results,
+        "ml": lambda c: c.block_rows,
+        "nl": lambda c: c.block_lanes,
+        "vec_a": lambda c: c.vec_lane,
+    },
     probes=_probes,
 )

@@ -1,5 +1,5 @@
-"""The geometry of depthwise kernels: a thread computes strips of ``ns`` results in ``vec_a`` adjacent lanes; a block
-has ``nl`` lanes of ``ml`` rows each."""
+"""The geometry of depthwise kernels: a thread computes ``strip_results`` by ``vec_lane`` results; a block has
+``block_rows`` by ``block_lanes`` threads."""
 
 from __future__ import annotations
 
@@ -30,19 +30,24 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
     lanes, rows, results, taps, step, hop, steps, ratio = (
         (s.lanes, s.rows, s.results, s.taps, s.stride, s.dilation, s.outer_taps, s.ratio) if s is not None else (1,) * 8
     )
-    threads = c.ml * c.nl
-    tiles_m = ceil_div(lanes, np.maximum(c.nl * c.vec_a, 1)) * ceil_div(rows, np.maximum(c.ml, 1))
-    strips = ceil_div(results, np.maximum(c.ns, 1))
-    products = ceil_div(c.ns * taps, ratio)
-    loads = np.minimum(((c.ns - 1) * step + (taps - 1) * hop) // ratio + 1, products)
+    threads = c.block_rows * c.block_lanes
+    tiles_m = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) * ceil_div(rows, np.maximum(c.block_rows, 1))
+    strips = ceil_div(results, np.maximum(c.strip_results, 1))
+    products = ceil_div(c.strip_results * taps, ratio)
+    loads = np.minimum(((c.strip_results - 1) * step + (taps - 1) * hop) // ratio + 1, products)
     words = max(1, p.accumulator.bytes // 4)
-    registers, shared, tiles_n, tiles = (c.ns + taps + 1) * c.vec_a * words, c.ml * 0, strips, tiles_m * strips
+    registers, shared, tiles_n, tiles = (
+        (c.strip_results + taps + 1) * c.vec_lane * words,
+        c.block_rows * 0,
+        strips,
+        tiles_m * strips,
+    )
     if s is not None and s.wgrad:
-        sums = s.tap_count * c.vec_a
-        registers = (sums + (c.ns + 1) * c.vec_a) * words + 2 * steps
+        sums = s.tap_count * c.vec_lane
+        registers = (sums + (c.strip_results + 1) * c.vec_lane) * words + 2 * steps
         shared = sums * threads * max(4, p.accumulator.bytes)
-        tiles = ceil_div(lanes, np.maximum(c.nl * c.vec_a, 1)) if s.grouped else c.ml * 0 + s.groups
-        tiles_m, tiles_n = tiles, c.ml * 0 + 1
+        tiles = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) if s.grouped else c.block_rows * 0 + s.groups
+        tiles_m, tiles_n = tiles, c.block_rows * 0 + 1
     return DepthwiseGeometry(
         a=OperandGeometry(loads=threads * loads),
         b=OperandGeometry(loads=threads * taps),
@@ -53,14 +58,14 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         shared=shared,
         registers=registers + FIXED_REGISTERS,
         uk=c.u,
-        c_row_pitch=c.nl + 4,
+        c_row_pitch=c.block_lanes + 4,
         sum_bytes=max(4, p.accumulator.bytes),
-        c_via_smem=c.ml < 0,
+        c_via_smem=c.block_rows < 0,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles,
         chunk=ceil_div(p.k, c.u) * c.u,
         slices=np.maximum(c.kg, 1),
         blocks=tiles * np.maximum(c.kg, 1),
-        workspace=c.ml * 0,
+        workspace=c.block_rows * 0,
     )

@@ -46,22 +46,34 @@ class StripLoop(Part):
         """The register with the address of the other operand: filters, or result gradients."""
         return "%B" if self.strip.image == "a" else "%A"
 
+    # ---- header
+
+    @property
+    def accesses(self) -> str:
+        """The widths of global accesses."""
+        return f"accesses of {self.vec} elements of images and results"
+
+    @property
+    def block_tile(self) -> str:
+        """The results of a block."""
+        return f"{self.config.block_rows} rows x {self.lanes} x {self.config.strip_results} results"
+
     # ---- threads
 
     @property
     def vec(self) -> int:
         """Adjacent results; a thread computes a strip of each."""
-        return self.config.vec_a
+        return self.config.vec_lane
 
     @property
     def lanes(self) -> int:
         """Adjacent results of a block."""
-        return self.config.nl * self.vec
+        return self.config.block_lanes * self.vec
 
     @property
     def log2_lanes(self) -> int:
         """log2 of the threads of a block along these."""
-        return log2(self.config.nl)
+        return log2(self.config.block_lanes)
 
     @property
     def log2_block(self) -> int:
@@ -103,7 +115,7 @@ class StripLoop(Part):
     def window_pixels(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
         """The pixels of a strip's windows: row, row of the preceding pixel, (result, tap) of each product."""
         pixels: dict[int, list[tuple[int, int]]] = {}
-        for i in range(self.config.ns):
+        for i in range(self.config.strip_results):
             for r in range(self.strip.taps):
                 row = self.strip.pixel_of(i, r)
                 if row is not None:
@@ -118,7 +130,7 @@ class TapLoop(StripLoop):
 
     @cached_property
     def acc(self) -> Tile:
-        return Tile("acc", self.arithmetic.type, (self.config.ns, self.vec))
+        return Tile("acc", self.arithmetic.type, (self.config.strip_results, self.vec))
 
     @cached_property
     def weights(self) -> Tile:
@@ -145,7 +157,7 @@ class WgradLoop(StripLoop):
 
     @cached_property
     def result_grads(self) -> Tile:
-        return Tile("grad", self.arithmetic.type, (self.config.ns, self.vec))
+        return Tile("grad", self.arithmetic.type, (self.config.strip_results, self.vec))
 
     @cached_property
     def tap_offsets(self) -> Tile:

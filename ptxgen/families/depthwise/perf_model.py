@@ -10,7 +10,7 @@ from ptxgen.codegen.config import Columns
 from ptxgen.families import perf_costs
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry
 from ptxgen.families.geometry import WARP
-from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, epilogue_costs
+from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -27,26 +27,27 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     warps = np.maximum(g.threads // WARP, 1)
     taps = p.strip.taps if p.strip is not None else 1
     per_thread = (
-        (LOAD * (g.loads + taps * c.vec_a) / 1.3 + g.products * c.vec_a + 8) * g.steps + FIXED + RESULT * c.ns * c.vec_a
+        (LOAD * (g.loads + taps * c.vec_lane) / 1.3 + g.products * c.vec_lane + 8) * g.steps
+        + FIXED
+        + RESULT * c.strip_results * c.vec_lane
     )
     half = 2 if p.element.bytes == 2 else 1
     if p.strip is not None and p.strip.wgrad:  # a unit of work is a strip
         steps = p.strip.outer_taps
-        loads = c.ns + g.loads * steps
-        per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_a + UNIT
+        loads = c.strip_results + g.loads * steps
+        per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_lane + UNIT
     issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
-    wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_a * p.element.bytes / 4, 1)
-    epilogue = epilogue_costs(p, c, g, d, 1)
+    wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_lane * p.element.bytes / 4, 1)
     summed = p.strip is not None and p.strip.wgrad
     return Work.of(
         len(c),
-        resident=epilogue["resident"],
+        resident=resident_blocks(c, g, d),
         busy=bound(issue, wavefronts),
         math=issue,
         latency=LATENCY * (2 if summed else 1 + g.steps),
-        store=c.nl * c.ml * c.ns * c.vec_a,
-        partial=c.nl * c.vec_a,
-        moved_a=g.threads * g.loads * c.vec_a * p.element.bytes,
+        store=c.block_lanes * c.block_rows * c.strip_results * c.vec_lane,
+        partial=c.block_lanes * c.vec_lane,
+        moved_a=g.threads * g.loads * c.vec_lane * p.element.bytes,
         stages=2,
     )
 

@@ -60,7 +60,7 @@ class StripParameters(Part):
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.fused_ops.parameters,
-            ".param .u64 of_results, .param .u64 of_taps,",
+            ".param .u64 result_table, .param .u64 tap_table,",
             " ".join(f".param .u32 {name}," for name in numbers),
             f".param .{kind} alpha, .param .{kind} beta",
         ]
@@ -96,7 +96,11 @@ class StripScheduler(Part):
     def grid(self, s: DepthwiseStrip) -> tuple[int, int, int]:
         """The grid for the strips ``s``."""
         c = self.config
-        return -(-s.lanes // (c.nl * c.vec_a)) * -(-s.rows // c.ml), -(-s.results // c.ns), 1
+        return (
+            -(-s.lanes // (c.block_lanes * c.vec_lane)) * -(-s.rows // c.block_rows),
+            -(-s.results // c.strip_results),
+            1,
+        )
 
 
 class DepthwisePlan(Plan):
@@ -111,9 +115,17 @@ class DepthwisePlan(Plan):
         self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
         self.scheduler: StripScheduler = StripScheduler(c)
         self.mainloop: TapLoop = TapLoop(p, c, self.arithmetic)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_a)
-        self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_a)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
+        self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: StripParameters = StripParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def accesses(self) -> str:
+        return self.mainloop.accesses
+
+    @property
+    def block_tile(self) -> str:
+        return self.mainloop.block_tile
 
     def launch(self, problem: KernelGemm) -> Launch:
         s = problem.strip

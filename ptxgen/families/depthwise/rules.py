@@ -28,8 +28,9 @@ RULES = (
     ),
     Rule(
         "depthwise_taps",
-        lambda p, c, g, d: (p.strip is None) or (not p.strip.wgrad) | (p.strip.tap_count * c.vec_a <= SUMS),
-        f"vec_a={{c.vec_a}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_a; at most {SUMS}",
+        lambda p, c, g, d: (p.strip is None) or (not p.strip.wgrad) | (p.strip.tap_count * c.vec_lane <= SUMS),
+        f"vec_lane={{c.vec_lane}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_lane; at"
+        f" most {SUMS}",
     ),
     Rule(
         "depthwise_kg",
@@ -38,18 +39,21 @@ RULES = (
     ),
     Rule(
         "depthwise_strip",
-        lambda p, c, g, d: (c.ns >= 1) & (c.ns <= MAX_RESULTS) & (c.nl >= WARP) & (g.threads >= WARP),
-        f"ns={{c.ns}} results per strip, nl={{c.nl}} lanes: a strip has 1 to {MAX_RESULTS}, a block whole warps",
+        lambda p, c, g, d: (
+            (c.strip_results >= 1) & (c.strip_results <= MAX_RESULTS) & (c.block_lanes >= WARP) & (g.threads >= WARP)
+        ),
+        f"strip_results={{c.strip_results}}, block_lanes={{c.block_lanes}}: a strip has 1 to {MAX_RESULTS} results, and"
+        " a block whole warps along the lane axis",
     ),
     Rule(
-        "depthwise_ns",
-        lambda p, c, g, d: (p.strip is None) or (c.ns % p.strip.ratio == 0),
-        "ns={c.ns} results per strip must be a multiple of the stride {p.strip.ratio}: a strip has all its phases"
+        "depthwise_strip_results",
+        lambda p, c, g, d: (p.strip is None) or (c.strip_results % p.strip.ratio == 0),
+        "strip_results={c.strip_results} must be a multiple of the stride {p.strip.ratio}: a strip has all its phases"
         " equally",
     ),
     Rule(
-        "depthwise_vec_a",
-        lambda p, c, g, d: c.vec_a <= (p.strip_kind[-1] if p.strip_kind else 1),
-        "vec_a={c.vec_a} adjacent results per thread; images, results and their alignment allow fewer",
+        "depthwise_vec_lane",
+        lambda p, c, g, d: c.vec_lane <= (p.strip_kind[-1] if p.strip_kind else 1),
+        "vec_lane={c.vec_lane} adjacent results per thread; images, results and their alignment allow fewer",
     ),
 )

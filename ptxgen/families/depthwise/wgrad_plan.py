@@ -30,7 +30,7 @@ class WgradScheduler(Part):
 
     def grid(self, s: DepthwiseStrip) -> tuple[int, int, int]:
         """The grid for the strips ``s``."""
-        across = -(-s.lanes // (self.config.nl * self.config.vec_a)) if s.grouped else s.groups
+        across = -(-s.lanes // (self.config.block_lanes * self.config.vec_lane)) if s.grouped else s.groups
         return across, self.config.kg, 1
 
     @property
@@ -55,7 +55,8 @@ class WgradParameters(Part):
         """The parameter declarations, in lines."""
         numbers, kind = (*self.COUNTS, *self.STRIDES, "guard", "high"), self.arithmetic.type
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W, .param .u64 of_results, .param .u64 of_taps,",
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            ".param .u64 result_table, .param .u64 tap_table,",
             " ".join(f".param .u32 {name}," for name in numbers),
             f".param .{kind} alpha, .param .{kind} beta",
         ]
@@ -64,9 +65,9 @@ class WgradParameters(Part):
         """The values of ``declarations`` for the strips ``s``."""
         c = self.config
         unit = tuple(n // s.stride for n in s.axis.coordinates)
-        chunks = 1 if s.grouped else -(-s.lanes // (c.nl * c.vec_a))
+        chunks = 1 if s.grouped else -(-s.lanes // (c.block_lanes * c.vec_lane))
         numbers = (
-            *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.ns) * chunks, chunks),
+            *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.strip_results) * chunks, chunks),
             *(s.lane.image, s.word(s.lane.coordinates), s.lane.result),
             *(s.axis.image // s.stride, s.word(unit), s.axis.result),
             *(s.group.image, s.group.result, s.packing.guard, s.packing.high),
@@ -132,6 +133,14 @@ class DepthwiseWgradPlan(Plan):
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    @property
+    def accesses(self) -> str:
+        return self.mainloop.accesses
+
+    @property
+    def block_tile(self) -> str:
+        return self.mainloop.block_tile
 
     def launch(self, problem: KernelGemm) -> Launch:
         if not problem.results:

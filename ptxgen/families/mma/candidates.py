@@ -1,4 +1,4 @@
-"""What the space has of mma.sync kernels."""
+"""The candidate space of mma.sync kernels."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Ints, default, meetings, overlap
+from ptxgen.families.candidates import Ints, default, effective_pdl, splitk_pairs
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import MmaGeometry, geometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
-from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
-ASYNC = (4, 16)  #: bytes that one cp.async moves, at least and at most
+ASYNC = (4, 16)  #: least and greatest bytes of one cp.async
 
 
 PATHS = ("operand_path_a", "operand_path_b")
@@ -29,55 +29,55 @@ AXES = searched(axes.AXES)
 ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
-class Mma(Cooperative):
+class MmaSpace(MultistageSpace):
     name = "mma"
     axes, alike = AXES, ALIKE
-    tile = (*Cooperative.tile, "operand_path_a", "operand_path_b")
-    extent_rules = (*Cooperative.extent_rules, "mma_operand_path")
+    tile = (*MultistageSpace.tile, "operand_path_a", "operand_path_b")
+    extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path")
     fixed = ("mma_dtype", "mma_native")
     tile_rules = ("axis", "range", "mma_tile", "mma_ns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
     def _operand_paths(self, p: KernelGemm) -> list[tuple[int, int]]:
-        """Values of operand_path_a and operand_path_b: operands with unaligned rows may be worth packing, and with a
-        K-major one the other, whose K grows with it."""
+        """Values of operand_path_a and operand_path_b: operands with unaligned rows may be packed; a packed K-major
+        operand has a padded K, so the other one is packed too."""
         off = [p.vectors[n] * p.element.bytes < ASYNC[1] for n in (0, 1)]
         if not any(off):
             return [(0, 0)]
         longer = any(off[n] and operand_packing.kmajor(p, "ab"[n]) for n in (0, 1))
         return [(0, 0), (PACK, PACK) if longer else (PACK * off[0], PACK * off[1])]
 
-    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
-        """The widest accesses: by cp.async where that moves so few bytes, and through registers, held until the next
-        pass, where they are few."""
+    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+        """The widest accesses: by cp.async from 4 bytes on, and through registers with ``deferred_sts`` below 16
+        bytes."""
         out = []
         for paths in [(a, b) for b in (DIRECT, PACK) for a in (DIRECT, PACK)] if every else self._operand_paths(p):
-            ways: list[list[tuple[int, int]]] = []
+            modes: list[list[tuple[int, int]]] = []
             for n in (0, 1):
                 widest = ASYNC[1] // p.element.bytes if paths[n] == PACK else p.vectors[n]
                 size = widest * p.element.bytes
-                ways.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
+                modes.append([(0, widest)] * (every or size < ASYNC[1]) + [(1, widest)] * (size >= ASYNC[0]))
             names = (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b", "deferred_sts")
-            for a, b in product(*ways):
+            for a, b in product(*modes):
                 out.append(dict(zip(names, (*paths, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Ways of copying, slices with how they meet, depths of whole instructions."""
+        """Copy modes; ``kg`` with ``splitk``; depths of whole instructions."""
         out, names = super().variables(p), (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b")
         for name in (*names, "kg", "splitk"):
             del out[name,]
-        narrow = [(DIRECT, DIRECT, *way) for way in self._narrower(p)]
-        ways = [tuple(way[n] for n in names) for way in self.copies(p, every=True)]
+        narrow = [(DIRECT, DIRECT, *mode) for mode in self._narrower(p)]
+        modes = [tuple(mode[n] for n in names) for mode in self.copy_modes(p, every=True)]
         return {
             **out,
-            names: list(dict.fromkeys([*ways, *narrow])),
-            ("kg", "splitk"): meetings(self.axes),
+            names: list(dict.fromkeys([*modes, *narrow])),
+            ("kg", "splitk"): splitk_pairs(self.axes),
             ("u",): [(u,) for u in self._depths(p)],
         }
 
     def _narrower(self, p: KernelGemm) -> list[tuple[int, ...]]:
-        """Ways of copying with narrower accesses than the widest."""
+        """Copy modes with narrower accesses than the widest."""
         least = ASYNC[0] // p.element.bytes
         each = [
             [(x, v) for v in self.axes[name] if v <= p.vectors[n] for x in (0, 1) if x == 0 or v >= least]
@@ -99,18 +99,18 @@ class Mma(Cooperative):
         shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
         return Columns.product(shapes).replace(family=self.code, raster_group=8)
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        """Fragments that are read ahead take registers, a staged C takes shared memory: both with and without."""
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
+        """With and without fragment prefetch, and with and without C through shared memory."""
         return [
-            {**way, "fragment_prefetch": n, "epilogue_smem": c}
-            for way in super().ways(p)
+            {**variant, "fragment_prefetch": n, "epilogue_smem": c}
+            for variant in super().variants(p)
             for n in (0, 1)
             for c in (0, 1)
         ]
 
-    def split(self, p: KernelGemm, c: Columns) -> Ints:
-        """Copies take the workspace that flags would have to find clear."""
-        plain = super().split(p, c)
+    def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
+        """``flag_red`` needs a cleared workspace, which packed operands overwrite."""
+        plain = super().default_splitk(p, c)
         return np.where(
             (operand_packing.packs(c, "a") | operand_packing.packs(c, "b")) & (plain == SPLIT_FLAG),
             SPLIT_MEMSET,
@@ -120,9 +120,9 @@ class Mma(Cooperative):
     def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """A request in time for the steps there are."""
-        [plain] = super().follow(p, config, changes)
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """Limits ``prefetch_k`` to the steps of an iteration."""
+        [plain] = super().with_dependent_axes(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
         return [
             plain if "prefetch_k" in changes else plain.replace(prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
@@ -135,18 +135,17 @@ class Mma(Cooperative):
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
         kg = np.minimum(g.slices, c.kg)
-        one_way = (c.ms == ROWS) | (c.ns == COLUMNS)
+        one_order = (c.ms == ROWS) | (c.ns == COLUMNS)
         return c.replace(
             kg=kg,
-            pdl=overlap(p, c),
+            pdl=effective_pdl(p, c),
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
             epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
-            mma_order=np.where(one_way, default("mma_order"), c.mma_order),
+            mma_order=np.where(one_order, default("mma_order"), c.mma_order),
             vec_c=width_c(p, c, g),
         )
 
 
 def width_c(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
-    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
-    side by side in a lane."""
+    """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a lane."""
     return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, 2 * g.b.adjacent))

@@ -6,12 +6,12 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families import perf_costs
 from ptxgen.families.mma import axes, perf_model, rules
-from ptxgen.families.mma.candidates import Mma
+from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import geometry
-from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -30,12 +30,12 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Mma(),
+    candidates=MmaSpace(),
     model=perf_model,
     rate=perf_costs.mma_rate,
     issuer_tile=issuer_tile,
     thread_products=lambda c: thread_products(c) // WARP,
-    plan=lambda p, c: MmaPlan,
+    plan=lambda p, c: resolve("ptxgen.families.mma.plan:MmaPlan"),
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,

@@ -87,7 +87,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> MmaOperandGeometry:
     tile, warp_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     bytes_, kind = p.element.bytes, fragment_load(p, kmajor)
-    # rows of K that a quad of lanes reads start 32 bytes apart, modulo 128
+    # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 128
     pad = pick(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
     row_pitch = c.u if kmajor else tile + (pad if kind == VECTOR else 0)
     row_elements = c.u if kmajor else tile

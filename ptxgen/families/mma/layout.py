@@ -2,11 +2,10 @@
 
 In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
 at a time, are swizzled: chunk q of row r is stored at q ^ key(r), which is linear in the bits of r, so that a
-displacement by powers of two is another exchange and an offset. Rows that vectors are read from are padded instead.
+displacement by powers of two is another XOR and an offset. Rows that vectors are read from are padded instead.
 
-K may be traversed in any order that is the same for both operands, and rows (columns) of a warp's tile may stand for
-any row of C:
-that makes the elements of a vector neighbours in one lane, and lanes hold neighbours of C in turn.
+The order of K may be any that is the same for both operands, and rows (columns) of a warp's tile may be any rows of C:
+therefore one lane can hold the adjacent elements of a vector, and the next lane the following ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
 
-#: exchanges of chunks: for 8, 4 and 2 chunks a row, the (shift, mask) whose bits of a row make its key
+#: swizzles: for 8, 4 and 2 chunks per row, the (shift, mask) whose bits of a row make its key
 ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other
 ROWS_BY_TWOS = {8: ((0, 1), (1, 6)), 4: ((2, 3),), 2: ((3, 1),), 1: ()}  #: rows 0, 1, 4, 5, 8, 9, 12, 13
 ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two chunks of each
@@ -29,14 +28,14 @@ ROWS_OF_QUADS = {8: ((-1, 6),), 4: ((0, 2),), 2: (), 1: ()}  #: four rows, two c
 @dataclass(frozen=True)
 class GlobalLoad:
     """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its address in the stage, ``place``: the index of its store pointer; ``oob``: the register that
+    bytes from its address in the stage, ``pointer``: the index of its store pointer; ``oob``: the register that
     holds whether it is outside M or N (predicated bounds), shared by the loads of one row."""
 
     index: int
     mn: int
     k: int
     offset: int
-    place: int
+    pointer: int
     oob: str
 
 
@@ -116,7 +115,7 @@ class MmaOperand:
         self.log2_across, self.log2_chunk, self.log2_tile = log2(self.across), log2(self.chunk), log2(self.tile)
         self.partial_copy = self.vectors < threads
         self.keys = self._keys()
-        #: chunks are exchanged; otherwise rows are padded, or need neither
+        #: whether chunks are swizzled; otherwise rows are padded, or need neither
         self.swizzled = self.way != VECTOR
         self.store_ptrs: list[tuple[str, str]] = []
         self.swizzles: list[int] = []
@@ -149,11 +148,11 @@ class MmaOperand:
             row, column = first // self.across, first % self.across * self.vec
             mn, k = (row, column) if self.kmajor else (column, row)
             moved = self.at(mn, k)
-            turn = moved & 0x70 if self.swizzled and self.keys else 0
-            if turn not in self.swizzles:
-                self.swizzles.append(turn)
+            swizzle = moved & 0x70 if self.swizzled and self.keys else 0
+            if swizzle not in self.swizzles:
+                self.swizzles.append(swizzle)
             name = names.setdefault(mn, f"%oob_{self.name}{len(names)}")
-            out.append(GlobalLoad(len(out), mn, k, moved - turn, self.swizzles.index(turn), name))
+            out.append(GlobalLoad(len(out), mn, k, moved - swizzle, self.swizzles.index(swizzle), name))
         for n in range(len(self.swizzles)):
             tail = str(n) if n else ""
             self.store_ptrs.append((f"%dst_{self.name}{tail}", f"%smem_off_{self.name}{tail}"))
@@ -167,7 +166,7 @@ class MmaOperand:
 
     def store_ptr(self, p: GlobalLoad) -> str:
         """The register with the address of a load's data in the stage that is being filled."""
-        return self.store_ptrs[p.place][0]
+        return self.store_ptrs[p.pointer][0]
 
     @property
     def limit(self) -> str:
@@ -240,8 +239,8 @@ class MmaOperand:
 
     def _read(self, kind: str, registers: str, mn: int, k: int) -> FragmentLoad:
         moved = self.at(mn, k)
-        turn = moved & 0x70 if self.swizzled else 0
-        return FragmentLoad(kind, registers, turn, moved - turn)
+        swizzle = moved & 0x70 if self.swizzled else 0
+        return FragmentLoad(kind, registers, swizzle, moved - swizzle)
 
     def fragment_loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of a step."""

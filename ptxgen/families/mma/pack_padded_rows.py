@@ -80,9 +80,12 @@ class PaddedRowPacking(Packing):
     def parameters(self) -> list[str]:
         """The parameters of the kernel after the addresses, in lines."""
         batched = self.batch.active
-        names = ("rows", "columns", "ld", "pitch"), ("filled", "at", *(("each", "items") if batched else ()))
+        names = (
+            ("rows", "columns", "ld", "pitch"),
+            ("padded_rows", "copy_offset128", *(("copy_item128", "items") if batched else ())),
+        )
         lines = [", ".join(f".param .u32 {n}_{x}" for n in part) for x in self.names for part in names]
-        first = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if batched else []
+        first = [".param .u64 batch_stride_a, .param .u64 batch_stride_b, .param .u32 first_item,"] if batched else []
         return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     # ---- launches
@@ -92,7 +95,7 @@ class PaddedRowPacking(Packing):
 
     @property
     def product_parameters(self) -> list[str]:
-        return [", ".join(f".param .u32 at_{name}" for name in self.names)] if self.names else []
+        return [", ".join(f".param .u32 copy_offset128_{name}" for name in self.names)] if self.names else []
 
     def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
         return tuple(("u32", offset // ROW) for offset in buffers.packed.values())

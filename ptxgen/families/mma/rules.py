@@ -111,12 +111,12 @@ RULES = (
     Rule(
         "mma_vec_a",
         lambda p, c, g, d: (c.vec_a <= _widest(p, c, 0)) & (c.vec_a <= g.a.row_elements),
-        "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
+        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment, rows and tile",
     ),
     Rule(
         "mma_vec_b",
         lambda p, c, g, d: (c.vec_b <= _widest(p, c, 1)) & (c.vec_b <= g.b.row_elements),
-        "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
+        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment, rows and tile",
     ),
     Rule(
         "mma_cp_async_a",

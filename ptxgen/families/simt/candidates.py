@@ -1,4 +1,4 @@
-"""What the space has of SIMT kernels."""
+"""The candidate space of SIMT kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import default, violations
 from ptxgen.families.geometry import WARP
-from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.simt import axes
 from ptxgen.families.simt.geometry import SimtGeometry, geometry, warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -19,10 +19,10 @@ from ptxgen.problem.device import Device
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
 ALIKE = {"stages": (3,), "ks": (1,)}
-SMALL = 128 * 128  #: tiles below this have interleaved lanes
+SMALL = 128 * 128  #: elements of a tile below which lanes are interleaved
 
 
-class Simt(Cooperative):
+class SimtSpace(MultistageSpace):
     name = "simt"
     axes, alike = AXES, ALIKE
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
@@ -30,9 +30,9 @@ class Simt(Cooperative):
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
-    def modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
-        """(copy, keep, vec), one triple a meaning: cp.async transposes single elements only, a kept operand lies in
-        chunks of 16 bytes, and one that is not K-major lies in shared memory as it does in global memory."""
+    def operand_copy_modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
+        """(cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in shared
+        memory consist of 16-byte chunks, and an MN-major operand has the same layout in shared and global memory."""
         first = operand == "a"
         widest = p.vectors[0 if first else 1]
         kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
@@ -41,9 +41,9 @@ class Simt(Cooperative):
         chunk = min(widest, 16 // p.accumulator.bytes)
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
-    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
-        a, b = ([dict(zip(n, m, strict=True)) for m in self.modes(p, n[0][-1])] for n in names)
+        a, b = ([dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
 
     def shapes(self, p: KernelGemm) -> Columns:
@@ -51,33 +51,33 @@ class Simt(Cooperative):
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
     def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
-        """Interleaved lane numbers pay on small tiles; along a single row or column of threads they mean nothing. A
-        staged C is the better default where direct stores are scalar, as long as it fits."""
-        lanes = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
-        c = c.replace(lane_interleave=lanes, vec_c=p.vectors[2], raster_group=8)
+        """Interleaves lanes on small tiles, unless a warp has a single row or column of threads. C goes through shared
+        memory where stores from registers would be scalar, if it fits."""
+        interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
+        c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
         staged = ((c.kmajor_smem_b == 1) & (c.kl == 1)).astype(np.int64)
-        wants = np.flatnonzero(staged)
-        if len(wants):
-            staged[wants] = violations(self, p, c.take(wants).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
+        rows = np.flatnonzero(staged)
+        if len(rows):
+            staged[rows] = violations(self, p, c.take(rows).replace(epilogue_smem=1), d, None, self.tile_rules) < 0
         return c.replace(epilogue_smem=staged)
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
-        one_way = (c.lanes_m == 1) | (c.lanes_m == WARP)
+        one_row = (c.lanes_m == 1) | (c.lanes_m == WARP)
         columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
         kg = np.minimum(g.slices, c.kg)
         return c.replace(
             kg=kg,
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
             epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
-            lane_interleave=np.where(one_way, default("lane_interleave"), c.lane_interleave),
+            lane_interleave=np.where(one_row, default("lane_interleave"), c.lane_interleave),
             mma_order=np.where((c.ms == 1) | (columns == 1), default("mma_order"), c.mma_order),
             vec_c=width_c(p, c, g),
         )
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """With the same warp, and with the most square one."""
-        [plain] = super().follow(p, config, changes)
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """With the same ``lanes_m``, and with the one that makes the warp tile most nearly square."""
+        [plain] = super().with_dependent_axes(p, config, changes)
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())
@@ -85,7 +85,6 @@ class Simt(Cooperative):
 
 
 def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
-    """Elements of one access of C: no wider than 16 bytes of sums, nor, straight from the accumulators, than what lies
-    side by side in them."""
-    side = np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, side))
+    """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
+    adjacent = np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, adjacent))

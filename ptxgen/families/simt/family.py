@@ -7,10 +7,10 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
-from ptxgen.families.simt.candidates import Simt
+from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.simt.geometry import geometry
-from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -23,12 +23,12 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Simt(),
+    candidates=SimtSpace(),
     model=perf_model,
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,
     thread_products=thread_products,
-    plan=lambda p, c: SimtPlan,
+    plan=lambda p, c: resolve("ptxgen.families.simt.plan:SimtPlan"),
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,

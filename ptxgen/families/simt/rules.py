@@ -93,12 +93,12 @@ RULES = (
     Rule(
         "simt_vec_a",
         lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),
-        "vec_a={c.vec_a} exceeds what A's alignment, rows and tile allow, {p.vectors[0]}",
+        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment, rows and tile",
     ),
     Rule(
         "simt_vec_b",
         lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
-        "vec_b={c.vec_b} exceeds what B's alignment, rows and tile allow, {p.vectors[1]}",
+        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment, rows and tile",
     ),
     Rule(
         "simt_cp_async_a",

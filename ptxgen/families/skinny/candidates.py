@@ -1,4 +1,4 @@
-"""What the space has of streaming kernels."""
+"""The candidate space of skinny kernels."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.candidates import NEUTRAL, meetings
+from ptxgen.families.candidates import NEUTRAL, splitk_pairs
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
-from ptxgen.families.multistage_candidates import Cooperative
+from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-EACH = (1, 2, 4, 8, 16)  #: rows along the long side a thread
-ALONG = (1, 2, 4, 8)  #: warps along it
+COUNTS = (1, 2, 4, 8, 16)  #: elements of a thread along the long side
+WARPS_LONG = (1, 2, 4, 8)  #: warps along the long side
 STEPS = (1, 2, 4, 8, 16)
 LANES = (1, 2, 4, 8, 16, 32)
 GROUPS = (1, 2, 4, 8, 16, 32)
-LEAST = 4  #: bytes of a load that is narrower than it could be, at least
-SUMS = 64  #: a thread, at most
-THREADS = (64, 1024)  #: of a block, at least and at most
+LEAST = 4  #: least bytes of a load that is narrower than the alignment allows
+SUMS = 64  #: most accumulators per thread
+THREADS = (64, 1024)  #: least and most threads per block
 
 POWERS = tuple(1 << n for n in range(15))
-#: the values of each axis that are tried, beside the tables above
+#: the values of each axis that are tried, besides the tables above
 AXES = searched(axes.AXES)
 ALIKE = {"fragment_prefetch": (1,)}
 
 
-def thin_tile(extent: int) -> int:
-    """The power of two that holds a thin extent."""
+def short_tile(extent: int) -> int:
+    """The least power of two that is not below a short extent."""
     return 1 << max(extent - 1, 0).bit_length()
 
 
 def resident_blocks(g: Geometry, d: Device) -> Any:
-    """Blocks that find registers on a multiprocessor, each warp on one of its quarters."""
+    """Blocks that fit the registers of a multiprocessor, whose four partitions have a quarter of them each."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
     return np.maximum(fitting, 1)
 
 
-class Stream(Cooperative):
+class SkinnySpace(MultistageSpace):
     name = "skinny"
     axes, alike = AXES, ALIKE
     derived = ("epilogue_smem", "vec_c", "lanes_long")
@@ -57,7 +57,7 @@ class Stream(Cooperative):
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """Thin extents stay as they are, and so does what is one column without gaps."""
+        """The representative has the same short extents and operands of one contiguous column."""
         m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
         gaps = {f"ld{x}": 2 for x in "ab" if is_kmajor(plain, x) and not is_kmajor(p, x)}
@@ -65,56 +65,56 @@ class Stream(Cooperative):
         return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
 
     def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
-        """(swap, thin tile) of each way to look at C."""
-        return [(swap, thin_tile(x)) for swap, x in ((0, p.n), (1, p.m)) if x <= SHORT]
+        """(long_n, tile along the short side) for each side that may be the short one."""
+        return [(long_n, short_tile(x)) for long_n, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
-    def _pair(self, p: KernelGemm, swap: int) -> tuple[str, str]:
-        return ("b", "a") if swap else ("a", "b")
+    def _pair(self, p: KernelGemm, long_n: int) -> tuple[str, str]:
+        return ("b", "a") if long_n else ("a", "b")
 
-    def _depths(self, p: KernelGemm, swap: int) -> list[tuple[int, int, int]]:
-        """(vector of the long operand, of the thin one, elements of K a step) of each way to load."""
-        x, y = self._pair(p, swap)
-        size, thin = p.element.bytes, dict(self._sides(p))[swap]
+    def _depths(self, p: KernelGemm, long_n: int) -> list[tuple[int, int, int]]:
+        """(elements per load of the long operand, of the short one, elements of K per step) of each copy mode."""
+        x, y = self._pair(p, long_n)
+        size, short = p.element.bytes, dict(self._sides(p))[long_n]
         most = min(widest(p, x), 16 // size)
         if is_kmajor(p, x):
             whole, along = 16 // size, is_kmajor(p, y)
-            own = min(widest(p, y), whole) if by_words(p) else 1  # which only matrix instructions take
+            own = min(widest(p, y), whole) if by_words(p) else 1  # only matrix instructions read wider loads
             shifted = [(whole, v, whole) for v in sorted({1, own if own * size >= LEAST else 1})]
             return [
-                (most, min(widest(p, y), most if along else thin), most),
+                (most, min(widest(p, y), most if along else short), most),
                 *(shifted if along and most < whole else []),
             ]
         narrower = [v for v in (most, most // 2, most // 4) if v * size >= LEAST] or [most]
         if not is_kmajor(p, y):
-            return [(v, min(widest(p, y), thin), 1) for v in narrower]
+            return [(v, min(widest(p, y), short), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
     def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
         out = {}
-        for swap, thin in self._sides(p):
-            depths = sorted({d for _, _, d in self._depths(p, swap)})
-            for each, wm, along, kl, steps, depth in product(EACH, LANES, ALONG, GROUPS, STEPS, depths):
-                if each * thin > SUMS or not THREADS[0] <= along * kl * WARP <= THREADS[1]:
+        for long_n, short in self._sides(p):
+            depths = sorted({d for _, _, d in self._depths(p, long_n)})
+            for count, lanes, along, kl, steps, depth in product(COUNTS, LANES, WARPS_LONG, GROUPS, STEPS, depths):
+                if count * short > SUMS or not THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     continue
-                tile, u = each * wm * along, WARP // wm * kl * steps * depth
-                sides = {"ms": thin, "ns": each, "ml": thin, "nl": tile}
-                if not swap:
-                    sides = {"ms": each, "ns": thin, "ml": tile, "nl": thin}
-                row = {**sides, "lanes_long": wm, "kl": kl, "u": u, "long_n": swap, "mma_m16": 0}
+                tile, u = count * lanes * along, WARP // lanes * kl * steps * depth
+                sides = {"ms": short, "ns": count, "ml": short, "nl": tile}
+                if not long_n:
+                    sides = {"ms": count, "ns": short, "ml": tile, "nl": short}
+                row = {**sides, "lanes_long": lanes, "kl": kl, "u": u, "long_n": long_n, "mma_m16": 0}
                 out[tuple(row.values())] = row
         return [*out.values(), *self._fragments(p)]
 
     def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
-        """Tiles for matrix instructions: of the thin side always as wide as one, two sums of each lane."""
-        for swap, _ in self._sides(p):
-            x, _ = self._pair(p, swap)
-            depth = max(d for _, _, d in self._depths(p, swap))
+        """Tiles for matrix instructions: along the short side one instruction wide, with two sums per lane."""
+        for long_n, _ in self._sides(p):
+            x, _ = self._pair(p, long_n)
+            depth = max(d for _, _, d in self._depths(p, long_n))
             if by_words(p) is None or not is_kmajor(p, x) or depth * p.element.bytes < 8:
                 continue
-            for each, along, kl, steps in product(EACH, ALONG, GROUPS, STEPS):
-                if each % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
-                    long, thin = (each, each * (WARP // QUAD) * along), (2, COLUMNS)
-                    (ms, ml), (ns, nl) = (thin, long) if swap else (long, thin)
+            for count, along, kl, steps in product(COUNTS, WARPS_LONG, GROUPS, STEPS):
+                if count % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
+                    long, short = (count, count * (WARP // QUAD) * along), (2, COLUMNS)
+                    (ms, ml), (ns, nl) = (short, long) if long_n else (long, short)
                     yield {
                         "ms": ms,
                         "ns": ns,
@@ -123,52 +123,52 @@ class Stream(Cooperative):
                         "lanes_long": WARP // QUAD,
                         "kl": kl,
                         "u": QUAD * kl * steps * depth,
-                        "long_n": swap,
+                        "long_n": long_n,
                         "mma_m16": 1,
                     }
 
     def tiles(self, p: KernelGemm) -> Columns:
-        found = self._shapes(p)
-        values = {n: sorted({row[n] for row in found}) for n in self.tile}
+        rows = self._shapes(p)
+        values = {n: sorted({row[n] for row in rows}) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
     def shapes(self, p: KernelGemm) -> Columns:
-        found = self._shapes(p)
-        columns = {n: np.array([row[n] for row in found], np.int64) for n in found[0]}
-        return Columns(columns, len(found)).replace(family=self.code, raster_group=8)
+        rows = self._shapes(p)
+        columns = {n: np.array([row[n] for row in rows], np.int64) for n in rows[0]}
+        return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
-    def copies(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
-        """The widest accesses, and of a thin operand along K also narrower ones, where those decide the depth."""
+    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+        """The widest accesses; for a K-major short operand also narrower ones, if they set the depth of a step."""
         out = []
-        for swap, _ in self._sides(p):
-            x, y = self._pair(p, swap)
-            out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, swap)]
-        return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(way.items())) for way in out)]
+        for long_n, _ in self._sides(p):
+            x, y = self._pair(p, long_n)
+            out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, long_n)]
+        return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(mode.items())) for mode in out)]
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
-        return [{**way, "fragment_prefetch": n} for way in self.copies(p) for n in (0, 1)]
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
+        return [{**mode, "fragment_prefetch": n} for mode in self.copy_modes(p) for n in (0, 1)]
 
     def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
-        """As many blocks on a multiprocessor as find registers there: loads under way are what counts."""
+        """As many blocks per multiprocessor as its registers allow, for the most loads in flight."""
         g = geometry(p, c)
-        for name, thin, along in (
+        for name, short, along in (
             ("vec_a", c.long_n == 1, g.a.kmajor),
             ("vec_b", c.long_n == 0, g.b.kmajor),
         ):
             if not along:  # a lane has one column for matrix instructions
-                c = c.replace(**{name: np.where(thin & (c.mma_m16 > 0), 1, getattr(c, name))})
+                c = c.replace(**{name: np.where(short & (c.mma_m16 > 0), 1, getattr(c, name))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Tiles, the threads along K and their depth, slices with how they meet."""
+        """Tiles with threads along K and their depth; access widths; ``kg`` with ``splitk``."""
         names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
         shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
         known = {*names, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
-        ways: list[tuple[int, ...]] = [(way["vec_a"], way["vec_b"]) for way in self.copies(p)]
-        return {names: shapes, ("vec_a", "vec_b"): ways, ("kg", "splitk"): meetings(self.axes), **plain}
+        modes: list[tuple[int, ...]] = [(mode["vec_a"], mode["vec_b"]) for mode in self.copy_modes(p)]
+        return {names: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
@@ -179,40 +179,48 @@ class Stream(Cooperative):
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
-        tile, each = ("nl", "ns") if config.long_n else ("ml", "ms")
+        tile, count = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
-        for wm in LANES:  # lanes along K for lanes along the long side, and for groups
-            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm, tile: long * wm // config.lanes_long}
-            yield {"lanes_long": wm, "u": config.u * config.lanes_long // wm}
-            yield {"lanes_long": wm, "kl": config.kl * wm // config.lanes_long, tile: long * wm // config.lanes_long}
+        for lanes in LANES:  # exchange lanes along K for lanes along the long side, and for thread groups
+            yield {
+                "lanes_long": lanes,
+                "u": config.u * config.lanes_long // lanes,
+                tile: long * lanes // config.lanes_long,
+            }
+            yield {"lanes_long": lanes, "u": config.u * config.lanes_long // lanes}
+            yield {
+                "lanes_long": lanes,
+                "kl": config.kl * lanes // config.lanes_long,
+                tile: long * lanes // config.lanes_long,
+            }
         for n in (1, 4):
             yield {"kl": config.kl * n // 2, "u": config.u * n // 2}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n}
             yield {"kl": config.kl * n // 2, tile: long * 2 // n, "u": config.u * n // 2}
-            yield {each: getattr(config, each) * n // 2, "u": config.u * 2 // n, tile: long * n // 2}
-        yield from self._other(p, config)
-        for way in self.copies(p):
-            yield from ({**way, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
+            yield {count: getattr(config, count) * n // 2, "u": config.u * 2 // n, tile: long * n // 2}
+        yield from self._other_math(p, config)
+        for mode in self.copy_modes(p):
+            yield from ({**mode, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
 
-    def _other(self, p: KernelGemm, config: Config) -> Iterator[dict[str, int]]:
-        """Matrix instructions for single products with as many warps and loads, and the other way around."""
+    def _other_math(self, p: KernelGemm, config: Config) -> Iterator[dict[str, int]]:
+        """The same warps and loads with mma.sync in place of FMA, or the reverse."""
         g = geometry(p, config)
-        thin = thin_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
-        each, wm = max(int(g.count), 2), WARP // QUAD
+        short = short_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
+        count, lanes = max(int(g.count), 2), WARP // QUAD
         long, own = (("nl", "ns"), ("ml", "ms")) if config.long_n else (("ml", "ms"), ("nl", "ns"))
         yield {
             "mma_m16": 0 if config.mma_m16 else 1,
-            own[0]: thin,
-            own[1]: thin if config.mma_m16 else thin // QUAD,
-            long[0]: each * wm * int(g.along) // config.lanes_long,
-            long[1]: each,
-            "lanes_long": wm,
+            own[0]: short,
+            own[1]: short if config.mma_m16 else short // QUAD,
+            long[0]: count * lanes * int(g.along) // config.lanes_long,
+            long[1]: count,
+            "lanes_long": lanes,
             "u": QUAD * config.kl * int(g.uk),
         }
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """As it is, and with registers for as many blocks as are likely to be wanted."""
-        [plain] = super().follow(p, config, changes)
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """With the given ``min_ctas_per_sm``, and with lower ones, which allow more registers per thread."""
+        [plain] = super().with_dependent_axes(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
             return [plain]
         return [plain, *(plain.replace(min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]

@@ -11,10 +11,10 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
-from ptxgen.families.skinny.candidates import Stream
+from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import geometry
-from ptxgen.families.skinny.plan import SkinnyPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 
 def _thread_products(c: Any) -> Any:
@@ -35,12 +35,12 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Stream(),
+    candidates=SkinnySpace(),
     model=perf_model,
     rate=perf_model.rate,
     issuer_tile=issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: SkinnyPlan,
+    plan=lambda p, c: resolve("ptxgen.families.skinny.plan:SkinnyPlan"),
     features={
         "lanes_m": lambda c: c.lanes_long,
         "transposed_mma": lambda c: c.long_n,

@@ -200,14 +200,14 @@ class Elements:
             return []
         if self.x.dp4a:
             return self._transposed(step, ds.start)
-        found: dict[str, dict[int, str]] = {}
+        by_word: dict[str, dict[int, str]] = {}
         for i in range(self.x.count):
             for d in ds:
                 word, place = self.x.word(step, i, d)
-                found.setdefault(word, {})[place] = self._at(i, d)
+                by_word.setdefault(word, {})[place] = self._at(i, d)
         kind = dtype(self.x.dtype)
         how = "fp8" if kind.fp8 else "bytes" if kind.int8 else "halves"
-        return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in found.items()]
+        return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in by_word.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:
         """Transposes 4 x 4 bytes (four k, four adjacent elements), so that a word holds four k of one element."""

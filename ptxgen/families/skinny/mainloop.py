@@ -199,7 +199,7 @@ class SkinnyMainloop(Part):
         return self.x.vec if self.x.split_vectors else 0
 
     @property
-    def k_slack(self) -> int:
+    def k_tail_elements(self) -> int:
         """Elements at the end of any row that the K loop must not read."""
         return 2 * self.x.vec if self.x.split_vectors else self.x.vec - 1
 

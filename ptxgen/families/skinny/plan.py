@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from ptxgen.codegen.addressing import CAddressing, OperandAddressing
-from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.epilogue import TileEpilogue
-from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.scheduler import GridScheduler
+from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler
 from ptxgen.families.mma.instructions import by_words
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
@@ -25,14 +22,12 @@ class SkinnyPlan(Plan):
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
-        self.batch = Batch(p.batch != 1)
-        self.fused_ops = FusedOps.of(p, self.batch.active)
-        self.scheduler: GridScheduler = GridScheduler(c, self.batch.active)
+        scheduler = compose_scheduler(self)
         dp4a = bool(p.element.int8 and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         self.a, self.b = self._operands(dp4a)
         self.mainloop: SkinnyMainloop = self._mainloop(dp4a)
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_c)
-        self.epilogue: TileEpilogue = TileEpilogue(
+        self.epilogue = TileEpilogue(
             c,
             self.arithmetic,
             self.reduction,
@@ -48,18 +43,8 @@ class SkinnyPlan(Plan):
             # of lanes that split K, the first one stores the sum of all
             sts_guard="@%k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
         )
-        self.c_kernels = self._c_kernels(self.scheduler)
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
-        self.parameters: KernelParameters = KernelParameters(
-            self.arithmetic,
-            self.batch,
-            self.fused_ops,
-            (OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b)),
-            self.c,
-            self.scheduler,
-            self.packing,
-        )
-        self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
+        compose_launch(self, OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b), scheduler)
 
     def _operands(self, dp4a: bool) -> tuple[SkinnyOperand, SkinnyOperand]:
         p, g = self.problem, self.geometry

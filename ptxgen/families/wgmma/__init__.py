@@ -1,1 +1,1 @@
-"""The family for Hopper: TMA brings tiles, warpgroups multiply them by wgmma."""
+"""The family for Hopper: TMA loads tiles, warpgroups multiply them by wgmma."""

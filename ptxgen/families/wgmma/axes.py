@@ -17,9 +17,9 @@ AXES = (
     common("epilogue_smem", (0, 1)),
     common("raster_group", (1, 4, 8, 16)),
     common("min_ctas_per_sm", (1, 2, 3)),
-    switch("transposed_mma", "1: the 64 rows of wgmma lie along N; 0: along M"),
+    switch("transposed_mma", "1: the 64 rows of wgmma are along N; 0: along M"),
     Axis("math_warpgroups", 1, "warpgroups of a block that compute; one more warp copies", (1, 2), least=1, most=2),
-    switch("pingpong", "1: the warpgroups compute different tiles in turn; 0: they share each tile"),
+    switch("pingpong", "1: the warpgroups compute different tiles alternately; 0: they share each tile"),
     Axis("cluster_x", 1, "blocks of a cluster along the 64-row side, which multicast the other operand", (1, 2, 4)),
     Axis("cluster_y", 1, "blocks of a cluster along the other side, which multicast the 64-row operand", (1, 2, 4)),
     Axis(

@@ -1,4 +1,4 @@
-"""What the space has of wgmma kernels."""
+"""The candidate space of wgmma kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import NEUTRAL, CandidateSpace, Ints, default, meetings, overlap, single, violations
+from ptxgen.families.candidates import (
+    NEUTRAL,
+    CandidateSpace,
+    Ints,
+    default,
+    effective_pdl,
+    single_axis_changes,
+    splitk_pairs,
+    violations,
+)
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible
 from ptxgen.families.wgmma import axes, operand_packing
@@ -41,33 +50,33 @@ from ptxgen.families.wgmma.operand_packing import mapped, unmapped
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-#: (64-row tiles of a block, warpgroups, whether these take tiles in turn)
+#: (64-row tiles per block, math warpgroups, pingpong)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
 SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)  #: extents along the other side
 DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
 #: blocks of a cluster along X, along Y, and along K
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
-MEETING = 64  #: slices that wait for each other, at most
-REALIGNED = 2  #: bytes of the elements of operands that can be realigned in shared memory
-LEAST = (16, 32)  #: rows that may be loaded of 64
-#: (through shared memory, parts, parts that have memory of their own, whether that is the operands')
-LEAVING = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
+WAITING_LIMIT = 64  #: the most slices that wait for each other
+REALIGNED = 2  #: element size in bytes of operands that can be realigned in shared memory
+LEAST = (16, 32)  #: values of tma_rows, besides 0
+#: epilogue_smem, epilogue_subtiles, epilogue_buffers, epilogue_aliases_ab
+EPILOGUES = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
 
-#: (share of a wave that slices fill, in halves, how they meet)
+#: (half waves that the slices fill, splitk)
 SLICES = ((0, SPLIT_MEMSET), (2, SPLIT_POLL), (2, SPLIT_SHARE), (1, SPLIT_POLL), (1, SPLIT_SHARE), (4, SPLIT_WORKSPACE))
 
-#: the same where the workspace has planes of operands, which nobody keeps clear
+#: the same where packed operands or planes overwrite the workspace
 SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
 
 PATHS = ("operand_path_a", "operand_path_b")
 
-#: the values of each axis that are tried, beside the tables above
+#: the values of each axis that are tried, besides the tables above
 AXES = searched(axes.AXES)
 ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
-class Wgmma(CandidateSpace):
+class WgmmaSpace(CandidateSpace):
     name = "wgmma"
     axes, alike = AXES, ALIKE
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
@@ -105,7 +114,7 @@ class Wgmma(CandidateSpace):
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """Starts and pitches that TMA can take, or starts that it cannot; extents that show which tiles are cut."""
+        """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
@@ -116,12 +125,15 @@ class Wgmma(CandidateSpace):
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Tiles with the warpgroups that share them, clusters, ways to leave and to meet: few of their products are
-        legal."""
+        """Tiles with warpgroups, clusters, epilogues, ``kg`` with ``splitk``, operand paths: few other combinations of
+        their values are legal."""
         tiles = [
-            (n * ROWS, short, 0, wg, turns, walks) for n, wg, turns in LONG for short in SHORT for walks in {turns, 1}
+            (n * ROWS, short, 0, wg, pingpong, persistent)
+            for n, wg, pingpong in LONG
+            for short in SHORT
+            for persistent in {pingpong, 1}
         ]
-        parts = [(c, b) for c in self.axes["epilogue_subtiles"] for b in self.axes["epilogue_buffers"] if c % b == 0]
+        subtiles = [(c, b) for c in self.axes["epilogue_subtiles"] for b in self.axes["epilogue_buffers"] if c % b == 0]
         joint: dict[tuple[str, ...], list[tuple[int, ...]]] = {
             ("ml", "nl", "transposed_mma", "math_warpgroups", "pingpong", "persistent"): tiles
             + [(y, x, 1, *t) for x, y, _, *t in tiles],
@@ -130,9 +142,9 @@ class Wgmma(CandidateSpace):
             ],
             ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab"): [
                 (0, 1, 1, 0),
-                *((1, c, b, r) for c, b in parts for r in (0, 1)),
+                *((1, c, b, r) for c, b in subtiles for r in (0, 1)),
             ],
-            ("kg", "splitk"): meetings(self.axes),
+            ("kg", "splitk"): splitk_pairs(self.axes),
             PATHS: self._operand_paths(p),
         }
         known = {name for names in joint for name in names}
@@ -145,17 +157,21 @@ class Wgmma(CandidateSpace):
 
     # ---- a base
 
-    def _sides(self, long: Ints, short: Ints, swap: Ints) -> dict[str, Ints]:
-        return {"ml": np.where(swap == 1, short, long), "nl": np.where(swap == 1, long, short), "transposed_mma": swap}
+    def _sides(self, long: Ints, short: Ints, transposed: Ints) -> dict[str, Ints]:
+        return {
+            "ml": np.where(transposed == 1, short, long),
+            "nl": np.where(transposed == 1, long, short),
+            "transposed_mma": transposed,
+        }
 
     def _depths(self, p: KernelGemm) -> list[int]:
-        """Few channels fill the narrowest boxes, of which a stage may be one."""
+        """Values of ``u``. If the channels of a convolution fit only the narrowest box, a stage may be one such box."""
         narrow = (STEP,) if p.im2col is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
     def _operand_paths(self, p: KernelGemm) -> list[tuple[int, ...]]:
-        """Values of operand_path_a and operand_path_b. What TMA cannot map is packed or realigned; of operands that
-        packing transposes one is packed, or, if there is only one, perhaps that."""
+        """Values of operand_path_a and operand_path_b. Operands that TMA cannot map are packed or realigned. If packing
+        would transpose both operands, one of them is packed; if it would transpose one, that one may be."""
         if planes(p) > 1:
             return [(DIRECT, DIRECT)]
         if p.im2col is not None:
@@ -182,9 +198,9 @@ class Wgmma(CandidateSpace):
             np.arange(len(paths)),
             indexing="ij",
         )
-        long, short, u, swap, way, path = (g.ravel() for g in grid)
-        clusters = np.array(CLUSTERS)[way]
-        sides = self._sides(ROWS * long, short, swap)
+        long, short, u, transposed, index, path = (g.ravel() for g in grid)
+        clusters = np.array(CLUSTERS)[index]
+        sides = self._sides(ROWS * long, short, transposed)
         c = Columns(
             {
                 **sides,
@@ -211,11 +227,11 @@ class Wgmma(CandidateSpace):
             np.arange(len(paths)),
             indexing="ij",
         )
-        way, short, u, swap, cluster, persistent, loaded, path = (g.ravel() for g in grid)
-        long, clusters = np.array(LONG)[way], np.array(CLUSTERS)[cluster]
+        index, short, u, transposed, cluster, persistent, loaded, path = (g.ravel() for g in grid)
+        long, clusters = np.array(LONG)[index], np.array(CLUSTERS)[cluster]
         return Columns(
             {
-                **self._sides(ROWS * long[:, 0], short, swap),
+                **self._sides(ROWS * long[:, 0], short, transposed),
                 "u": u,
                 "math_warpgroups": long[:, 1],
                 "pingpong": long[:, 2],
@@ -228,24 +244,24 @@ class Wgmma(CandidateSpace):
             }
         ).replace(family=self.code)
 
-    def ways(self, p: KernelGemm) -> list[dict[str, int]]:
+    def variants(self, p: KernelGemm) -> list[dict[str, int]]:
         names = ("stages", "epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
-        return [dict(zip(names, (s, *way), strict=True)) for s in STAGES for way in LEAVING]
+        return [dict(zip(names, (s, *epilogue), strict=True)) for s in STAGES for epilogue in EPILOGUES]
 
     def finalize(self, p: KernelGemm, d: Device, c: Columns) -> Columns:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
-    def options(self, p: KernelGemm) -> list[dict[str, int]]:
-        """Two slices: of more, a block has no more to hold and to finish."""
+    def slice_options(self, p: KernelGemm) -> list[dict[str, int]]:
+        """Two slices represent any larger number: registers and shared memory of a block are the same."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
-    def takes(self, option: dict[str, int], c: Columns) -> Any:
-        """Blocks that share the finishing of a tile have little each, which leaves in one part: in how many it could
-        depends on the number of slices."""
+    def accepts(self, option: dict[str, int], c: Columns) -> Any:
+        """With ``distributed``, a block finishes a small part of the tile, which it stores as one subtile; the possible
+        numbers of subtiles depend on the number of slices."""
         return (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
 
     def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
-        """How slices meet that are too many to wait for each other: as sums of C, or in a workspace."""
+        """(half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
         slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.packs_conv(p)) else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
@@ -253,31 +269,31 @@ class Wgmma(CandidateSpace):
     # ---- cells
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Slices for a half, one and two waves of clusters, by each way of meeting; what is read once is not kept, but
-        for images, of which each tap reads again what a pass has just copied."""
+        """Slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read once has
+        evict_first, except images, which every filter tap reads again."""
         slices, count = self._slices(p), len(tiles)
         names = {n: np.repeat(tiles.column(n), len(slices)) for n in self.tile}
         split, waves = (np.tile(np.array(x), count) for x in zip(*((s, w) for w, s in slices), strict=True))
         c = Columns({**names, "splitk": split}).replace(family=self.code)
         g = geometry(p, c)
-        room = resident_blocks(d, c)
+        resident = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
-        most = np.minimum(room * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
+        most = np.minimum(resident * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2
         waits = (split == SPLIT_POLL) | (split == SPLIT_SHARE)
-        kg = np.where(waits, np.minimum(most, MEETING), most)
-        own = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.packs_conv(p)) else (1, 1)
+        kg = np.where(waits, np.minimum(most, WAITING_LIMIT), most)
+        offsets = p.offsets[:2] if p.batch > 1 else (0, 0) if any(operand_packing.packs_conv(p)) else (1, 1)
         streamed = np.where(
-            (g.tiles_n == 1) & (p.m > p.n) & (own[0] > 0),
+            (g.tiles_n == 1) & (p.m > p.n) & (offsets[0] > 0),
             1,
-            np.where((g.tiles_m == 1) & (p.n > p.m) & (own[1] > 0), 2, 0),
+            np.where((g.tiles_m == 1) & (p.n > p.m) & (offsets[1] > 0), 2, 0),
         )
         c = c.replace(
             kg=np.maximum(kg, 1),
             l2_evict_first=streamed,
-            raster_group=np.where((c.cluster_k == 1) & (blocks > room), 8, 1),
+            raster_group=np.where((c.cluster_k == 1) & (blocks > resident), 8, 1),
         )
         broken = violations(self, p, c, d, self.extent_rules)
-        wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # the plain order has the narrower grid
+        wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # raster_group=1 limits the grid along N
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
             broken = violations(self, p, c, d, self.extent_rules)
@@ -290,10 +306,12 @@ class Wgmma(CandidateSpace):
     # ---- one configuration
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
-        return c.replace(splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=overlap(p, c))
+        return c.replace(
+            splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=effective_pdl(p, c)
+        )
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        yield from (x for x in single(self) if not x.keys() & set(PATHS))
+        yield from (x for x in single_axis_changes(self) if not x.keys() & set(PATHS))
         yield from (dict(zip(PATHS, paths, strict=True)) for paths in self._operand_paths(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
         long, short = ("nl", "ml") if config.transposed_mma else ("ml", "nl")
@@ -306,16 +324,16 @@ class Wgmma(CandidateSpace):
         if PACK in before and REALIGN not in before:  # pack the other operand instead
             paths = (PACK * (path != PACK or off) for path, off in zip(before, unmapped(p), strict=True))
             yield {**sides, **dict(zip(PATHS, paths, strict=True))}
-        for n, wg, turns in LONG:
-            for walks in {config.persistent, turns}:
-                yield {long: ROWS * n, "math_warpgroups": wg, "pingpong": turns, "persistent": walks}
+        for n, wg, pingpong in LONG:
+            for persistent in {config.persistent, pingpong}:
+                yield {long: ROWS * n, "math_warpgroups": wg, "pingpong": pingpong, "persistent": persistent}
         yield from (dict(zip(("cluster_x", "cluster_y", "cluster_k"), c, strict=True)) for c in CLUSTERS)
-        for chunks in self.axes["epilogue_subtiles"]:
+        for subtiles in self.axes["epilogue_subtiles"]:
             for buffers in self.axes["epilogue_buffers"]:
                 yield from (
                     {
                         "epilogue_smem": 1,
-                        "epilogue_subtiles": chunks,
+                        "epilogue_subtiles": subtiles,
                         "epilogue_buffers": buffers,
                         "epilogue_aliases_ab": r,
                     }
@@ -324,16 +342,16 @@ class Wgmma(CandidateSpace):
         yield {"u": config.u * 2, "stages": max(config.stages // 2, 1)}
         yield {"u": config.u // 2, "stages": config.stages * 2}
         blocks = int(geometry(p, config.replace(kg=1, splitk=0)).blocks)
-        room = int(resident_blocks(d, config))
-        counts = {room * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
+        resident = int(resident_blocks(d, config))
+        counts = {resident * w // 2 // max(blocks, 1) for w in (1, 2, 3, 4)} | {config.kg + n for n in (-1, 1)}
         for kg in sorted(counts | {config.kg * 2, config.kg // 2}):
             yield from ({"kg": kg, "splitk": s} for s in self.axes["splitk"] if kg > 1)
         yield {"kg": 1}
-        for kc in self.axes["cluster_k"]:  # blocks of a cluster for slices of the grid
-            yield {"cluster_k": kc, "kg": max(1, config.kg * config.cluster_k // kc)}
+        for cluster_k in self.axes["cluster_k"]:  # exchange blocks of a cluster for slices of the grid
+            yield {"cluster_k": cluster_k, "kg": max(1, config.kg * config.cluster_k // cluster_k)}
 
-    def follow(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """One kernel with what the change leaves free at its default, and, of clusters, one as it is."""
+    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+        """Sets the axes that the changed ones constrain."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
             v["splitk"] = SPLIT_MEMSET
@@ -353,9 +371,9 @@ class Wgmma(CandidateSpace):
 
 
 def width_c(p: KernelGemm, c: Columns) -> Any:
-    """Elements of one store of C: one where TMA stores, else what lies side by side in a thread, or in four."""
-    apart = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
+    """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
+    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
         p.im2col is not None and not p.im2col.contiguous_columns
     )
-    side = np.where(apart, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
-    return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, side))
+    adjacent = np.where(single, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
+    return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, adjacent))

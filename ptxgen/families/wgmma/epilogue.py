@@ -185,7 +185,7 @@ class PairStores:
 
 class RowStores:
     """Warps store boxes to C row by row: a warp has a row, a thread a word of each 64 elements of it. The rows of a
-    warp are four apart, so that all begin at the same offset in a word."""
+    warp are four rows from one another, so that all begin at the same offset in a word."""
 
     IN_FLIGHT = 8  #: words of a thread
 
@@ -243,7 +243,7 @@ class RegisterStore:
 
 @dataclass(frozen=True)
 class Epilogue(epilogue.Epilogue):
-    """How finished sums get to C. ``sums``: their registers."""
+    """The epilogue of the sums of a tile. ``sums``: their registers."""
 
     problem: KernelGemm
     geometry: WgmmaGeometry

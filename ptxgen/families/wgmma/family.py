@@ -9,11 +9,11 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.wgmma import axes, grouped_scheduler, perf_model, rules
-from ptxgen.families.wgmma.candidates import Wgmma
+from ptxgen.families.wgmma import axes, grouped_rows, perf_model, rules
+from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
-from ptxgen.families.wgmma.plan import WgmmaPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.operation import resolve
 
 WARPGROUP = 128  #: threads
 
@@ -51,14 +51,14 @@ FAMILY = Family(
     axes=axes.AXES,
     geometry=geometry,
     rules=rules.RULES,
-    candidates=Wgmma(),
+    candidates=WgmmaSpace(),
     model=perf_model,
     rate=lambda p, d: perf_costs.wgmma_rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: WgmmaPlan,
+    plan=lambda p, c: resolve("ptxgen.families.wgmma.plan:WgmmaPlan"),
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
-    grouped=grouped_scheduler.supports,
+    grouped=grouped_rows.supports,
     probes=_probes,
 )

@@ -138,7 +138,8 @@ def length(p: KernelGemm, c: Any) -> Any:
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
-    """What the width of a box must divide where K is not contiguous: the tile; in a convolution the channels too."""
+    """The extent that the width of a box must divide where K is not contiguous: the tile; in a convolution also the
+    channels."""
     if p.im2col is None or not p.im2col.wgrad:
         return extent
     return np.gcd(extent, p.im2col.channels)

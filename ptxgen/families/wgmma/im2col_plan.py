@@ -16,22 +16,24 @@ from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: parameters of an axis of the images
-PER_AXIS = ("places", "lower", "steps", "taps", "wide", "dilation")
+PER_AXIS = ("positions", "lower_corner", "stride", "taps", "filter_extent", "dilation")
 
 
 class RunLayout:
-    """Where rows (or columns) of C are, in runs of constant stride: a kernel computes it from
-    ``parameters``."""
+    """Offsets of rows (or columns) of C in runs of constant stride, which a kernel computes from ``parameters``."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
         #: whether there are several runs, with a gap between them
         self.has_gaps = len(digits) > 1
-        self.parameters = (f"step_{name}", *([f"by_{name}", f"shift_{name}", f"hop_{name}"] if self.has_gaps else []))
+        self.parameters = (
+            f"step_{name}",
+            *([f"magic_{name}", f"shift_{name}", f"run_gap_{name}"] if self.has_gaps else []),
+        )
 
     @staticmethod
     def values(digits: Digits) -> tuple[int, ...]:
-        """The values of ``parameters``: number n is at n · step + n // extent · hop."""
+        """The values of ``parameters``: number n is at n · step + n // extent · run_gap."""
         extent, step = digits[-1]
         if len(digits) == 1:
             return (step,)
@@ -147,35 +149,40 @@ class Im2colLoads(MatrixLoads):
     @property
     def dividers(self) -> list[str]:
         """Run-time numbers that the kernel divides by, each as a multiplier and a shift."""
-        places = [f"places{a}" for a in self.axes]
-        return places + (["each", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
+        positions = [f"positions{a}" for a in self.axes]
+        return positions + (["units_per_tap", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
 
     @property
     def runs(self) -> list[RunLayout]:
-        """Where rows and columns of C are, where C is no matrix."""
+        """The run layouts of rows and columns of C, if C is not a matrix."""
         return run_layouts(self.problem)
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        lines: list[Sequence[str]] = [("channels", "taps", "each")]
+        lines: list[Sequence[str]] = [("channels", "taps", "units_per_tap")]
         lines += [tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes]
-        lines += [(f"by_{name}", f"shift_{name}") for name in self.dividers]
+        lines += [(f"magic_{name}", f"shift_{name}") for name in self.dividers]
         lines += [run.parameters for run in self.runs]
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
     def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
         x = p.im2col
         assert x is not None
-        wide = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
-        columns = (x.positions, x.lower, x.steps, x.taps, wide, x.dilation)
-        each = -(-x.channels // self.unit)
-        divided = {"channels": x.channels, "each": each}
-        divided.update((f"places{a}", x.positions[a]) for a in self.axes)
+        filter_extents = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
+        columns = (x.positions, x.lower, x.steps, x.taps, filter_extents, x.dilation)
+        units_per_tap = -(-x.channels // self.unit)
+        divided = {"channels": x.channels, "units_per_tap": units_per_tap}
+        divided.update((f"positions{a}", x.positions[a]) for a in self.axes)
         divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
         # the coordinate after the last channel must be a multiple of 16 bytes too
         chunk = max(TMA_ALIGNED // p.element.bytes, 1)
         channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
-        values = [channels, x.tap_count, each, *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns)]
+        values = [
+            channels,
+            x.tap_count,
+            units_per_tap,
+            *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns),
+        ]
         values += [number for name in self.dividers for number in multiplier(divided[name])]
         values += [number for digits in x.result or () for number in RunLayout.values(digits)]
         return tuple(("u32", v) for v in values)
@@ -210,7 +217,7 @@ class WgradLoads(Im2colLoads):
 
     @property
     def dividers(self) -> list[str]:
-        return ["channels", *(f"places{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
+        return ["channels", *(f"positions{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
 
     def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
         if isinstance(x, Im2colColumns):
@@ -222,13 +229,13 @@ class WgradLoads(Im2colLoads):
 
 
 def run_layouts(p: KernelGemm) -> list[RunLayout]:
-    """Where rows and columns of C are, where C is no matrix; else none."""
+    """The run layouts of rows and columns of C, if C is not a matrix; else none."""
     result = p.im2col.result if p.im2col is not None else None
     return [RunLayout(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
 
 
 def multiplier(n: int) -> tuple[int, int]:
-    """(by, shift): x // n is x · by >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
+    """(magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
     return (1 << shift) // n + 1, shift
 

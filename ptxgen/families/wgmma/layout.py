@@ -44,7 +44,7 @@ class Box:
 class Multicast:
     """How the blocks of a line of the cluster divide an operand: each loads one slice and multicasts it to all of them.
 
-    Registers: ``rank``, the block's place in its line, and its slice; ``line``, the line's place in the cluster;
+    Registers: ``rank``, the block's index in its line, and its slice; ``line``, the line's index in the cluster;
     ``mask``, the blocks of the line as bits. ``first_mask``: the mask of line 0; ``line_stride``: ranks from one line
     to the next.
     """
@@ -57,7 +57,7 @@ class Multicast:
 
     @classmethod
     def of(cls, cluster_x: int, cluster_y: int) -> tuple[Multicast | None, Multicast | None]:
-        """Of X, which blocks along Y have in common, and of Y, which blocks along X have in common."""
+        """The multicast of X, which blocks along Y share, and of Y, which blocks along X share."""
         x, y = ("%rank_x", "%rank_y") if cluster_x > 1 and cluster_y > 1 else ("%rank", "%rank")
         column = sum(1 << n * cluster_x for n in range(cluster_y))
         return (

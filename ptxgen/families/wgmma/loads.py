@@ -1,4 +1,4 @@
-"""Producer loads of plain matrices: which coordinates a stage has along K, and which tensor maps describe A and B."""
+"""Producer loads of plain matrices: the coordinates of a stage along K, and the tensor maps of A and B."""
 
 from __future__ import annotations
 

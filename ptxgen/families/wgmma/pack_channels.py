@@ -24,27 +24,28 @@ CHUNK = 16  #: bytes that a thread stores at once
 
 class ChannelCopy:
     """Numbers of the kernel for one operand, whose elements have ``size`` bytes: a block copies ``words`` words of the
-    channels of ``columns`` pixels (places). Places are ``pitch`` words apart in shared memory, so that loads and stores
-    have no bank conflicts."""
+    channels at ``columns`` positions (pixels, or taps of a filter). In shared memory, the positions have a pitch of
+    ``pitch`` words, so that loads and stores have no bank conflicts."""
 
     THREADS, CHUNK, WORD, ROW = AUX_KERNEL_THREADS, CHUNK, WORD, ROW
-    #: numbers of a copy: channels and elements between them; places and their digits; elements and rows that each digit
-    #: moves by; bytes of a row, offset in the workspace, tiles of channels
+    #: parameters of a copy: channels and their stride; positions, and the extents of their middle and inner digits;
+    #: strides of the three digits in elements, and in rows of the copy; bytes of a row; offset in the workspace in
+    #: units of 128 bytes; tiles of channels
     NAMES = (
-        "depth",
-        "step",
-        "places",
-        "middle",
-        "inner",
-        "far",
-        "mid",
-        "near",
-        "over",
-        "between",
-        "next",
-        "row",
-        "at",
-        "tiles",
+        "channels",
+        "channel_stride",
+        "positions",
+        "middle_extent",
+        "inner_extent",
+        "outer_stride",
+        "middle_stride",
+        "inner_stride",
+        "outer_rows",
+        "middle_rows",
+        "inner_rows",
+        "row_bytes",
+        "copy_offset128",
+        "channel_tiles",
     )
 
     def __init__(self, name: str, copy: PackedCopy, size: int) -> None:
@@ -58,9 +59,9 @@ class ChannelCopy:
         self.threads_across = self.words if self.contiguous_channels else self.columns // self.vec
         self.threads_down = AUX_KERNEL_THREADS // self.threads_across
         self.rounds = TILE // self.vec // AUX_KERNEL_THREADS
-        #: chunks of a place, and places that are stored at once
+        #: chunks of a position, and positions that are stored at once
         self.chunks = self.words * WORD // CHUNK
-        self.places_at_once = AUX_KERNEL_THREADS // self.chunks
+        self.positions_at_once = AUX_KERNEL_THREADS // self.chunks
         self.bytes = WORD * self.columns * self.pitch
         halves = self.vec * size < WORD
         registers = 1 if halves else self.vec * size // WORD
@@ -95,7 +96,7 @@ class ChannelCopy:
 
     def words_of(self, r: int) -> list[tuple[str, str, int]]:
         """The words of a round: registers that hold them, the prmt selector that combines two registers ("": a move
-        does), places from the first."""
+        does), positions from the first."""
         out = []
         for q in range(self.vec):
             if self.size == WORD:

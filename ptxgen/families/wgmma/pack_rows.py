@@ -38,9 +38,9 @@ class RowCopyKernel:
         self.chunk_elements = CHUNK // size
         #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
         self.loaded = Tile("w", "b32", (ROUNDS, 8))
-        self.by_8 = Tile("h", "b32", (6,))
-        self.by_4 = Tile("q", "b32", (5,))
-        self.stored = Tile("o", "b32", (4,)) if size < 4 else self.by_4
+        self.shifted_8 = Tile("h", "b32", (6,))
+        self.shifted_4 = Tile("q", "b32", (5,))
+        self.stored = Tile("o", "b32", (4,)) if size < 4 else self.shifted_4
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class RowPacking(TmaPacking):
             ("u64", "ld"),
             ("u32", "rows"),
             ("u32", "columns"),
-            ("u32", "at"),
-            ("u32", "stride"),
-            *([("u64", "by"), ("u32", "items"), ("u64", "each")] if self.batch.active else []),
+            ("u32", "copy_offset128"),
+            ("u32", "chunk_stride"),
+            *([("u64", "batch_stride"), ("u32", "items"), ("u64", "copy_item_bytes")] if self.batch.active else []),
         ]
 
     @property
@@ -99,8 +99,8 @@ class RowPacking(TmaPacking):
     ) -> TensorMap:
         if x.name not in buffers.packed:
             return direct
-        place, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
-        return matrix_map(p, "W", kind, place, p.element.bytes, x.box, x.span, self.batch.active, offset)
+        matrix, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
+        return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
@@ -156,15 +156,15 @@ class RowPacking(TmaPacking):
                 p, "W", kind, copy.matrix, size, (t.side, t.side), t.ROW, self.batch.active, buffers.packed[name]
             ),
         )
-        across, extent = -(-p.k // t.DEPTH), copy.matrix[1]
+        k_tiles, extent = -(-p.k // t.DEPTH), copy.matrix[1]
         first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
             *self.fused_ops.arguments,
-            ("u32", across),
+            ("u32", k_tiles),
             ("u32", first),
             *(("map", m) for m in maps),
         )
-        grid = (across * -(-extent // t.side), 1, items)
+        grid = (k_tiles * -(-extent // t.side), 1, items)
         return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, arguments)

@@ -20,7 +20,7 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class WgmmaCells:
-    """What extents and slices of K decide, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch

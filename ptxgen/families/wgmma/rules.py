@@ -62,8 +62,8 @@ def _countable(p: KernelGemm) -> bool:
 
 
 def _can_wait(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
-    """Whether slices may wait for each other: all blocks are resident, and stored sums can be told from missing"
-    " ones."""
+    """Whether slices may wait for each other: all blocks are resident, and a stored sum differs from a missing
+    one."""
     return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 

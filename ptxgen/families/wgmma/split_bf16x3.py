@@ -53,9 +53,13 @@ class SplitPacking(TmaPacking):
     @property
     def parameters(self) -> list[str]:
         """The parameters of the kernel after the addresses, in lines."""
-        names = ("rows", "ld", "at", *(("each", "items") if self.batch.active else ()))
+        names = ("rows", "ld", "copy_offset128", *(("copy_item128", "items") if self.batch.active else ()))
         lines = [", ".join(f".param .u32 {n}_{x}" for n in names) for x in "ab"]
-        items = [".param .u64 by_a, .param .u64 by_b, .param .u32 first_item,"] if self.batch.active else []
+        items = (
+            [".param .u64 batch_stride_a, .param .u64 batch_stride_b, .param .u32 first_item,"]
+            if self.batch.active
+            else []
+        )
         return [".param .u32 K, .param .u32 pitch, .param .u32 blocks_a,", *items, f"{lines[0]},", lines[1]]
 
     def tensor_map(

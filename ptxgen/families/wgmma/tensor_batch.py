@@ -37,7 +37,10 @@ class TensorBatch(Batch):
         """As other families', but with the last items of tensors A and B in place of their strides."""
         if not self.active:
             return []
-        return [".param .u64 by_c, .param .u32 first_item, .param .u32 items, .param .u32 last_a, .param .u32 last_b,"]
+        return [
+            ".param .u64 batch_stride_c, .param .u32 first_item, .param .u32 items,",
+            ".param .u32 last_a, .param .u32 last_b,",
+        ]
 
     def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
         if not self.active:

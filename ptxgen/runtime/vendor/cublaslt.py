@@ -172,14 +172,14 @@ class CublasLt:
                 _check(
                     lib.cublasLtMatmulPreferenceSetAttribute(preference, attribute, ct.byref(bytes_), ct.sizeof(bytes_))
                 )
-        found, count = (Algorithm * CANDIDATES)(), ct.c_int()
+        results, count = (Algorithm * CANDIDATES)(), ct.c_int()
         layouts = (self._b, self._a, self._c, self._d)
         status = lib.cublasLtMatmulAlgoGetHeuristic(
-            self._handle, self._product, *layouts, preference, CANDIDATES, found, ct.byref(count)
+            self._handle, self._product, *layouts, preference, CANDIDATES, results, ct.byref(count)
         )
         if status != _NOT_SUPPORTED:
             _check(status)
-        self.algorithms = [found[i] for i in range(count.value) if found[i].state == 0]
+        self.algorithms = [results[i] for i in range(count.value) if results[i].state == 0]
         if not self.algorithms:
             raise LaunchError(f"cuBLASLt has no algorithm for {p.key()}")
 
@@ -249,23 +249,23 @@ class CublasLt:
     def _brief(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> dict[int, float]:
         """Approximate microseconds of the candidates, without slow ones and those that fail (counted in ``failed``)."""
         quick = replace(timing, samples=1, target_ms=min(0.5, timing.target_ms))
-        found: dict[int, float] = {}
+        times: dict[int, float] = {}
         self.failed = 0
         for index in range(len(self.algorithms)):
             launch = functools.partial(self._queue, index, *sets[0])
             try:
                 launch()  # the first run of an algorithm loads its kernel
                 first_us = self._driver.elapsed(launch)
-                if found and first_us > 2 * min(found.values()) + 20:  # a single run may measure up to 10 us too much
+                if times and first_us > 2 * min(times.values()) + 20:  # a single run may measure up to 10 us too much
                     continue
                 # long runs need one set: their operands do not stay in the L2 cache until the next run
-                found[index] = self._time(index, sets if first_us < 500 else sets[:1], quick)
+                times[index] = self._time(index, sets if first_us < 500 else sets[:1], quick)
             except LaunchError:
                 self._driver.synchronize()  # raises if the context is lost
                 self.failed += 1
-        if not found:
+        if not times:
             raise LaunchError(f"none of cuBLASLt's {len(self.algorithms)} algorithms runs for {self.problem.key()}")
-        return found
+        return times
 
 
 def _check(status: int) -> None:

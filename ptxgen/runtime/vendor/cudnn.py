@@ -59,22 +59,22 @@ class Cudnn:
 
         LaunchError: no candidate runs.
         """
-        torch, found, why = self._torch, [], ""
+        torch, times, why = self._torch, [], ""
         stream = torch.cuda.ExternalStream(self._driver.stream)
         with self._driver.context("cuDNN"), torch.cuda.stream(stream), torch.no_grad(), self._tuned():
             for memory in self._memories():
                 sets_of_tensors = [self._tensors(memory) for _ in sets]
                 for candidate in self._candidates():
                     try:
-                        found.append(self._time(candidate, sets_of_tensors, timing))
+                        times.append(self._time(candidate, sets_of_tensors, timing))
                     except (RuntimeError, NotImplementedError) as error:
                         why = str(error).partition("\n")[0]
                         self._driver.synchronize()  # raises if the context is lost
                 del sets_of_tensors
             torch.cuda.empty_cache()
-        if not found:
+        if not times:
             raise LaunchError(f"cuDNN does not compute {self.problem.key()}: {why}")
-        return min(found), float("nan")
+        return min(times), float("nan")
 
     @contextmanager
     def _tuned(self) -> Iterator[None]:

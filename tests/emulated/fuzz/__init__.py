@@ -1,5 +1,5 @@
-"""Random modules whose results an H200 has given: generator, recorder and comparison.
+"""Random modules with outputs recorded on an H200: generator, recorder and comparison.
 
-``generate`` makes the modules from a seed, ``record`` runs them on a GPU, ``recording`` keeps what came out and says
-whether other results agree with it.
+``generate`` makes the modules from a seed, ``record`` runs them on a GPU, ``recording`` stores the outputs and compares
+other outputs with them.
 """

@@ -16,7 +16,7 @@ def f32(x: float) -> int:
 
 
 def angle(d: Draw, limit: float) -> int:
-    """Mostly angles up to a limit, also tiny ones and what is no number."""
+    """Mostly angles up to a limit, also tiny ones and NaN."""
     how = d.below(8)
     if how == 0:
         return d.pick((0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 1, 0x80000001, 0x007FFFFF, 0x00800000))

@@ -1,4 +1,4 @@
-"""What runs beside the threads: mbarriers, bulk and tensor copies; and blocks of a cluster that share memory."""
+"""Asynchronous work: mbarriers, bulk and tensor copies; shared memory of the blocks of a cluster."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def start(k: Kernel, name: str, room: int, count: int | str = 1) -> tuple[str, s
     return base, bar, first
 
 
-def read_back(k: Kernel, base: str, room: int, what: str) -> None:
-    """Shared memory to the output, 16 bytes a thread and turn."""
-    region = k.column("b32", what=what, count=room // 4)
+def read_back(k: Kernel, base: str, room: int, label: str) -> None:
+    """Copies shared memory to the output, 16 bytes for each thread and iteration."""
+    region = k.column("b32", label=label, count=room // 4)
     at, to, p = k.reg(32), k.reg(64), k.reg(1)
     v = [k.reg(32) for _ in range(4)]
     again = k.label()
@@ -63,7 +63,7 @@ def loaded(name: str) -> Case:
     k.emit(f"add.u64 {source}, %in, {data};")
     total = k.reg(32)
     k.emit(f"mov.u32 {total}, 0;")
-    for turn in range(d.between(1, 3)):
+    for iteration in range(d.between(1, 3)):
         cuts = sorted({0, 1024, *(16 * d.below(64) for _ in range(d.between(0, 3)))})
         if d.chance(30):
             k.emit(
@@ -78,7 +78,7 @@ def loaded(name: str) -> Case:
                 f"@{first} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                 f"[{base}+{a}], [{source}+{where}], {b - a}, [{bar}];"
             )
-        wait(k, bar, turn & 1)
+        wait(k, bar, iteration & 1)
         word = k.reg(32)
         k.emit(
             f"xor.b32 {at}, %t, {d.below(64)};",
@@ -87,7 +87,7 @@ def loaded(name: str) -> Case:
             f"mad.lo.u32 {total}, {total}, 31, {word};",
             "bar.sync 0;",
         )
-        k.store(total, "b32", what="cp.async.bulk to shared memory")
+        k.store(total, "b32", label="cp.async.bulk to shared memory")
     return k.case()
 
 
@@ -120,10 +120,10 @@ def stored(name: str) -> Case:
     base, _, first = start(k, name, 1024)
     op, kind = d.pick(REDUCTIONS)
     at, to = k.reg(32), k.reg(64)
-    plain = k.column("b32", what="cp.async.bulk to global memory", count=256)
+    plain = k.column("b32", label="cp.async.bulk to global memory", count=256)
     rule = "nan" if kind == "f64" else ""
     width = int(kind.lstrip("bfsu")) // 8
-    reduced = k.column(kind, rule, what=f"cp.reduce.async.bulk.{op}.{kind}", count=1024 // width)
+    reduced = k.column(kind, rule, label=f"cp.reduce.async.bulk.{op}.{kind}", count=1024 // width)
     k.emit(f"mad.lo.u32 {at}, %t, 16, {base};", f"mad.wide.u32 {to}, %t, 16, %out;")
     for i in range(16 // width):
         k.emit(
@@ -146,7 +146,7 @@ def stored(name: str) -> Case:
     return k.case()
 
 
-def met(name: str) -> Case:
+def mbarrier(name: str) -> Case:
     """mbarriers that threads arrive at, once or by a count, in several phases; also with cp.async."""
     k = Kernel(name, "mbarrier", (96,))
     d = k.draw
@@ -159,7 +159,7 @@ def met(name: str) -> Case:
     data = k.reserve_input(bytes(d.bits(8) for _ in range(16 * 96)))
     source = k.reg(64)
     k.emit(f"mad.wide.u32 {source}, %t, 16, %in;")
-    for turn in range(d.between(1, 4)):
+    for iteration in range(d.between(1, 4)):
         state = k.reg(64)
         r = k.reg(32)
         if copies:
@@ -180,9 +180,9 @@ def met(name: str) -> Case:
                 k.emit(f"{again}:", f"mbarrier.try_wait.shared::cta.b64 {p}, [{bar}], {state};", f"@!{p} bra {again};")
             else:
                 k.emit(f"mbarrier.arrive{d.pick(('', '.release.cta'))}.shared::cta.b64 _, [{bar}]{amount};")
-                wait(k, bar, turn & 1)
+                wait(k, bar, iteration & 1)
         else:
-            wait(k, bar, turn & 1)
+            wait(k, bar, iteration & 1)
         k.emit(
             f"add.u32 {at}, %t, {d.between(1, 95)};",
             f"rem.u32 {at}, {at}, 96;",
@@ -191,7 +191,7 @@ def met(name: str) -> Case:
             f"mad.lo.u32 {value}, {value}, 7, {r};",
             "bar.sync 0;",
         )
-    k.store(value, "b32", what="mbarrier")
+    k.store(value, "b32", label="mbarrier")
     return k.case()
 
 
@@ -214,7 +214,7 @@ def clustered(name: str) -> Case:
     )
     r = k.reg(32)
     k.emit(f"ld.shared::cluster.b32 {r}, [{remote}];")
-    k.store(r, "b32", what="ld.shared::cluster")
+    k.store(r, "b32", label="ld.shared::cluster")
     k.emit("barrier.cluster.arrive.release;", "barrier.cluster.wait.acquire;")
     how = d.below(3)
     if how == 0:
@@ -226,22 +226,22 @@ def clustered(name: str) -> Case:
         k.emit(f"cvt.u64.u32 {g}, {remote};", f"cvta.shared::cluster.u64 {g}, {g};", f"st.b32 [{g}], {r};")
     k.emit("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
     k.emit(f"ld.shared.b32 {r}, [{mine}];")
-    k.store(r, "b32", what="shared memory written by another block")
+    k.store(r, "b32", label="shared memory written by another block")
     who = k.reg(32)
     k.emit(f"getctarank.shared::cluster.u32 {who}, {remote};")
-    k.store(who, "b32", what="getctarank")
+    k.store(who, "b32", label="getctarank")
     for special in d.shuffled(
         ("%clusterid.x", "%nclusterid.x", "%cluster_ctaid.x", "%cluster_nctaid.x", "%cluster_nctarank")
     )[:2]:
         s = k.reg(32)
         k.emit(f"mov.u32 {s}, {special};")
-        k.store(s, "b32", what=special)
+        k.store(s, "b32", label=special)
     k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
     return k.case()
 
 
 def spread(name: str) -> Case:
-    """One block's copy goes to all blocks of its cluster, each of which waits at a barrier of its own."""
+    """One block's copy goes to all blocks of its cluster, each of which waits at its own barrier."""
     size = Kernel(name, "", (1,)).draw.pick((2, 4))
     k = Kernel(name, "cluster", (32,), (2 * size,))
     d = k.draw
@@ -281,7 +281,7 @@ def spread(name: str) -> Case:
     words = [k.reg(32) for _ in range(4)]
     k.emit(f"ld.shared.v4.b32 {{{', '.join(words)}}}, [{at}];")
     for w in words:
-        k.store(w, "b32", what="multicast")
+        k.store(w, "b32", label="multicast")
     k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
     return k.case()
 
@@ -333,7 +333,7 @@ def sent(name: str) -> Case:
     )
     for i in range(max(1, size // 4)):
         k.emit(f"ld.shared.b32 {r}, [{mine}+{4 * i}];")
-        k.store(r, "b32", what=("st.async", "red.async", "arrival at another block")[how])
+        k.store(r, "b32", label=("st.async", "red.async", "arrival at another block")[how])
     k.emit("barrier.cluster.arrive;", "barrier.cluster.wait;")
     return k.case()
 
@@ -351,15 +351,15 @@ def matrix(k: Kernel, where: str, dtype: str) -> tuple[Map, int]:
     if where == "in":
         offset = k.reserve_input(bytes(d.bits(8) for _ in range(pitch * height)))
     else:
-        offset = k.column("b32", what="tensor copies to global memory", count=pitch * height // 4).offset
-    found = Map(where, offset, dtype, (columns, height), pitch, (inner, rows), swizzle)
-    k.maps.append(found)
-    return found, inner * rows * size
+        offset = k.column("b32", label="tensor copies to global memory", count=pitch * height // 4).offset
+    tensor = Map(where, offset, dtype, (columns, height), pitch, (inner, rows), swizzle)
+    k.maps.append(tensor)
+    return tensor, inner * rows * size
 
 
-def corner(k: Kernel, found: Map, low: tuple[int, int], high: tuple[int, int]) -> tuple[int, int]:
+def corner(k: Kernel, tensor: Map, low: tuple[int, int], high: tuple[int, int]) -> tuple[int, int]:
     """Where a box begins: in steps of 16 bytes, or the copy is an illegal instruction."""
-    step = 16 // DEPTH[found.dtype]
+    step = 16 // DEPTH[tensor.dtype]
     return k.draw.between(low[0], high[0]) // step * step, k.draw.between(low[1], high[1])
 
 
@@ -368,11 +368,11 @@ def tensor_loaded(name: str) -> Case:
     k = Kernel(name, "tensor", (64,))
     d = k.draw
     dtype = d.pick(tuple(DEPTH))
-    found, size = matrix(k, "in", dtype)
+    tensor, size = matrix(k, "in", dtype)
     room = -(-size // 1024) * 1024
-    turns = d.between(1, 2)
+    iterations = d.between(1, 2)
     base, bar, first = start(k, name, room)
-    # what the copies do not cover is defined, too
+    # bytes that the copies do not cover are defined too
     at, p, again = k.reg(32), k.reg(1), k.label()
     k.emit(
         f"mul.lo.u32 {at}, %t, 4;",
@@ -387,29 +387,31 @@ def tensor_loaded(name: str) -> Case:
     )
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
-    for turn in range(turns):
-        where = corner(k, found, (-found.box[0] - 2, -found.box[1] - 2), (found.extents[0] + 2, found.extents[1] + 2))
+    for iteration in range(iterations):
+        where = corner(
+            k, tensor, (-tensor.box[0] - 2, -tensor.box[1] - 2), (tensor.extents[0] + 2, tensor.extents[1] + 2)
+        )
         k.emit(f"mov.s32 {x}, {where[0]};", f"mov.s32 {y}, {where[1]};")
         k.emit(
             f"@{first} mbarrier.arrive.expect_tx.shared::cta.b64 _, [{bar}], {size};",
             f"@{first} cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{base}], "
             f"[{map_}, {{{x}, {y}}}], [{bar}];",
         )
-        wait(k, bar, turn & 1)
-        read_back(k, base, room, f"tensor copy to shared memory, swizzle {found.swizzle}")
+        wait(k, bar, iteration & 1)
+        read_back(k, base, room, f"tensor copy to shared memory, swizzle {tensor.swizzle}")
         k.emit("fence.proxy.async;", "bar.sync 0;")
     return k.case()
 
 
 def tensor_stored(name: str) -> Case | None:
-    """Boxes from shared memory to a matrix, stored or added; what lies outside is left alone.
+    """Boxes from shared memory to a matrix, stored or added; elements outside the matrix are unchanged.
 
     None if one begins left of the matrix or above it: to store that is an illegal instruction.
     """
     k = Kernel(name, "tensor", (64,))
     d = k.draw
     dtype = d.pick(("u8", "f16", "bf16", "f32"))
-    found, size = matrix(k, "out", dtype)
+    tensor, size = matrix(k, "out", dtype)
     room = -(-size // 1024) * 1024
     base, _, first = start(k, name, room)
     kind = {"u8": "b32", "f16": "f16x2", "bf16": "bf16x2", "f32": "f32"}[dtype]
@@ -421,12 +423,14 @@ def tensor_stored(name: str) -> Case | None:
     map_, x, y = k.reg(64), k.reg(32), k.reg(32)
     k.emit(f"mov.b64 {map_}, map0;", f"cvta.param.u64 {map_}, {map_};")
     inside = True
-    for turn in range(2):
-        where = corner(k, found, (-found.box[0] // 2, -found.box[1] // 2), (found.extents[0] - 1, found.extents[1] - 1))
+    for iteration in range(2):
+        where = corner(
+            k, tensor, (-tensor.box[0] // 2, -tensor.box[1] // 2), (tensor.extents[0] - 1, tensor.extents[1] - 1)
+        )
         inside = inside and min(where) >= 0
         k.emit(f"mov.s32 {x}, {where[0]};", f"mov.s32 {y}, {where[1]};")
         op = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
-        if turn and dtype != "u8":
+        if iteration and dtype != "u8":
             how = d.pick(("add", "add", "min", "max") if dtype != "f32" else ("add",))
             op = f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{how}.tile.bulk_group"
         k.emit(
@@ -442,7 +446,7 @@ def cases() -> list[Case]:
     return [
         *(loaded(f"bulk_load_{i:02d}") for i in range(16)),
         *(stored(f"bulk_store_{i:02d}") for i in range(36)),
-        *(met(f"mbarrier_{i:02d}") for i in range(30)),
+        *(mbarrier(f"mbarrier_{i:02d}") for i in range(30)),
         *(clustered(f"cluster_{i:02d}") for i in range(20)),
         *(spread(f"multicast_{i:02d}") for i in range(10)),
         *(sent(f"sent_{i:02d}") for i in range(20)),

@@ -15,7 +15,7 @@ def few(k: Kernel, kind: str = "b32") -> str:
 
 
 def shuffle(name: str) -> Case:
-    """All modes, with segments and clamps, by amounts of a constant and of a lane's own."""
+    """All modes, with segments and clamps, by constant amounts and by amounts that differ between lanes."""
     k = Kernel(name, "shuffle", (64,))
     d = k.draw
     value = k.load("b32")
@@ -34,8 +34,8 @@ def shuffle(name: str) -> Case:
         if d.chance(30):
             limit = k.load("u32", [segment << 8 | (d.below(32) if mode != "up" else 0) for _ in range(k.total)])
         k.emit(f"shfl.sync.{mode}.b32 {r}|{p}, {value}, {by}, {limit}, {FULL};")
-        k.store(r, "b32", what=f"shfl.{mode} {width}")
-        k.store(p, "pred", what=f"shfl.{mode} {width}")
+        k.store(r, "b32", label=f"shfl.{mode} {width}")
+        k.store(p, "pred", label=f"shfl.{mode} {width}")
         if d.chance(50):
             value = r
     return k.case()
@@ -66,7 +66,7 @@ def grouped(name: str) -> Case:
         if d.chance(50):
             k.emit(f"redux.sync.{d.pick(('and', 'or', 'xor'))}.b32 {bit}, {result}, {mask};")
     k.emit(f"{end}:")
-    k.store(result, "b32", what=f"shfl.{mode} in groups of {size}")
+    k.store(result, "b32", label=f"shfl.{mode} in groups of {size}")
     k.store(ok, "pred")
     k.store(bit, "b32")
     return k.case()
@@ -81,11 +81,11 @@ def together(k: Kernel, mask: str) -> None:
         r, q = k.reg(32), k.reg(1)
         if how == 0:
             k.emit(f"vote.sync.ballot.b32 {r}, {d.pick(('', '!'))}{p}, {mask};")
-            k.store(r, "b32", what="vote.ballot")
+            k.store(r, "b32", label="vote.ballot")
         elif how < 3:
             mode = d.pick(("all", "any", "uni"))
             k.emit(f"vote.sync.{mode}.pred {q}, {d.pick(('', '!'))}{p}, {mask};")
-            k.store(q, "pred", what=f"vote.{mode}")
+            k.store(q, "pred", label=f"vote.{mode}")
         elif how < 5:
             kind = d.pick(("b32", "b64"))
             mode = d.pick(("any", "all"))
@@ -94,18 +94,18 @@ def together(k: Kernel, mask: str) -> None:
                 k.emit(f"match.any.sync.{kind} {r}, {x}, {mask};")
             else:
                 k.emit(f"match.all.sync.{kind} {r}|{q}, {x}, {mask};")
-                k.store(q, "pred", what=f"match.{mode}.{kind}")
-            k.store(r, "b32", what=f"match.{mode}.{kind}")
+                k.store(q, "pred", label=f"match.{mode}.{kind}")
+            k.store(r, "b32", label=f"match.{mode}.{kind}")
         elif how < 7:
             op = d.pick(
                 ("add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32")
             )
             k.emit(f"redux.sync.{op} {r}, {k.load('b32')}, {mask};")
-            k.store(r, "b32", what=f"redux.{op}")
+            k.store(r, "b32", label=f"redux.{op}")
         else:
             k.emit(f"elect.sync {r}|{q}, {mask};")
-            k.store(r, "b32", what="elect")
-            k.store(q, "pred", what="elect")
+            k.store(r, "b32", label="elect")
+            k.store(q, "pred", label="elect")
 
 
 def converged(name: str) -> Case:
@@ -127,7 +127,7 @@ def masked(name: str) -> Case:
     leader = k.reg(32)
     r = k.reg(32)
     k.emit(f"bfind.u32 {leader}, {yes};", f"shfl.sync.idx.b32 {r}, {k.load('b32')}, {leader}, 31, {yes};")
-    k.store(r, "b32", what="shfl from the highest lane of a mask")
+    k.store(r, "b32", label="shfl from the highest lane of a mask")
     k.emit(f"bra {end};", f"{other}:")
     together(k, no)
     low = k.reg(32)
@@ -137,7 +137,7 @@ def masked(name: str) -> Case:
         f"bfind.u32 {low}, {low};",
         f"shfl.sync.idx.b32 {r}, {k.load('b32')}, {low}, 31, {no};",
     )
-    k.store(r, "b32", what="shfl from the lowest lane of a mask")
+    k.store(r, "b32", label="shfl from the lowest lane of a mask")
     k.emit(f"{end}:", f"bar.warp.sync {FULL};")
     k.emit(f"shfl.sync.down.b32 {r}, {r}, {d.between(1, 5)}, 31, {FULL};")
     k.store(r, "b32")
@@ -165,11 +165,11 @@ def exchange(name: str) -> Case:
             arguments = f"{number}{count}, {d.pick(('', '!'))}{p};"
             if how == "popc":
                 k.emit(f"bar.red.popc.u32 {r}, {arguments}")
-                k.store(r, "b32", what="bar.red.popc")
+                k.store(r, "b32", label="bar.red.popc")
                 k.emit(f"and.b32 {r}, {r}, %t;", f"setp.gt.u32 {p}, {r}, {d.below(8)};")
             else:
                 k.emit(f"bar.red.{how}.pred {q}, {arguments}")
-                k.store(q, "pred", what=f"bar.red.{how}")
+                k.store(q, "pred", label=f"bar.red.{how}")
                 k.emit(f"xor.pred {p}, {p}, {q};")
         else:
             k.emit(f"{sync} {number}{count};")
@@ -182,12 +182,12 @@ def exchange(name: str) -> Case:
         other = k.reg(32)
         k.emit(f"ld.shared.b32 {other}, [{theirs}];", f"mad.lo.u32 {value}, {value}, 33, {other};")
         k.emit(f"{sync} {d.pick((0, number))};")
-        k.store(value, "b32", what=f"exchange {turn}")
+        k.store(value, "b32", label=f"exchange {turn}")
     return k.case()
 
 
 def divided(name: str) -> Case:
-    """Warps in two halves, each with a barrier of its own; producers that arrive, consumers that wait."""
+    """Warps in two halves, each with its own barrier; producers that arrive, consumers that wait."""
     k = Kernel(name, "barrier", (128,))
     d = k.draw
     k.declared.append(f".shared .align 16 .b8 {name}_s[512];")
@@ -215,7 +215,7 @@ def divided(name: str) -> Case:
                 )
         k.emit(f"{end}:")
     else:
-        # producers of the upper half write what the lower half reads, a round at a time
+        # producers of the upper half write the data that the lower half reads, once in each iteration
         rounds = d.between(1, 3)
         k.emit(f"@{p} bra {other};")
         for _ in range(rounds):

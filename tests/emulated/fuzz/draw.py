@@ -1,4 +1,4 @@
-"""Random choices that come out the same under every Python, and values that lie where arithmetic goes wrong."""
+"""Random choices that are the same in every version of Python, and edge values of arithmetic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FORMAT = {
 
 
 class Draw:
-    """A stream of random numbers that its name decides."""
+    """A stream of random numbers, seeded by its name."""
 
     def __init__(self, name: str) -> None:
         self.random = random.Random(name)  # seeding from text and getrandbits are stable across versions
@@ -63,7 +63,7 @@ class Draw:
         return self.random.getrandbits(48) % n
 
     def between(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """A random integer; both ends are included."""
         return low + self.below(high - low + 1)
 
     def pick(self, items: Sequence[T]) -> T:
@@ -147,7 +147,7 @@ class Draw:
         return sign | (bias + self.between(-min(spread, bias - 1), min(spread, bias - 1))) << m | mantissa
 
     def related(self, kind: str, other: int) -> int:
-        """A value that has to do with another one: equal, near, of other sign."""
+        """A value related to another one: equal, near, or of the other sign."""
         if kind in ("f16x2", "bf16x2", "u16x2", "s16x2"):
             half = kind[:-2]
             return self.related(half, other & 0xFFFF) | self.related(half, other >> 16) << 16
@@ -167,7 +167,7 @@ class Draw:
         return (other, other + 1 & top, other - 1 & top, ~other & top, -other & top, other ^ 1 << self.below(bits))[how]
 
     def literal(self, kind: str) -> str:
-        """A constant as PTX writes it."""
+        """A constant in PTX syntax."""
         bits = self.value(kind)
         if kind == "f32":
             return f"0f{bits:08X}"

@@ -8,7 +8,7 @@ from .kernel import Case, Column, Kernel
 
 # R, D, H, P: destinations of 32, 64 and 16 bits and predicates; r, d, h, p: sources; x, f: a source that may be a
 # constant, an integer or a floating-point number; i: a small constant; w: one below 32; n: a byte; N: a half word;
-# t: a scratch register. Left out is what ptxas 13.0 makes something else of: a constant length of 32 or more in bfi.b32,
+# t: a scratch register. Forms that ptxas 13.0 compiles to something else are absent: a constant length of 32 or more in bfi.b32,
 # the lesser of a NaN and itself, a shift of 16 or 64 bits whose amount was a floating-point result (it is rounded to an
 # integer), cvt.sat of a negated least integer.
 STEPS = """
@@ -182,8 +182,8 @@ class Pool:
         template = d.pick(STEPS)
         taken: set[str] = set()
 
-        def fill(found: re.Match[str]) -> str:
-            hole = found[0]
+        def fill(match: re.Match[str]) -> str:
+            hole = match[0]
             if hole in "RDHP":
                 free = [n for n in self.names[hole.lower()] if n not in taken]
                 taken.add(name := d.pick(free))
@@ -293,7 +293,7 @@ class Program:
             elif how == 9 and self.functions:
                 self.call()
             elif how == 10 and depth == 0:
-                self.meet()
+                self.converge()
             self.steps(1, 3)
 
     def branch(self, depth: int) -> None:
@@ -353,8 +353,8 @@ class Program:
             "}",
         )
 
-    def meet(self) -> None:
-        """The warp comes together, and exchanges something."""
+    def converge(self) -> None:
+        """The lanes of the warp converge and exchange a value."""
         k, pool = self.k, self.pool
         d = k.draw
         r = pool.any("r")
@@ -382,7 +382,7 @@ def branching(name: str) -> Case:
 
 
 def leaving(name: str) -> Case:
-    """Lanes that exit at various places; what they had is stored before."""
+    """Lanes that exit at various places; their values are stored before."""
     k = Kernel(name, "control", (k_threads(name),))
     pool = Pool(k, 4, 1, 2, 2)
     program = Program(k, pool, [])

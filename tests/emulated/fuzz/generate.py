@@ -1,7 +1,7 @@
-"""All modules, from nothing but names: the same ones everywhere.
+"""All modules. They depend on their names only, so they are the same on every machine.
 
 Modules are gathered in files, so that assembling them does not take long; each is an entry with parameters
-(input, output), pointers to its own buffers.
+(input, output), which point to buffers of the module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from . import approximate, asynchronous, collective, flow, matrix, memory, scalar
 from .kernel import Case
 
-#: goes up when a change makes other modules; a recording belongs to one
+#: increased by every change of the generated modules; a recording belongs to one version
 VERSION = 1
 #: modules in one file
 TOGETHER = 50
@@ -45,7 +45,7 @@ def cases() -> tuple[Case, ...]:
 
 @cache
 def directed() -> tuple[Case, ...]:
-    """Modules for rules that random ones seldom meet. A recording may lack them; a GPU test runs them in any case."""
+    """Modules for cases that random modules rarely contain. They may be absent from a recording; a GPU test runs them."""
     return (*scalar.directed(), *memory.directed(), *matrix.directed())
 
 

@@ -16,22 +16,22 @@ PREFIX = {1: "p", 16: "h", 32: "r", 64: "d"}
 
 @dataclass(frozen=True)
 class Column:
-    """Part of a kernel's output: ``count`` values of one kind.
+    """A range of a kernel's output: ``count`` values of one kind.
 
-    ``rule``: ``""`` bit for bit; ``nan`` a NaN equals any NaN; else ``<ulp|rel|abs|log> <bound>``, the error of an
-    approximation.
+    ``rule``: ``""`` equal bit for bit; ``nan`` a NaN equals any NaN; else ``<ulp|rel|abs|log> <bound>``, the error of
+    an approximation. ``label``: for messages.
     """
 
     offset: int
     count: int
     kind: str
     rule: str = ""
-    what: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map, a parameter after the two pointers: of the matrix at ``offset`` of the input or the output."""
+    """A tensor map of the matrix at ``offset`` in the input or the output; a parameter after the two pointers."""
 
     where: str
     offset: int
@@ -44,7 +44,7 @@ class Map:
 
 @dataclass
 class Case:
-    """A module of its own: one entry, its input, the shape of its output. ``block`` and ``grid``: (x, y, z)."""
+    """One module: one entry, its input, the shape of its output. ``block`` and ``grid``: (x, y, z)."""
 
     name: str
     family: str
@@ -59,7 +59,7 @@ class Case:
     more: bytes = b""
 
     def digest(self) -> str:
-        """Of all that its output depends on."""
+        """The hash of everything that determines the output."""
         h = hashlib.sha256(
             repr((self.text, self.output, self.grid, self.block, self.shared, self.maps, self.more)).encode()
         )
@@ -130,14 +130,14 @@ class Kernel:
         self.labels += 1
         return f"{self.name}_{self.labels}"
 
-    def base(self, what: str, size: int) -> str:
-        """A register with the address of a thread's element in a column that begins at offset 0."""
-        found = self.bases.get((what, size))
-        if found is None:
-            found = self.bases[what, size] = self.reg(64)
-            # first of all, so that it holds on every path
-            self.lines.insert(self.prologue(), f"mad.wide.u32 {found}, %i, {size}, %{what};")
-        return found
+    def base(self, pointer: str, size: int) -> str:
+        """A register with the address of the thread's element in a column at offset 0 of the input or the output."""
+        reg = self.bases.get((pointer, size))
+        if reg is None:
+            reg = self.bases[pointer, size] = self.reg(64)
+            # in the prologue, so that it is valid on every path
+            self.lines.insert(self.prologue(), f"mad.wide.u32 {reg}, %i, {size}, %{pointer};")
+        return reg
 
     def prologue(self) -> int:
         return next(i for i, line in enumerate(self.lines) if line.startswith("mad.lo.u32 %i")) + 1
@@ -145,14 +145,14 @@ class Kernel:
     # ---- input
 
     def reserve_input(self, data: bytes) -> int:
-        """The offset at which ``data`` lies in the input."""
+        """Appends ``data`` to the input; returns its offset."""
         self.input += bytes(-len(self.input) % 16)
         at = len(self.input)
         self.input += data
         return at
 
     def load(self, kind: str, values: list[int] | None = None) -> str:
-        """A register with one value a thread; edge values unless given."""
+        """A register with one input value for each thread; edge values by default."""
         if values is None:
             values = [self.draw.value(kind) for _ in range(self.total)]
         at = self.reserve_input(pack(values, kind))
@@ -168,7 +168,7 @@ class Kernel:
         return reg
 
     def load_related(self, kind: str, other: str, percent: int = 40) -> str:
-        """As ``load``; some values have to do with those of register ``other``."""
+        """As ``load``; some values are related to those of register ``other``."""
         return self.load(
             kind,
             [
@@ -178,7 +178,7 @@ class Kernel:
         )
 
     def parameter(self, kind: str, value: bytes, declaration: str = "") -> str:
-        """The name of one more parameter, of a kind, or as declared with {} for its name."""
+        """Adds a parameter and returns its name; ``declaration``: its text, with {} in place of the name."""
         size = BITS[kind] // 8
         self.more += bytes(-len(self.more) % size) + value
         name = f"q{self.declared_parameters.count('.param')}"
@@ -187,17 +187,17 @@ class Kernel:
 
     # ---- output
 
-    def column(self, kind: str, rule: str = "", what: str = "", count: int | None = None) -> Column:
+    def column(self, kind: str, rule: str = "", label: str = "", count: int | None = None) -> Column:
         self.output += -self.output % 16
         count = self.total if count is None else count
-        found = Column(self.output, count, kind, rule, what)
+        column = Column(self.output, count, kind, rule, label)
         self.output += count * BITS[kind] // 8
-        self.columns.append(found)
-        return found
+        self.columns.append(column)
+        return column
 
-    def store(self, reg: str, kind: str, rule: str = "", what: str = "", into: Column | None = None) -> Column:
-        """Writes a register, one value a thread, to a new column or a given one."""
-        column = into or self.column("u16" if kind == "pred" else kind, rule, what)
+    def store(self, reg: str, kind: str, rule: str = "", label: str = "", into: Column | None = None) -> Column:
+        """Writes a register, one value for each thread, to a new column or to a given one."""
+        column = into or self.column("u16" if kind == "pred" else kind, rule, label)
         if kind == "pred":
             half = self.reg(16)
             self.emit(f"selp.u16 {half}, 1, 0, {reg};")

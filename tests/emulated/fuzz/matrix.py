@@ -124,9 +124,9 @@ def fragments(name: str) -> Case:
         got = [k.reg(32) for _ in range(count)]
         k.emit(f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {vector(got)}, [{at}];")
         for r in got:
-            k.store(r, "b32", what=f"ldmatrix.x{count}{trans}")
+            k.store(r, "b32", label=f"ldmatrix.x{count}{trans}")
         k.emit("bar.sync 0;")
-        # every matrix row to a place of its own: warp w writes rows 64w to 64w + 63
+        # every matrix row to a separate place: warp w writes rows 64w to 64w + 63
         count = d.pick((1, 2, 4))
         trans = d.pick(("", ".trans"))
         places = [d.shuffled(range(64)) for _ in range(2)]
@@ -144,15 +144,15 @@ def fragments(name: str) -> Case:
         )
         for i in range(4):
             k.emit(f"xor.b32 {back[i]}, {back[i]}, {back[i + 4]};")
-            k.store(back[i], "b32", what=f"stmatrix.x{count}{trans}")
+            k.store(back[i], "b32", label=f"stmatrix.x{count}{trans}")
         moved = k.reg(32)
         k.emit(f"movmatrix.sync.aligned.m8n8.trans.b16 {moved}, {values[0]};")
-        k.store(moved, "b32", what="movmatrix")
+        k.store(moved, "b32", label="movmatrix")
         values = [moved, *values[:3]]
     return k.case()
 
 
-# ---- wgmma: shared memory is filled with factors as they come, and the descriptors say how to read them
+# ---- wgmma: shared memory is filled with factors in input order; the descriptors define how they are read
 
 #: type of d, of a and b, depth, bits of a factor
 GROUPS = (
@@ -219,7 +219,7 @@ def group(name: str, which: tuple[str, str, int, int], how: int) -> Case | None:
         spans = {0: 16, 1: 128, 2: 64, 3: 32}[swizzle]
         if not major and spans > 32:
             offset += 32 * d.below(spans // 32)  # a step along the depth, within the pattern
-        # any strides that keep the operand inside: the layout is what the instruction says it is
+        # any strides that keep the operand inside: the instruction defines the layout
         atom = spans * 8
         stride = d.pick((atom, 2 * atom)) if extent > 8 else atom
         leading = d.pick((128, 256)) if swizzle == 0 else d.pick((atom, 1024))
@@ -280,7 +280,7 @@ def group(name: str, which: tuple[str, str, int, int], how: int) -> Case | None:
     k.emit("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
     kind = {"f16": "f16x2", "s32": "b32"}.get(dt, dt)
     for r in acc[:: max(1, count // 8)]:
-        k.store(r, kind, what=op)
+        k.store(r, kind, label=op)
     return k.case()
 
 
@@ -319,7 +319,7 @@ def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bi
     sums = {"f16": 16, "f64": 64}
 
     def matrix(kind: str, count: int, width: int) -> int:
-        """Where the elements lie in the input."""
+        """The offsets of the elements in the input."""
         if kind in SPREAD:
             data = pack([element(k.draw, kind, i % 4) for i in range(count)], {"tf32": "f32"}.get(kind, kind))
         else:

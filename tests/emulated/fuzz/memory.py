@@ -68,7 +68,7 @@ def scattered(name: str) -> Case:
         registers = operand(got)
         k.emit(f"ld{space}{'' if n == 1 else f'.v{n}'}.{kind} {registers}, [{theirs}+{where}];")
         for r in got[:2]:
-            k.store(r, f"b{wide}", what=f"ld.v{n}.{kind}")
+            k.store(r, f"b{wide}", label=f"ld.v{n}.{kind}")
     return k.case()
 
 
@@ -100,7 +100,7 @@ def gathered(name: str) -> Case:
         got = [k.reg(wide) for _ in range(n)]
         k.emit(f"{form} {operand(got)}, [{at}];")
         for r in got[:2]:
-            k.store(r, f"b{wide}", what=form)
+            k.store(r, f"b{wide}", label=form)
     return k.case()
 
 
@@ -109,7 +109,7 @@ def spread(name: str) -> Case:
     k = Kernel(name, "memory", (64,))
     d = k.draw
     room = 16
-    region = k.column("b32", what="stores to global memory", count=room * k.total // 4)
+    region = k.column("b32", label="stores to global memory", count=room * k.total // 4)
     order = d.shuffled(range(k.total))
     index, base = k.load("u32", order), k.reg(64)
     k.emit(f"mad.wide.u32 {base}, {index}, {room}, %out;")
@@ -144,18 +144,18 @@ def spaces(name: str) -> Case:
     at, base, r, w = k.reg(64), k.reg(64), k.reg(32), k.reg(64)
     index = k.load("u32", [d.below(16) for _ in range(k.total)])
     k.emit(f"mov.u64 {base}, {name}_c;", f"mad.wide.u32 {at}, {index}, 4, {base};", f"ld.const.b32 {r}, [{at}];")
-    k.store(r, "b32", what="ld.const")
+    k.store(r, "b32", label="ld.const")
     small = k.load("u32", [d.below(4) for _ in range(k.total)])
     k.emit(f"mov.u64 {base}, {name}_g;", f"mad.wide.u32 {at}, {small}, 8, {base};", f"ld.global.u64 {w}, [{at}];")
-    k.store(w, "b64", what="ld of an initialised variable")
+    k.store(w, "b64", label="ld of an initialised variable")
     fifth = k.load("u32", [d.below(5) for _ in range(k.total)])
     k.emit(f"mov.u64 {base}, {name}_h;", f"mad.wide.u32 {at}, {fifth}, 2, {base};", f"ld.global.s16 {r}, [{at}];")
-    k.store(r, "b32", what="ld.s16 of an initialised variable")
+    k.store(r, "b32", label="ld.s16 of an initialised variable")
     k.emit(f"ld.global.f32 {r}, [{name}_f+{4 * d.below(6)}];")
-    k.store(r, "b32", what="ld.f32 of an initialised variable")
+    k.store(r, "b32", label="ld.f32 of an initialised variable")
     k.emit(f"ld.global.u64 {base}, [{name}_p+{8 * d.below(2)}];", f"ld.u32 {r}, [{base}];")
-    k.store(r, "b32", what="through an initialised pointer")
-    # local memory: a table of its own for every thread
+    k.store(r, "b32", label="through an initialised pointer")
+    # local memory: a separate table for every thread
     for i in range(4):
         n = d.pick((1, 2, 4))
         values = [k.load("b32") for _ in range(n)]
@@ -163,10 +163,10 @@ def spaces(name: str) -> Case:
         for j in range(n, 4):
             k.emit(f"st.local.b32 [{name}_l+{16 * i + 4 * j}], {d.bits(31)};")
     k.emit(f"mov.u64 {base}, {name}_l;", f"mad.wide.u32 {at}, {index}, 4, {base};", f"ld.local.s32 {w}, [{at}];")
-    k.store(w, "b64", what="ld.local.s32")
+    k.store(w, "b64", label="ld.local.s32")
     byte = k.load("u32", [d.below(64) for _ in range(k.total)])
     k.emit(f"cvta.local.u64 {base}, {base};", f"mad.wide.u32 {at}, {byte}, 1, {base};", f"ld.s8 {r}, [{at}];")
-    k.store(r, "b32", what="generic ld of local memory")
+    k.store(r, "b32", label="generic ld of local memory")
     # one instruction, three spaces
     k.emit(
         f"mov.u64 {base}, {name}_s;",
@@ -180,11 +180,11 @@ def spaces(name: str) -> Case:
         f"mov.u64 {g}, {name}_g;", f"cvta.global.u64 {g}, {g};", f"mov.u64 {c}, {name}_c;", f"cvta.const.u64 {c}, {c};"
     )
     k.emit(f"selp.b64 {at}, {at}, {g}, {p};", f"selp.b64 {at}, {at}, {c}, {q};", f"ld.u32 {r}, [{at}];")
-    k.store(r, "b32", what="generic ld of mixed spaces")
+    k.store(r, "b32", label="generic ld of mixed spaces")
     for space in d.shuffled(("shared", "global", "local"))[:2]:
         s = k.reg(1)
         k.emit(f"isspacep.{space} {s}, {at};")
-        k.store(s, "pred", what=f"isspacep.{space}")
+        k.store(s, "pred", label=f"isspacep.{space}")
     return k.case()
 
 
@@ -212,7 +212,7 @@ ATOMIC = (
 
 
 def counting(name: str) -> Case:
-    """Atomics that meet, whose order does not matter, in shared and in global memory."""
+    """Atomics of several threads on one address, whose order has no effect, in shared and in global memory."""
     k = Kernel(name, "atomic", (64,), (2,))
     d = k.draw
     places = 8
@@ -239,10 +239,10 @@ def counting(name: str) -> Case:
         k.emit(f"{guard}{form}.{op} {result}[{address}], {value};", "bar.sync 0;")
         got = k.reg(BITS[kind])
         k.emit(f"mov.b{BITS[kind]} {got}, 0;", f"@{p} ld.shared.b{BITS[kind]} {got}, [{mine}];", "bar.sync 0;")
-        k.store(got, f"b{BITS[kind]}", what=f"{form}.{op}")
+        k.store(got, f"b{BITS[kind]}", label=f"{form}.{op}")
     op = d.pick(ATOMIC)
     kind = op.split(".")[1]
-    region = k.column(f"b{BITS[kind]}", what=f"red.global.{op}", count=16)
+    region = k.column(f"b{BITS[kind]}", label=f"red.global.{op}", count=16)
     index = k.load("u32", [d.below(16) for _ in range(k.total)])
     value = str(d.between(3, 50)) if op[:3] in ("inc", "dec") else k.load(kind)
     form = d.pick(("red.global", "red", "atom.global", "red.release.gpu.global", "atom.acq_rel.gpu.global"))
@@ -254,7 +254,7 @@ def counting(name: str) -> Case:
 
 
 def alone(name: str) -> Case:
-    """Atomics at a place of one's own: what they return, and what they leave."""
+    """Atomics on a separate address for each thread: the returned and the stored values."""
     k = Kernel(name, "atomic", (64,))
     d = k.draw
     k.declared.append(f".shared .align 16 .b8 {name}_s[{16 * k.threads}];")
@@ -285,16 +285,16 @@ def alone(name: str) -> Case:
         got = k.reg(BITS[kind])
         if d.chance(50):
             k.emit(f"st.shared.{raw} [{mine}], {start};", f"atom.shared.{op} {got}, [{mine}], {value}{more};")
-            k.store(got, kind, rule, what=f"atom.shared.{op} returns")
+            k.store(got, kind, rule, label=f"atom.shared.{op} returns")
             left = k.reg(BITS[kind])
             k.emit(f"ld.shared.{raw} {left}, [{mine}];")
-            k.store(left, kind, rule, what=f"atom.shared.{op} leaves")
+            k.store(left, kind, rule, label=f"atom.shared.{op} leaves")
         else:
-            column = k.store(start, kind, rule, what=f"atom.global.{op} leaves")
+            column = k.store(start, kind, rule, label=f"atom.global.{op} leaves")
             at = k.reg(64)
             k.emit(f"add.u64 {at}, {k.base('out', BITS[kind] // 8)}, {column.offset};")
             k.emit(f"atom.global.{op} {got}, [{at}], {value}{more};")
-            k.store(got, kind, rule, what=f"atom.global.{op} returns")
+            k.store(got, kind, rule, label=f"atom.global.{op} returns")
     if d.chance(50):
         form, kind, n = d.pick(
             (
@@ -309,7 +309,7 @@ def alone(name: str) -> Case:
             )
         )
         size = BITS[kind] // 8
-        region = k.column(kind, what=f"red.global.v{n}.{form}.{kind}", count=n * k.total)
+        region = k.column(kind, label=f"red.global.v{n}.{form}.{kind}", count=n * k.total)
         at = k.reg(64)
         k.emit(f"mad.wide.u32 {at}, %i, {n * size}, %out;")
         for i in range(n):
@@ -334,7 +334,7 @@ def sums(name: str) -> Case:
     }
     small["f16x2"] = [a | b << 16 for a in small["f16"] for b in small["f16"]]
     small["bf16x2"] = [a | b << 16 for a in (0, 0x3F80, 0xBF80) for b in (0, 0x3F80, 0x4000)]
-    region = k.column(kind, what=f"red.{op}.{kind} sums", count=8)
+    region = k.column(kind, label=f"red.{op}.{kind} sums", count=8)
     values = k.load(kind, [d.pick(small[kind]) for _ in range(k.total)])
     index, at = k.load("u32", [d.below(8) for _ in range(k.total)]), k.reg(64)
     k.emit(f"mad.wide.u32 {at}, {index}, {BITS[kind] // 8}, %out;")
@@ -380,7 +380,7 @@ def copied(name: str) -> Case:
         got = [k.reg(32) for _ in range(4)]
         k.emit(f"ld.shared.v4.b32 {{{', '.join(got)}}}, [{other}+{g * 16 * k.threads}];")
         for r in got:
-            k.store(r, "b32", what="cp.async")
+            k.store(r, "b32", label="cp.async")
     return k.case()
 
 
@@ -396,7 +396,7 @@ def parameters(name: str) -> Case:
         wide = BITS[kind] if kind[0] == "f" else d.pick([w for w in (16, 32, 64) if w >= BITS[kind]])
         r = k.reg(max(wide, 16))
         k.emit(f"ld.param.{kind} {r}, [{p}];")
-        k.store(r, f"b{max(wide, 16)}", what=f"ld.param.{kind}")
+        k.store(r, f"b{max(wide, 16)}", label=f"ld.param.{kind}")
     p = k.parameter("b64", bytes(d.bits(8) for _ in range(48)), ".align 8 .b8 {}[48]")
     for _ in range(3):
         kind = d.pick(NARROW)
@@ -405,13 +405,13 @@ def parameters(name: str) -> Case:
         got = [k.reg(max(BITS[kind], 16)) for _ in range(n)]
         where = n * size * d.below(48 // (n * size))
         k.emit(f"ld.param{'' if n == 1 else f'.v{n}'}.{kind} {operand(got)}, [{p}+{where}];")
-        k.store(got[-1], f"b{max(BITS[kind], 16)}", what=f"ld.param.v{n}.{kind}")
+        k.store(got[-1], f"b{max(BITS[kind], 16)}", label=f"ld.param.v{n}.{kind}")
     base, at, r = k.reg(64), k.reg(64), k.reg(32)
     index = k.load("u32", [d.below(12) for _ in range(k.total)])
     k.emit(f"mov.b64 {base}, {p};", f"mad.wide.u32 {at}, {index}, 4, {base};", f"ld.param.u32 {r}, [{at}];")
-    k.store(r, "b32", what="ld.param at a computed place")
+    k.store(r, "b32", label="ld.param at a computed place")
     k.emit(f"cvta.param.u64 {at}, {at};", f"ld.u16 {r}, [{at}+2];")
-    k.store(r, "b32", what="generic ld of a parameter")
+    k.store(r, "b32", label="generic ld of a parameter")
     return k.case()
 
 
@@ -436,10 +436,10 @@ def shared_sizes(static: int, dynamic: int) -> Case:
     if static:
         k.declared.append(f".shared .align 4 .b8 {k.name}_s[{static}];")
         k.emit(f"st.shared.u8 [{k.name}_s+{static - 1}], 1;")
-    for what in ("total", "dynamic", "aggr"):
+    for size in ("total", "dynamic", "aggr"):
         r = k.reg(32)
-        k.emit(f"mov.u32 {r}, %{what}_smem_size;")
-        k.store(r, "b32", what=f"%{what}_smem_size")
+        k.emit(f"mov.u32 {r}, %{size}_smem_size;")
+        k.store(r, "b32", label=f"%{size}_smem_size")
     return k.case()
 
 

@@ -1,4 +1,4 @@
-"""Questions that PTX leaves open, put to the hardware: kernels whose output is read by people.
+"""Behaviour that PTX does not define, tested on the hardware: kernels whose output is read by people.
 
 What they told is in docs/emulator.md; nothing here is replayed.
 """
@@ -13,7 +13,7 @@ NANS32 = [0x7FC00000, 0xFFC00123, 0x7F800001, 0xFFA00007, 0x7FFFFFFF]
 
 
 def payloads() -> list[Case]:
-    """What becomes of NaN payloads: each operand in turn, of each operation."""
+    """The NaN payloads of the results of each operation, for a NaN in each operand."""
     out = []
     one64, one32 = 0x3FF8000000000000, 0x3FC00000
     for kind, nans, one in (("f64", NANS64, one64), ("f32", NANS32, one32)):
@@ -25,7 +25,7 @@ def payloads() -> list[Case]:
         for op in ("add.rn", "sub.rn", "mul.rn", "div.rn", "min", "max", "copysign"):
             r = k.reg_of(kind)
             k.emit(f"{op}.{kind} {r}, {a}, {b};")
-            k.store(r, kind, what=op)
+            k.store(r, kind, label=op)
         for op in ("abs", "neg", "sqrt.rn", "rcp.rn", "cvt.rni." + kind, "cvt.f32" if kind == "f64" else "cvt.f64"):
             to = kind
             text = f"{op}.{kind}"
@@ -34,16 +34,16 @@ def payloads() -> list[Case]:
                 text = f"cvt.{'rn.' if to == 'f32' else ''}{to}.{kind}"
             r = k.reg_of(to)
             k.emit(f"{text} {r}, {a};")
-            k.store(r, to, what=text)
+            k.store(r, to, label=text)
         for x, y, z in ((a, b, c), (c, a, b), (b, c, a)):
             r = k.reg_of(kind)
             k.emit(f"fma.rn.{kind} {r}, {x}, {y}, {z};")
-            k.store(r, kind, what=f"fma.rn {x} {y} {z}")
+            k.store(r, kind, label=f"fma.rn {x} {y} {z}")
         zero, inf = k.load(kind, [0] * 64), k.load(kind, [0x7FF << 52 if kind == "f64" else 0x7F800000] * 64)
         for op, x, y in (("mul.rn", zero, inf), ("sub.rn", inf, inf), ("div.rn", zero, zero)):
             r = k.reg_of(kind)
             k.emit(f"{op}.{kind} {r}, {x}, {y};")
-            k.store(r, kind, what=f"{op} of no NaN")
+            k.store(r, kind, label=f"{op} of no NaN")
         out.append(k.case())
     return out
 
@@ -60,12 +60,12 @@ def divisions() -> list[Case]:
         for op in ("div", "rem"):
             r = k.reg(bits)
             k.emit(f"{op}.{kind} {r}, {x}, {y};")
-            k.store(r, f"b{bits}", what=f"{op}.{kind}")
+            k.store(r, f"b{bits}", label=f"{op}.{kind}")
     return [k.case()]
 
 
 def masks() -> list[Case]:
-    """Who is active where: in branches, after them, in a loop that lanes leave one by one, in a partial warp."""
+    """activemask in branches, after them, in a loop that lanes exit one by one, and in a partial warp."""
     k = Kernel("active", "probe", (48,))
     p, r = k.reg(1), [k.reg(32) for _ in range(4)]
     other, end = k.label(), k.label()
@@ -93,7 +93,7 @@ def masks() -> list[Case]:
         f"@{q} bra {again};",
     )
     for x in r:
-        k.store(x, "b32", what="activemask: in a branch, after it, after bar.warp.sync, in the last round of a loop")
+        k.store(x, "b32", label="activemask: in a branch, after it, after bar.warp.sync, in the last round of a loop")
     b, e, z, v = k.reg(32), k.reg(1), k.reg(32), k.reg(1)
     k.emit(
         "bar.warp.sync 0xffffffff;",
@@ -101,9 +101,9 @@ def masks() -> list[Case]:
         f"elect.sync {z}|{e}, 0xffffffff;",
         f"match.all.sync.b32 {n}|{v}, 7, 0xffffffff;",
     )
-    k.store(b, "b32", what="ballot of true in a partial warp")
-    k.store(z, "b32", what="elect")
-    k.store(n, "b32", what="match.all in a partial warp")
+    k.store(b, "b32", label="ballot of true in a partial warp")
+    k.store(z, "b32", label="elect")
+    k.store(n, "b32", label="match.all in a partial warp")
     out = [k.case()]
     k = Kernel("elected", "probe", (32,))
     group, m, r0, e = k.reg(32), k.reg(32), k.reg(32), k.reg(1)
@@ -114,7 +114,7 @@ def masks() -> list[Case]:
         skip = k.label()
         k.emit(f"setp.ne.u32 {q}, {group}, {g};", f"@{q} bra {skip};", f"elect.sync {r0}|{e}, {mask};", f"{skip}:")
     k.emit(f"mov.b32 {m}, %t;")
-    k.store(r0, "b32", what="elect of every third lane")
+    k.store(r0, "b32", label="elect of every third lane")
     out.append(k.case())
     return out
 
@@ -124,7 +124,7 @@ def shuffles() -> list[Case]:
     k = Kernel("absent", "probe", (48,))
     value, r, p = k.load("b32", [1000 + i for i in range(48)]), k.reg(32), k.reg(1)
     k.emit(f"shfl.sync.bfly.b32 {r}|{p}, {value}, 16, 31, 0xffffffff;")
-    k.store(r, "b32", what="bfly 16 in a warp of 16 lanes")
+    k.store(r, "b32", label="bfly 16 in a warp of 16 lanes")
     k.store(p, "pred")
     q, end, s, t = k.reg(1), k.label(), k.reg(32), k.reg(1)
     k.emit(
@@ -133,12 +133,12 @@ def shuffles() -> list[Case]:
         f"shfl.sync.bfly.b32 {s}|{t}, {value}, 1, 31, 0xaaaaaaaa;",
         f"{end}:",
     )
-    k.store(s, "b32", what="odd lanes read even ones, which do not take part")
+    k.store(s, "b32", label="odd lanes read even ones, which do not take part")
     k.store(t, "pred")
     return [k.case()]
 
 
-def gone() -> list[Case]:
+def exited_threads() -> list[Case]:
     """Barriers after threads have exited: whole warps, parts of warps; votes there."""
     out = []
     for name, leave, count in (
@@ -162,23 +162,23 @@ def gone() -> list[Case]:
             f"ld.shared.u32 {r}, [{r}];",
             f"setp.eq.u32 %v, 0, 0; bar.red.popc.u32 {c}, 2{count}, %v;",
         )
-        k.store(r, "b32", what="value after the barrier")
-        k.store(c, "b32", what="bar.red.popc of true")
+        k.store(r, "b32", label="value after the barrier")
+        k.store(c, "b32", label="bar.red.popc of true")
         a = k.reg(32)
         k.emit(f"bar.red.and.pred %v, 3{count}, %v;", f"selp.u32 {a}, 1, 0, %v;")
-        k.store(a, "b32", what="bar.red.and of true")
+        k.store(a, "b32", label="bar.red.and of true")
         out.append(k.case())
     k = Kernel("red_partial", "probe", (41,))
     k.declared.append(".reg .pred %v;")
     c = k.reg(32)
     k.emit("setp.eq.u32 %v, 0, 0;", f"bar.red.popc.u32 {c}, 0, %v;")
-    k.store(c, "b32", what="bar.red.popc of true, 41 threads")
+    k.store(c, "b32", label="bar.red.popc of true, 41 threads")
     out.append(k.case())
     return out
 
 
-def apart() -> list[Case]:
-    """A warp whose halves come to one barrier by different instructions."""
+def barrier_at_two_instructions() -> list[Case]:
+    """A warp whose halves arrive at one barrier by different instructions."""
     k = Kernel("apart", "probe", (64,))
     p, r = k.reg(1), k.reg(32)
     other, end = k.label(), k.label()
@@ -194,7 +194,7 @@ def apart() -> list[Case]:
         f"{end}:",
         "barrier.sync 2;",
     )
-    k.store(r, "b32", what="barrier.sync by halves")
+    k.store(r, "b32", label="barrier.sync by halves")
     return [k.case()]
 
 
@@ -229,17 +229,17 @@ def shifts() -> list[Case]:
         for by, where in ((n, "memory"), (m, "mul.f32")):
             r = k.reg(64)
             k.emit(f"{op} {r}, {a}, {by};")
-            k.store(r, "b64", what=f"{op} by an amount from {where}")
+            k.store(r, "b64", label=f"{op} by an amount from {where}")
     w, f = k.load("b32"), k.load("b32")
     for length in (31, 32, 33, 40):
         r = k.reg(32)
         k.emit(f"bfi.b32 {r}, {w}, {f}, 3, {length};")
-        k.store(r, "b32", what=f"bfi.b32 of {length} bits at 3")
+        k.store(r, "b32", label=f"bfi.b32 of {length} bits at 3")
     return [k.case()]
 
 
 def narrow_boxes() -> list[Case]:
-    """Where the rows of a box lie that is narrower than the span of its swizzle."""
+    """The positions of the rows of a box that is narrower than the span of its swizzle."""
     out = []
     for inner, swizzle in ((64, 128), (32, 128), (16, 32)):
         k = Kernel(f"narrow_{inner}_{swizzle}", "probe", (64,))
@@ -268,14 +268,14 @@ def collisions() -> list[Case]:
     k = Kernel("collision", "probe", (32,))
     k.declared.append(f".shared .b32 {k.name}_s;")
     base, r = k.reg(32), k.reg(32)
-    region = k.column("b32", what="st.global by 32 lanes", count=4)
+    region = k.column("b32", label="st.global by 32 lanes", count=4)
     k.emit(
         f"mov.u32 {base}, {k.name}_s;",
         f"st.shared.u32 [{base}], %t;",
         f"ld.shared.u32 {r}, [{base}];",
         f"st.global.u32 [%out+{region.offset}], %t;",
     )
-    k.store(r, "b32", what="st.shared by 32 lanes")
+    k.store(r, "b32", label="st.shared by 32 lanes")
     return [k.case()]
 
 
@@ -289,7 +289,7 @@ def outside() -> list[Case]:
         for x, y, z in ((a, b, b), (b, b, a)):
             r, p = k.reg(16), k.reg(1)
             k.emit(f"fma.rn.oob.{kind} {r}, {x}, {y}, {z};", f"setp.eq.u16 {p}, {r}, 0;")
-            k.store(p, "pred", what=f"fma.oob.{kind} of operand {x} is +0")
+            k.store(p, "pred", label=f"fma.oob.{kind} of operand {x} is +0")
         out.append(k.case())
     return out
 
@@ -298,7 +298,7 @@ def registers() -> list[Case]:
     """Special registers, and where shared memory begins."""
     k = Kernel("special", "probe", (48,), (3,))
     k.declared.append(f".shared .align 4 .b32 {k.name}_s[8];")
-    for what in (
+    for register in (
         f"{k.name}_s",
         "%warpid",
         "%nwarpid",
@@ -316,8 +316,8 @@ def registers() -> list[Case]:
         "%clusterid.x",
     ):
         r = k.reg(32)
-        k.emit(f"mov.u32 {r}, {what};")
-        k.store(r, "b32", what=what)
+        k.emit(f"mov.u32 {r}, {register};")
+        k.store(r, "b32", label=register)
     return [k.case()]
 
 
@@ -332,7 +332,7 @@ def cases() -> list[Case]:
         *outside(),
         *registers(),
         *shuffles(),
-        *gone(),
+        *exited_threads(),
         *narrow_boxes(),
-        *apart(),
+        *barrier_at_two_instructions(),
     ]

@@ -1,9 +1,10 @@
-"""Runs every module on a GPU and writes what came out.
+"""Runs every module on a GPU and records the outputs.
 
     PYTHONPATH=.:tests/emulated python -m fuzz.record FOLDER [--commit NAME]
 
-writes ``h200.xz``, which belongs beside this file, and ``probes.json``, which is for reading. Each module runs twice;
-one whose results differ is told and left out, as is one that fails. What is recorded already and has not changed is kept.
+writes ``h200.xz``, which is stored in this folder, and ``probes.json``, which is read by people. Each module runs twice.
+Modules that fail or whose two outputs differ are reported and not recorded. Recorded outputs of unchanged modules are
+reused.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ from . import generate, probes, recording
 from .generate import File
 from .kernel import Case
 
-#: seconds without a result after which a kernel counts as one that never ends
+#: seconds without a result after which a kernel is considered endless
 PATIENCE = 20
 
 
 def known() -> dict[str, bytes]:
-    """What was recorded before, of modules that are still the same."""
+    """The recorded outputs of modules that have not changed."""
     if not recording.PATH.exists():
         return {}
     old = recording.read()
-    return {c.name: old.outputs[c.name] for c in kept() if old.digests.get(c.name) == c.digest()}
+    return {c.name: old.outputs[c.name] for c in recorded_cases() if old.digests.get(c.name) == c.digest()}
 
 
-def kept() -> tuple[Case, ...]:
+def recorded_cases() -> tuple[Case, ...]:
     """The modules whose outputs are recorded."""
     return (*generate.cases(), *generate.directed())
 
 
 def files() -> tuple[File, ...]:
-    asked = tuple(File(f"probe_{c.name}", generate.HEADER + c.text, (c,)) for c in probes.cases())
-    return (*generate.files(), generate.directed_file(), *asked)
+    probe_files = tuple(File(f"probe_{c.name}", generate.HEADER + c.text, (c,)) for c in probes.cases())
+    return (*generate.files(), generate.directed_file(), *probe_files)
 
 
 def source(file: File) -> Any:
@@ -55,7 +56,7 @@ def source(file: File) -> Any:
 
 
 def work(skip: set[str], result: Path) -> None:
-    """Runs what is left, and writes (name, None) before and (name, outputs of both runs) after each module."""
+    """Runs the remaining modules; writes (name, None) before and (name, outputs of both runs) after each module."""
     from ptxgen.codegen.source import Step
     from ptxgen.runtime.cuda import CudaDriver
 
@@ -101,7 +102,7 @@ def results(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def run(folder: Path, old: set[str]) -> tuple[dict[str, list[bytes]], dict[str, str]]:
-    """Outputs by module, and the modules that failed: each failure ends a process, and another one goes on."""
+    """Outputs by module, and the failed modules; after a failure a new process runs the remaining modules."""
     result = folder / "results"
     done: dict[str, list[bytes]] = {}
     failed: dict[str, str] = {}
@@ -110,8 +111,8 @@ def run(folder: Path, old: set[str]) -> tuple[dict[str, list[bytes]], dict[str, 
         skip = folder / "skip"
         skip.write_text("\n".join([*old, *done, *failed]))
         before = len(done) + len(failed)
-        said = folder / "said"
-        with said.open("w") as log:
+        log_file = folder / "log"
+        with log_file.open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "fuzz.record", "--work", str(skip), str(result)], stdout=log, stderr=log
             )
@@ -130,10 +131,10 @@ def run(folder: Path, old: set[str]) -> tuple[dict[str, list[bytes]], dict[str, 
             if got is not None:
                 done[name] = got
         if begun is not None and begun not in failed:
-            failed[begun] = why or said.read_text().strip()[-500:]
+            failed[begun] = why or log_file.read_text().strip()[-500:]
             print(begun, "failed:", failed[begun], flush=True)
         elif len(done) + len(failed) == before:
-            raise SystemExit(f"no progress: {said.read_text()[-2000:]}")
+            raise SystemExit(f"no progress: {log_file.read_text()[-2000:]}")
     return done, failed
 
 
@@ -141,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", default="")
-    parser.add_argument("--all", action="store_true", help="also what is recorded already")
+    parser.add_argument("--all", action="store_true", help="also run the modules that are recorded")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     from ptxgen.runtime.assemble import assemble
@@ -169,11 +170,11 @@ def main() -> None:
         "unstable": unstable,
     }
     outputs = {**old, **{name: got[0] for name, got in done.items() if name not in unstable}}
-    recording.write(args.folder / "h200.xz", facts, kept(), outputs)
+    recording.write(args.folder / "h200.xz", facts, recorded_cases(), outputs)
     answers = {
         c.name: [
             [
-                col.what,
+                col.label,
                 col.kind,
                 np.frombuffer(done[c.name][0], recording.raw_dtype(col), col.count, col.offset).tolist(),
             ]

@@ -1,4 +1,4 @@
-"""What a GPU gave for every module, kept in one file, and how other results compare with it."""
+"""The recorded outputs of all modules on a GPU, in one file, and the comparison of other outputs with them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Recording:
 
 
 def write(path: Path, facts: dict[str, Any], cases: tuple[Case, ...], outputs: dict[str, bytes]) -> None:
-    kept = [c for c in cases if c.name in outputs]
-    head = {**facts, "modules": [[c.name, c.digest(), c.output] for c in kept]}
-    data = json.dumps(head, sort_keys=True).encode() + b"\n" + b"".join(outputs[c.name] for c in kept)
+    recorded = [c for c in cases if c.name in outputs]
+    head = {**facts, "modules": [[c.name, c.digest(), c.output] for c in recorded]}
+    data = json.dumps(head, sort_keys=True).encode() + b"\n" + b"".join(outputs[c.name] for c in recorded)
     path.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
 
 
@@ -54,7 +54,7 @@ def read(path: Path = PATH) -> Recording:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a module's result disagrees: values as hexadecimal bits, hardware first."""
+    """A difference of a module's output from the recording; values are hexadecimal bits."""
 
     case: str
     column: Column
@@ -63,12 +63,12 @@ class Difference:
     got: str
 
     def __str__(self) -> str:
-        what = self.column.what or self.column.kind
-        return f"{self.case}: {what}, thread {self.thread}: hardware {self.want}, here {self.got}"
+        label = self.column.label or self.column.kind
+        return f"{self.case}: {label}, thread {self.thread}: hardware {self.want}, here {self.got}"
 
 
 def differences(case: Case, want: bytes, got: bytes) -> Iterator[Difference]:
-    """The first place of every column that disagrees."""
+    """The first difference of every column."""
     for column in case.columns:
         wrong = disagreeing(column, want, got)
         if len(wrong):
@@ -86,7 +86,7 @@ def raw_dtype(column: Column) -> Any:
 
 
 def disagreeing(column: Column, want: bytes, got: bytes) -> NDArray[np.int64]:
-    """Numbers of the values that do not agree."""
+    """The indices of the values that differ."""
     raw = raw_dtype(column)
     a, b = (np.frombuffer(x, raw, column.count, column.offset) for x in (want, got))
     wrong = a != b
@@ -101,7 +101,7 @@ def disagreeing(column: Column, want: bytes, got: bytes) -> NDArray[np.int64]:
 
 
 def close(hardware: NDArray[Any], here: NDArray[Any], rule: str) -> NDArray[np.bool_]:
-    """Whether an approximation is within its error of what is the true value to the last bit."""
+    """Whether an approximation is within its error bound of the correctly rounded value."""
     both_nan = np.isnan(hardware) & np.isnan(here)
     if rule == "nan":
         return both_nan | (hardware == here) & (np.signbit(hardware) == np.signbit(here))
@@ -116,7 +116,7 @@ def close(hardware: NDArray[Any], here: NDArray[Any], rule: str) -> NDArray[np.b
         limit = bound * ulp
     elif how == "abs":
         limit = np.full_like(y, bound)
-    elif how == "log":  # absolute near 1, relative elsewhere: log2 of (1/2, 2) lies in (-1, 1)
+    elif how == "log":  # absolute near 1, relative elsewhere: log2 of (1/2, 2) is in (-1, 1)
         limit = bound * np.maximum(np.abs(y), 1.0)
     else:  # of a subnormal number the last bit is more than that
         limit = np.maximum(bound * np.abs(y), np.where(np.abs(y) < float(finfo.tiny), ulp, 0.0))

@@ -188,8 +188,8 @@ def real() -> list[Form]:
                         for x in ("", ".xorsign.abs"):
                             form(f"{op}{ftz}{nan}{x}.{t}", t, 2)
     for t in ("f32", "f64"):
-        for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
-            out.append(Form(f"testp.{what}.{t}", (t,), "pred"))
+        for test in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+            out.append(Form(f"testp.{test}.{t}", (t,), "pred"))
     return out
 
 
@@ -318,12 +318,12 @@ def compare(name: str, kind: str) -> Case:
             k.emit(f"setp.{op}{combined}{ftz}.{kind} {p}{'|' + q if pair else ''}, {a}, {b}{extra};")
             for r in (p, q)[: 1 + pair]:
                 if bit == 32:
-                    k.store(word, "b32", what=f"setp{ftz}.{kind}")
+                    k.store(word, "b32", label=f"setp{ftz}.{kind}")
                     word, bit = k.reg(32), 0
                     k.emit(f"mov.b32 {word}, 0;")
                 k.emit(f"@{r} or.b32 {word}, {word}, {1 << bit};")
                 bit += 1
-        k.store(word, "b32", what=f"setp{ftz}.{kind}")
+        k.store(word, "b32", label=f"setp{ftz}.{kind}")
     return k.case()
 
 
@@ -347,7 +347,7 @@ def set_(name: str, kind: str) -> Case:
         ftz = ".ftz" if base in ("f16", "f32") and d.chance(30) else ""
         z = k.reg_of(to)
         k.emit(f"set.{op}{combined}{ftz}.{to}.{kind} {z}, {a}, {b}{extra};")
-        k.store(z, to, what=f"set.{op}.{to}.{kind}")
+        k.store(z, to, label=f"set.{op}.{to}.{kind}")
     return k.case()
 
 
@@ -366,8 +366,8 @@ def mixed_carry(name: str) -> Case:
         r, flag = k.reg(32), k.reg(32)
         k.emit(f"{op}.cc.u32 {r}, {a}, {b}{f', {c}' if 'mad' in op else ''};")
         k.emit(f"addc.u32 {flag}, {zero}, {zero};", f"add.cc.u32 %w, {flag}, -1;")  # reads the flag, and restores it
-        k.store(r, "b32", what=f"{op}.cc.u32")
-        k.store(flag, "b32", what=f"the carry of {op}.cc.u32")
+        k.store(r, "b32", label=f"{op}.cc.u32")
+        k.store(flag, "b32", label=f"the carry of {op}.cc.u32")
     return k.case()
 
 
@@ -410,7 +410,7 @@ def video(name: str) -> Case:
             second = f".{d.pick(('add', 'min', 'max'))}" if how else ""
             text = f"{op}{tail}{second} {r}{to}, {a}{select()}, {b}{select()}{last or (f', {c}' if to else '')};"
         k.emit(text)
-        k.store(r, "b32", what=text)
+        k.store(r, "b32", label=text)
     return k.case()
 
 
@@ -438,7 +438,7 @@ def carry(name: str) -> Case:
             name_ = f"{op}.cc" if i == 0 else f"{op}c.cc" if i < n - 1 or d.chance(30) else f"{op}c"
             k.emit(f"{name_}.{t} {out[i]}, {a[i]}, {b[i]};")
         for r in out:
-            k.store(r, f"b{bits}", what=f"{op}.cc.{t}")
+            k.store(r, f"b{bits}", label=f"{op}.cc.{t}")
         return k.case()
     # the product of two words of n limbs by one, or a chain of madc
     x = k.load(f"u{bits}")
@@ -458,7 +458,7 @@ def carry(name: str) -> Case:
             k.emit(f"madc.{d.pick(('lo', 'hi'))}.cc.{t} {out[i]}, {a[i]}, {b[i]}, {acc[i]};")
         k.emit(f"addc.{t} {out[n]}, {acc[n]}, {x};")
     for r in out:
-        k.store(r, f"b{bits}", what=f"madc.{t}")
+        k.store(r, f"b{bits}", label=f"madc.{t}")
     return k.case()
 
 
@@ -473,8 +473,8 @@ def lop_predicate(name: str) -> Case:
     for _ in range(3):
         r, p = k.reg(32), k.reg(1)
         k.emit(f"lop3.{d.pick(('or', 'and'))}.b32 {r}|{p}, {x}, {y}, {z}, {d.bits(8)}, {d.pick(('', '!'))}{q};")
-        k.store(r, "b32", what="lop3.BoolOp")
-        k.store(p, "pred", what="lop3.BoolOp")
+        k.store(r, "b32", label="lop3.BoolOp")
+        k.store(p, "pred", label="lop3.BoolOp")
         t = k.reg(1)
         k.emit(
             f"{d.pick(('and', 'or', 'xor'))}.pred {t}, {p}, {q};", f"@{t} xor.b32 {x}, {x}, {y};", f"mov.pred {q}, {t};"
@@ -519,11 +519,11 @@ def flush(name: str) -> Case:
         ):
             z = k.reg_of(kind)
             k.emit(f"{op} {z}, {', '.join(sources)};")
-            k.store(z, kind, what=f"{op} near 2^-126")
+            k.store(z, kind, label=f"{op} near 2^-126")
     for op in ("mul.rn.ftz.f16", "mul.rn.f16"):
         z = k.reg(16)
         k.emit(f"{op} {z}, {half}, {small};")
-        k.store(z, "f16", what=f"{op} near 2^-14")
+        k.store(z, "f16", label=f"{op} near 2^-14")
     return k.case()
 
 

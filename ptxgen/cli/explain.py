@@ -1,0 +1,54 @@
+"""The command explain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ptxgen.cli.command import Answer, app, command
+from ptxgen.cli.options import Target
+
+if TYPE_CHECKING:
+    from ptxgen.problem.registry import Problem
+
+
+@command(app, "explain")
+def explain(
+    target: Target,
+    count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of candidates, the choice included.")] = 5,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="The document of bench --baseline --json, for the vendor's times."),
+    ] = None,
+) -> Answer:
+    """Print why a problem gets its configuration.
+
+    The choice and its runners-up with predicted and measured times, the roofline floor, occupancy and waves, the
+    resource that limits resident blocks, the candidates that each rule rejected, and the nearest problems that were
+    measured. Needs no GPU: use --device h200.
+    """
+    from ptxgen.cli import explanation_report, report
+    from ptxgen.tuning import explanation
+
+    cases, device = target.cases(), target.find_device()
+    vendor = vendor_times(source, device.name) if source is not None else {}
+    with target.reading() as database, report.progress() as progress:
+        progress.phase("explain", len(cases))
+        rows = []
+        for case in cases:
+            found = explanation.explain(case.problem, device, database, count, vendor)
+            rows.append(explanation_report.fields(case, found))
+            progress.step(case.name)
+    document = {"command": "explain", "device": device.name, "rows": rows}
+    return Answer(document, explanation_report.text(document))
+
+
+def vendor_times(path: Path, device: str) -> dict[Problem, float]:
+    """The vendor's times on a device in a document of ``bench``. InputError: it is no such document."""
+    from ptxgen.cli.report import read_document
+    from ptxgen.problem.registry import parse
+
+    document = read_document(path, "bench", device=device)
+    return {parse(r["problem"]["key"]): r["vendor_us"] for r in document["rows"] if r["vendor_us"] is not None}

@@ -1,0 +1,182 @@
+"""The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5, table6.
+
+Each runs another command on the paper's problems (sampler, model evaluate, bench, select) and prints its document as a
+table; --from reads that document from a file instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from ptxgen.cli.command import OUTPUT_PANEL, Answer, command, paper
+from ptxgen.cli.options import DatabaseOptions, SeedOption, Target
+
+DeviceOption = Annotated[str | None, typer.Option(help="Device name. [default: the GPU, else emulated]")]
+DtypeOption = Annotated[str | None, typer.Option(help="Dtype of A and B. [default: f32]")]
+ComputeOption = Annotated[str | None, typer.Option(help="Accumulation. [default: the first of the dtype]")]
+FoldsOption = Annotated[int, typer.Option(min=2, help="Parts of the problems that are held out of training.")]
+PerceptronsOption = Annotated[
+    int, typer.Option(metavar="ROWS", min=1, help="Random rows that each perceptron is trained on.")
+]
+
+
+@dataclass(frozen=True)
+class TableOptions(DatabaseOptions):
+    """Where a table comes from and where it goes."""
+
+    panel: ClassVar[str] = OUTPUT_PANEL
+
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Read the JSON document of this command, or of the one it runs."),
+    ] = None
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table as CSV, too.")] = None
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="Draw a .png, .svg or .pdf, too.")
+    ] = None
+
+
+def _answer(options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer]) -> Answer:
+    """The table ``name`` as text, in the requested files and, with ``--json``, as the document that it is made from.
+    ``source``: the commands whose documents serve; ``run``: runs the first of them."""
+    from ptxgen.cli import paper_tables, pictures, report
+    from ptxgen.errors import InputError
+
+    if options.picture is not None:
+        pictures.require(options.picture)
+    answer = Answer(report.read_document(options.source, *source), "") if options.source is not None else run()
+    if not answer.document.get(paper_tables.CONTENTS[name]):
+        raise InputError(f"{options.source} has no {paper_tables.CONTENTS[name]}: {paper_tables.REMEDIES[name]}")
+    table = paper_tables.TABLES[name](answer.document)
+    if options.csv is not None:
+        options.csv.write_text(table.csv(), encoding="utf-8")
+    if options.picture is not None:
+        pictures.draw(table.chart, options.picture)
+    return Answer(answer.document, table.text(), answer.code)
+
+
+@command(paper, "table1")
+def table1(
+    options: TableOptions,
+    device: DeviceOption = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler per problem.")] = 50_000,
+    seed: SeedOption = 0,
+) -> Answer:
+    """Print Table 1: fractions of the samplers' draws that are legal.
+
+    Means over the problems of the suites isaac, GEMM and convolutions. Runs `sampler`; needs no GPU.
+    """
+    from ptxgen.cli.problems import sampler
+
+    def run() -> Answer:
+        found = [sampler(Target(operation=o, suite="isaac", device=device), draws, seed) for o in ("gemm", "conv")]
+        rows = [row for answer in found for row in answer.document["rows"]]
+        return Answer({**found[0].document, "rows": rows}, "")
+
+    return _answer(options, "table1", ("sampler",), run)
+
+
+@command(paper, "table2")
+def table2(
+    options: TableOptions,
+    device: Annotated[str, typer.Option(help="The device whose shipped measurements are used.")] = "h200",
+    folds: FoldsOption = 4,
+    perceptrons: PerceptronsOption = 10_000,
+) -> Answer:
+    """Print Table 2: errors of multi-layer perceptrons of its sizes, beside the trees.
+
+    All are trained on the same rows. Runs `model evaluate`: takes minutes; needs scikit-learn and no GPU.
+    """
+    from ptxgen.cli.command import Common
+    from ptxgen.cli.model import evaluate
+
+    def run() -> Answer:
+        return evaluate(Common(), None, device, folds, "clock", False, False, perceptrons)
+
+    return _answer(options, "table2", ("model evaluate",), run)
+
+
+@command(paper, "figure5")
+def figure5(
+    options: TableOptions,
+    device: Annotated[str, typer.Option(help="The device whose shipped measurements are used.")] = "h200",
+    folds: FoldsOption = 4,
+    perceptrons: Annotated[
+        int, typer.Option(metavar="ROWS", min=0, help="Most rows of the largest perceptron; 0: only the trees.")
+    ] = 0,
+) -> Answer:
+    """Print Figure 5: cross-validated error by the number of training samples.
+
+    Runs `model evaluate`: takes minutes; needs no GPU.
+    """
+    from ptxgen.cli.command import Common
+    from ptxgen.cli.model import evaluate
+
+    def run() -> Answer:
+        return evaluate(Common(), None, device, folds, "clock", False, True, perceptrons)
+
+    return _answer(options, "figure5", ("model evaluate",), run)
+
+
+def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> Answer:
+    """A table of speeds. UnavailableError: the device is not a GPU of this machine."""
+    from ptxgen.cli.problems import bench
+    from ptxgen.errors import UnavailableError
+
+    def run() -> Answer:
+        if target.find_driver().clock == "model":
+            raise UnavailableError(
+                f"{name} compares speeds with the vendor's library, which needs an NVIDIA GPU; the emulated device has"
+                f" none. Use --from FILE with the results of a GPU"
+            )
+        return bench(target, None, baseline)
+
+    return _answer(options, name, ("bench",), run)
+
+
+@command(paper, "table4")
+def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None) -> Answer:
+    """Print Table 4: the speed of GEMMs, beside cuBLASLt's best candidate and its heuristic's choice.
+
+    Runs `bench gemm --suite isaac --baseline cublas`; needs a GPU, or its document with --from.
+    """
+    target = Target(database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac")
+    return _speeds(options, "table4", target, "cublas")
+
+
+@command(paper, "table5")
+def table5(
+    options: TableOptions,
+    dtype: DtypeOption = None,
+    compute: ComputeOption = None,
+    layout: Annotated[str | None, typer.Option(help="Layout of images: NCHW, NHWC or CHWN. [default: NCHW]")] = None,
+) -> Answer:
+    """Print Table 5: the speed of convolutions, beside cuDNN's best algorithm and its heuristic's choice.
+
+    Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
+    """
+    target = Target(
+        database=options.database, dtype=dtype, compute=compute, layout=layout, operation="conv", suite="isaac"
+    )
+    return _speeds(options, "table5", target, "cudnn")
+
+
+@command(paper, "table6")
+def table6(
+    options: TableOptions, device: DeviceOption = None, dtype: DtypeOption = None, compute: ComputeOption = None
+) -> Answer:
+    """Print Table 6: the configurations that are chosen for problems of Table 4.
+
+    Runs `select gemm --suite isaac`; needs no GPU with --device.
+    """
+    from ptxgen.cli.problems import select
+
+    target = Target(
+        database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac", device=device
+    )
+    return _answer(options, "table6", ("select", "bench"), lambda: select(target))

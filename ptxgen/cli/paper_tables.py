@@ -1,0 +1,221 @@
+"""The tables and the figure of the paper as text, CSV and charts, each made from the JSON document of a command."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.cli.pictures import Bars, Chart, Grid, Lines
+from ptxgen.cli.report import (
+    CONFIG,
+    PAPER,
+    REGRESSOR,
+    Document,
+    config_cells,
+    number,
+    operation_in,
+    regressor_cells,
+    shape_cells,
+    shape_titles,
+    table,
+)
+
+#: problems of the paper's Table 6, a selection of those of Table 4
+TABLE_6 = (
+    "LINPACK 512",
+    "LINPACK 2048",
+    "DeepBench-F 16",
+    "DeepBench-F 128",
+    "DeepBench-B 16",
+    "DeepBench-B 128",
+    "ICA 32",
+    "ICA 256",
+    "LAPACK 896",
+    "LAPACK 4096",
+)
+#: fractions of legal draws in the paper's Table 1: categorical, uniform
+TABLE_1 = {"gemm": (0.20, 0.001), "conv": (0.15, 0.001)}
+#: errors of the paper's Table 2, by the sizes of the hidden layers. Its targets are scaled otherwise
+TABLE_2 = {
+    (64,): 0.17,
+    (512,): 0.13,
+    (32, 64, 32): 0.088,
+    (64, 128, 64): 0.08,
+    (32, 64, 128, 64, 32): 0.073,
+    (64, 128, 256, 128, 64): 0.067,
+    (64, 128, 192, 256, 192, 128, 64): 0.062,
+}
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table or figure of the paper. ``notes``: lines after the table."""
+
+    titles: Sequence[str]
+    rows: list[list[Any]]
+    notes: Sequence[str]
+    chart: Chart
+
+    def text(self) -> str:
+        return "\n".join([table(self.titles, self.rows), *self.notes])
+
+    def csv(self) -> str:
+        """RFC 4180, with a header line."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.titles)
+        writer.writerows([["" if v is None else v for v in row] for row in self.rows])
+        return out.getvalue()
+
+
+def table1(document: Document) -> PaperTable:
+    """Fractions of the draws that are legal, over the problems of each operation."""
+    rows: list[list[Any]] = []
+    for name in dict.fromkeys(r["problem"]["operation"] for r in document["rows"]):
+        samplers = [r["samplers"] for r in document["rows"] if r["problem"]["operation"] == name]
+        mean = [_acceptance(samplers, sampler) for sampler in ("categorical", "uniform")]
+        paper = TABLE_1.get(name, (None, None))
+        rows.append([name, len(samplers), *(f"{x:.3%}" for x in mean), *(f"{x:.1%}" if x else None for x in paper)])
+    shown = {"categorical": 2, "uniform": 3, "categorical, paper": 4, "uniform, paper": 5}
+    series = {name: [_percentage(row[i]) for row in rows] for name, i in shown.items()}
+    return PaperTable(
+        ("operation", "problems", "categorical", "uniform", "categorical, paper", "uniform, paper"),
+        rows,
+        [f"fraction of draws that are legal on {document['device']}, mean over the problems of the suite isaac"],
+        Bars("Table 1: legal draws", [r[0] for r in rows], series, "% of draws", log=True),
+    )
+
+
+def _acceptance(problems: list[list[Document]], sampler: str) -> float:
+    found = [float(s["acceptance"]) for samplers in problems for s in samplers if s["sampler"] == sampler]
+    return sum(found) / len(found)
+
+
+def _percentage(text: str | None) -> float | None:
+    return float(text.rstrip("%")) if text else None
+
+
+def table2(document: Document) -> PaperTable:
+    """Errors of perceptrons and of the trees, trained on the same rows."""
+    found = document["architectures"]
+    paper = {hidden: f"{mse:.3f}" for hidden, mse in TABLE_2.items()}
+    rows = [[*regressor_cells(r), paper.get(tuple(r["hidden"]))] for r in found]
+    labels = [str(r[0]).replace(", ", "-") for r in rows]
+    return PaperTable(
+        (*REGRESSOR, "MSE, paper"),
+        rows,
+        [
+            "MSE: mean square of log2(predicted / measured) on problems held out of training",
+            "MSE, paper: of a target with another scale, on rows held out of training",
+            "first: time of the fastest measured configuration / time of the first choice",
+        ],
+        Bars(
+            f"Table 2: regressors trained on {found[0]['samples']} rows",
+            labels,
+            {"MSE": [r["mse"] for r in found]},
+            "MSE of log2(time)",
+        ),
+    )
+
+
+def figure5(document: Document) -> PaperTable:
+    """Cross-validated errors by the number of training rows."""
+    found = document["samples"]
+    series: dict[str, list[tuple[float, float]]] = {}
+    for r in found:
+        name = "-".join(map(str, r["hidden"])) or "trees"
+        series.setdefault(name, []).append((r["samples"], r["mse"]))
+    chart = Lines("Figure 5: error by number of samples", series, "training samples", "MSE of log2(time)")
+    rows = [regressor_cells(r) for r in found]
+    notes = ["MSE: mean square of log2(predicted / measured) on problems held out of training"]
+    return PaperTable(REGRESSOR, rows, notes, chart)
+
+
+def speeds(document: Document, title: str) -> PaperTable:
+    """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
+    vendor that does not tell its heuristic's choice has no column for it."""
+    vendor = operation_in(document).baselines[document["baseline"]].title
+    known = any(r["vendor_first_us"] is not None for r in document["rows"])
+    columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}
+    columns |= {f"{vendor} heuristic": "vendor_first_us"} if known else {}
+    speed = {name: [_tflops(r, r[us]) for r in document["rows"]] for name, us in columns.items()}
+    ratios = {name: [_ratio(r[us], r["us"]) for r in document["rows"]] for name, us in columns.items() if us != "us"}
+    rows = [
+        [*shape_cells(r), *(s[i] for s in speed.values()), *(s[i] for s in ratios.values()), r["note"]]
+        for i, r in enumerate(document["rows"])
+    ]
+    heads = (*shape_titles(document), *speed, "ratio", *(["ratio to heuristic"] if known else []), "note")
+    chart = Bars(
+        f"{title} on {document['device']}, {_arithmetic(document)}",
+        [str(r["name"]) for r in document["rows"]],
+        speed,
+        "TFLOP/s",
+    )
+    notes = [f"TFLOP/s on {document['device']}; ratio: time of {vendor} / time of ptxgen, measured in the same run"]
+    notes += [f"geometric mean of the ratios, {name}: {number(_mean(found))}" for name, found in ratios.items()]
+    return PaperTable(heads, rows, notes, chart)
+
+
+def table4(document: Document) -> PaperTable:
+    return speeds(document, "Table 4: GEMM")
+
+
+def table5(document: Document) -> PaperTable:
+    return speeds(document, "Table 5: convolution")
+
+
+def table6(document: Document) -> PaperTable:
+    """Chosen configurations of problems of Table 4."""
+    rows = [[r["name"], *config_cells(r), r["origin"]] for r in document["rows"] if r["name"] in TABLE_6]
+    symbols = [symbol for symbol, _ in PAPER]
+    labels, cells = [r[0] for r in rows], [r[1 : 1 + len(PAPER)] for r in rows]
+    title = f"Table 6: chosen configurations on {document['device']}, {_arithmetic(document)}"
+    notes = [
+        f"device: {document['device']}; the paper is column-major, so its M and N are N and M here",
+        "an axis that the kernel's family lacks is empty",
+    ]
+    return PaperTable(("problem", *CONFIG, "source"), rows, notes, Grid(title, labels, symbols, cells))
+
+
+def _arithmetic(document: Document) -> str:
+    """The types of the problems."""
+    found = dict.fromkeys((r["problem"]["dtype"], r["problem"]["compute"]) for r in document["rows"])
+    return ", ".join(compute if compute.startswith(dtype) else f"{dtype} ({compute})" for dtype, compute in found)
+
+
+def _tflops(row: Document, us: float | None) -> float | None:
+    """The speed of a time. ``tflops`` of the row is of ptxgen's own time."""
+    return row["tflops"] * row["us"] / us if us and row["us"] and row["tflops"] else None
+
+
+def _ratio(us: float | None, own: float | None) -> float | None:
+    return us / own if us and own else None
+
+
+def _mean(ratios: Any) -> float:
+    """The geometric mean of the known ratios; NaN if there is none."""
+    known = [r for r in ratios if r is not None]
+    product = 1.0
+    for r in known:
+        product *= r ** (1 / len(known))
+    return product if known else float("nan")
+
+
+#: name of a table or figure -> what makes it from a document
+TABLES: dict[str, Callable[[Document], PaperTable]] = {
+    "table1": table1,
+    "table2": table2,
+    "figure5": figure5,
+    "table4": table4,
+    "table5": table5,
+    "table6": table6,
+}
+#: the part of the document that each is made from, and how to get a document that has it
+CONTENTS = dict.fromkeys(TABLES, "rows") | {"table2": "architectures", "figure5": "samples"}
+REMEDIES = dict.fromkeys(TABLES, "it has no problem") | {
+    "table2": "use model evaluate --perceptrons",
+    "figure5": "use model evaluate --samples",
+}

@@ -1,0 +1,70 @@
+"""The parts that plans share whose threads load A and B themselves and of whose blocks each computes one tile of C.
+
+A family composes its operands, main loop and packing between these functions, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptxgen.codegen.addressing import CAddressing, OperandAddressing
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.epilogue import TileEpilogue
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
+from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.parameters import KernelParameters
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.scheduler import GridScheduler
+from ptxgen.lowering.kernel_gemm import STRIDED
+
+
+def compose_scheduler(plan: Plan) -> GridScheduler:
+    """Sets the parts that precede the operands, and returns the scheduler."""
+    plan.batch = Batch(plan.problem.batch != 1)
+    plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active)
+    scheduler = GridScheduler(plan.config, plan.batch.active)
+    if plan.problem.grouped:
+        scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device)
+    plan.scheduler = scheduler
+    return scheduler
+
+
+def table_packing(plan: Plan) -> Packing | None:
+    """The kernel that makes the descriptor table of a group, if sizes of items are on the device."""
+    if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
+        return None
+    return JaggedTable(plan.problem, plan.entry, plan.batch, plan.fused_ops, plan.scheduler.table)
+
+
+def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:
+    """Sets the epilogue of the multistage schedule. ``ns``: columns of C that a thread holds; ``contiguous``:
+    adjacent columns among them; ``column(j)``: the distance of its column ``j`` from the first."""
+    c, via_smem = plan.config, bool(plan.geometry.c_via_smem)
+    vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
+    plan.c = plan._c_access(CAddressing(plan.problem.addr_c != STRIDED), vec)
+    plan.epilogue = TileEpilogue(
+        c,
+        plan.arithmetic,
+        plan.reduction,
+        plan.c,
+        threads=plan.threads,
+        ns=ns,
+        columns=[column(j) for j in range(0, ns, plan.c.vec)],
+        contiguous=contiguous,
+        via_smem=via_smem,
+        row_pitch=int(plan.geometry.c_row_pitch),
+        aliases_stages=True,
+        computes_oob=not via_smem,
+    )
+
+
+def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
+    """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
+    plan.c_kernels = plan._c_kernels(scheduler)
+    kind = GroupedParameters if plan.problem.grouped else KernelParameters
+    plan.parameters = parameters = kind(
+        plan.arithmetic, plan.batch, plan.fused_ops, (a, b), plan.c, scheduler, plan.packing
+    )
+    plan.launcher = plan._gemm_launcher(scheduler, parameters)

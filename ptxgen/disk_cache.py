@@ -1,0 +1,45 @@
+"""The folders of the disk cache, which other users cannot write, and files that are replaced atomically."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+
+def unsafe(folder: Path) -> str:
+    """The reason why other users could replace files in ``folder``; empty if they cannot, or if it does not exist.
+
+    The folder and its parent must belong to this user or root, and must not be writable by group and others; a parent
+    with the sticky bit may be.
+    """
+    for path, allowed in ((folder, 0), (folder.parent, stat.S_ISVTX)):
+        try:
+            status = path.stat()
+        except OSError:  # absent: it will be created; unreadable: it will not be used
+            continue
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to user {status.st_uid}; it must belong to user {os.geteuid()} or root"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & allowed:
+            mode = stat.S_IMODE(status.st_mode)
+            return f"{path} has mode {mode:04o}; group and others must not write it: chmod go-w {path}"
+    return ""
+
+
+def create(folder: Path) -> None:
+    """Creates ``folder`` and its parent, which only this user can read and write. OSError: they cannot be created."""
+    for path in (folder.parent, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replaces ``path`` atomically: a reader sees the old file or the new one. OSError: it cannot be written."""
+    handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,210 @@
+"""Why a problem gets its configuration: choice and runners-up, lower bound, occupancy, rejections, near problems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.vectorized import WARP, register_cap
+from ptxgen.families import space
+from ptxgen.families.geometry import geometry
+from ptxgen.families.perf_model import roofline
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning import tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.records import stale_reason
+from ptxgen.tuning.selection import Selection, current_digest, model_for, require
+from ptxgen.tuning.tuner import distance
+
+NEAREST = 5  #: near problems
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The roofline floor: microseconds of the multiply-adds at the peak rate, and of the bytes at the peak bandwidth.
+    ``us``: the longer one, which ``bound`` names."""
+
+    us: float
+    memory_us: float
+    flops: int
+    bytes: int
+
+    @property
+    def bound(self) -> str:
+        return "memory" if self.memory_us >= self.us else "arithmetic"
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How a kernel fills the device. ``registers``: per thread, as ptxas reported them (``registers_measured``) or
+    estimated; ``limits``: blocks per multiprocessor that each resource allows; ``resident``: the least of them;
+    ``binding``: the resources that allow no more; ``occupancy``: resident warps over the most that a multiprocessor
+    holds; ``waves``: blocks of the launch over those that the device runs at once; for a ``persistent`` kernel, tiles
+    per resident block."""
+
+    threads: int
+    registers: int
+    registers_measured: bool
+    shared: int
+    blocks: int
+    limits: dict[str, int]
+    resident: int
+    binding: tuple[str, ...]
+    occupancy: float
+    waves: float
+    persistent: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration that was considered. ``predicted_us``: by the model; ``measured_us``: the stored time of the
+    kernel that this version generates, NaN if there is none."""
+
+    selection: Selection
+    predicted_us: float
+    measured_us: float
+    residency: Residency
+
+    @property
+    def us(self) -> float:
+        """The measured time, else the predicted one."""
+        return self.predicted_us if math.isnan(self.measured_us) else self.measured_us
+
+
+@dataclass(frozen=True)
+class Near:
+    """A problem of the same types and layout, measured on ``device``. ``distance``: the sum over m, n, k and batch of
+    |log2| of the ratio of extents."""
+
+    problem: Problem
+    distance: float
+    config: Config
+    us: float
+    device: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """``candidates``: the choice, then its runners-up; ``legal``: configurations in the searched space, ``rejected``:
+    those that each rule rejected; ``model``: the model's kind, and the device that it was trained on; ``vendor_us``:
+    the time of the vendor's best candidate, NaN if unknown."""
+
+    problem: Problem
+    device: Device
+    candidates: tuple[Candidate, ...]
+    model: str
+    floor: Floor
+    legal: int
+    rejected: dict[str, int]
+    nearest: tuple[Near, ...]
+    vendor_us: float = float("nan")
+
+
+def explain(
+    problem: Problem,
+    device: Device,
+    database: Database | None = None,
+    count: int = 5,
+    vendor_us: Mapping[Problem, float] | None = None,
+) -> Explanation:
+    """Explains what ``select`` answers. ``count``: candidates; ``vendor_us``: known times of the vendor's library.
+
+    ConfigError: no configuration is legal. Needs no GPU.
+    """
+    choices, model, p = require(problem, device, database, k=count), model_for(device, database), lower(problem)
+    measured = measurements(problem, device, [s.config for s in choices], database)
+    predicted = model.predict(problem, Columns.of([s.config for s in choices]))
+    candidates = []
+    for choice, us in zip(choices, predicted, strict=True):
+        m = measured.get(choice.config)
+        registers = m.registers if m is not None else -1
+        known = m.us if m is not None else float("nan")
+        candidates.append(Candidate(choice, float(us), known, residency(problem, choice.config, device, registers)))
+    rejected = space.explain(p, device)
+    return Explanation(
+        problem,
+        device,
+        tuple(candidates),
+        f"model ({model.measured_on})" if model.trained else "performance model",
+        floor(problem, device),
+        len(space.candidates(p, device)),
+        dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
+        near(problem, device.name, database) or near(problem, model.measured_on, database),
+        (vendor_us or {}).get(problem, float("nan")),
+    )
+
+
+def measurements(
+    problem: Problem, device: Device, configs: Sequence[Config], database: Database | None
+) -> dict[Config, Measurement]:
+    """The fastest measurement of each of ``configs``, of the user's database and the shipped winner; only of kernels
+    that this version generates."""
+    shipped = tuning_files.lookup(problem, device.name)
+    rows = [] if shipped is None else [shipped]
+    if database is not None:
+        clock = tuning_files.clock_of(device.name)
+        rows += database.measurements(problem=problem, device=device.name, clock=clock, outcome="ok")
+    found: dict[Config, Measurement] = {}
+    for m in sorted((m for m in rows if m.config in configs), key=lambda m: m.us):
+        if m.config not in found and not stale_reason(m, lambda p, c: current_digest(p, c, device)):
+            found[m.config] = m
+    return found
+
+
+def floor(problem: Problem, device: Device) -> Floor:
+    """The roofline floor of ``problem``."""
+    p = lower(problem)
+    return Floor(roofline(p, device), p.bytes / (device.bandwidth * 1e3), p.flops, p.bytes)
+
+
+def residency(problem: Problem, config: Config, device: Device, registers: int = -1) -> Residency:
+    """How the kernel of ``config`` fills ``device``. ``registers``: per thread, as ptxas reported them; -1: unknown."""
+    g = geometry(lower(problem), config)
+    threads, shared, blocks = int(g.threads), int(g.shared), int(g.blocks)
+    estimate = min(int(g.registers), int(register_cap(device, threads, config.min_ctas_per_sm)))
+    used = registers if registers > 0 else estimate
+    limits = {name: int(n) for name, n in device.block_limits(threads, used, shared).items()}
+    resident = max(min(limits.values()), 1)  # the estimate may exceed what ptxas needs
+    return Residency(
+        threads,
+        used,
+        registers > 0,
+        shared,
+        blocks,
+        limits,
+        resident,
+        tuple(name for name, n in limits.items() if n <= resident),
+        resident * -(-threads // WARP) * WARP / device.threads_sm,
+        blocks / (resident * device.sms),
+        bool(getattr(config, "persistent", 0)),
+    )
+
+
+def near(problem: Problem, device: str, database: Database | None, count: int = NEAREST) -> tuple[Near, ...]:
+    """The nearest other problems of the same operation, types and layout with a measured time: of the user's database,
+    and the shipped winners. ``device``: its name."""
+    winners = tuning_files.shipped_winners(device)
+    found: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, winners)))
+    if database is not None:
+        rows = {m.problem: m for m in database.fastest(device, tuning_files.clock_of(device))}
+        found.update({p: rows[p] for p in _comparable(problem, rows)})
+    nearest = sorted((_distance(p, problem), p.key(), p) for p in found)[:count]
+    measured = [(d, p, found[p] or winners[key]) for d, key, p in nearest]
+    return tuple(Near(p, d, m.config, m.us, device) for d, p, m in measured)
+
+
+def _distance(p: Problem, q: Problem) -> float:
+    """The sum over m, n, k and batch of |log2| of the ratio of extents."""
+    items = (max(lower(x).batch, 1) for x in (p, q))
+    return distance(p, q) + abs(math.log2(next(items) / next(items)))
+
+
+def _comparable(problem: Problem, others: Iterable[Problem]) -> list[Problem]:
+    """The other problems of the same operation, types and layout."""
+    names = ("operation", "layout", "dtype", "compute", "out")
+    return [p for p in others if p != problem and all(getattr(p, n) == getattr(problem, n) for n in names)]

@@ -1,0 +1,40 @@
+"""Random GEMMs to measure. Each function draws one, of the arithmetic ``values``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
+from ptxgen.tuning.problem_generator import Limits, log_uniform
+
+BATCH = 512  #: the most products of a batch
+MULTIPLE = 8  #: half of the problems have extents that are multiples of this
+
+
+def extent(rng: np.random.Generator, largest: int, multiple: int) -> int:
+    """A multiple of ``multiple`` up to ``largest``, log-uniform."""
+    value = log_uniform(rng, largest)
+    return min(-(-value // multiple) * multiple, max(largest // multiple, 1) * multiple)
+
+
+def gemm(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
+    """Any layout, extents log-uniform."""
+    multiple = MULTIPLE if rng.random() < 0.5 else 1
+    m, n, k = (extent(rng, limits.extent, multiple) for _ in "mnk")
+    return Gemm(m, n, k, str(rng.choice(LAYOUTS)), **values)
+
+
+def thin(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
+    """One extent is small and the others are not."""
+    p = gemm(rng, values, limits)
+    long = {name: max(getattr(p, name), extent(rng, limits.extent, MULTIPLE)) for name in "mnk"}
+    return replace(p, lda=0, ldb=0, ldc=0, **{**long, str(rng.choice(list("mnk"))): log_uniform(rng, THIN)})
+
+
+def batch(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
+    """Several products at once, with smaller extents."""
+    smaller = replace(limits, extent=max(limits.extent // 4, 1))
+    return replace(gemm(rng, values, smaller), batch=1 + log_uniform(rng, min(BATCH, limits.extent)))

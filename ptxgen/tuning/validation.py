@@ -1,0 +1,226 @@
+"""Speed of the selected configurations on the device, for problems that were never measured.
+
+Each problem is tuned thoroughly, as ``collect`` does with many configurations; then the selected configuration, the
+fastest of the first ``TOP`` choices and the fastest configurations of all are timed again in turn, beside the best
+candidate of the vendor's library. Choices never use the measurements of this run.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import queue
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.problem.device import Device
+from ptxgen.problem.operation import operation_of
+from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.collect import Collector, visible_device
+from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.evaluation import TOP, arithmetic
+from ptxgen.tuning.executor import StationOptions
+from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.progress import SILENT, Progress
+from ptxgen.tuning.selection import model_from
+from ptxgen.tuning.worker import Worker
+
+FINALISTS = 3  #: fastest configurations of all that are timed again
+ROUNDS = 5  #: of the paired comparison
+SLOWER = 1.0  #: a ratio to the vendor's time below which a row counts as slower
+
+
+@dataclass(frozen=True)
+class Validated:
+    """Microseconds of one problem, from one comparison. ``measured``: configurations that were timed before. ``first``:
+    of the selected configuration; ``top``: of the fastest of the first ``TOP`` choices; ``best``: of the fastest known
+    configuration; ``vendor``, ``vendor_first``: of the best candidate of the vendor's library and of the one that its
+    heuristic names, NaN if it has none. ``configs``: the selected and the fastest."""
+
+    problem: Problem
+    measured: int
+    first: float
+    top: float
+    best: float
+    vendor: float = math.nan
+    vendor_first: float = math.nan
+    configs: tuple[Config, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than the vendor's best candidate."""
+        return self.vendor / self.first
+
+    def as_dict(self) -> dict[str, Any]:
+        values = {name: value for name, value in asdict(self).items() if name not in ("problem", "configs")}
+        known = {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in values.items()}
+        return {"problem": self.problem.key(), "configs": [c.full_text() for c in self.configs], **known}
+
+    @classmethod
+    def from_dict(cls, row: dict[str, Any]) -> Validated:
+        values: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
+        problem, configs = parse(values.pop("problem")), tuple(map(parse_config, values.pop("configs")))
+        return cls(problem=problem, configs=configs, **values)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known configuration over
+    that of the choice, and over that of the fastest of the first ``TOP``; ``fifth``, ``worst``: 5th percentile and
+    minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best time over that of
+    the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its heuristic's candidate;
+    ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the choice is slower."""
+
+    group: str
+    name: str
+    problems: int
+    first: float
+    fifth: float
+    worst: float
+    top: float
+    compared: int
+    ratio: float
+    ratio_worst: float
+    ratio_first: float
+    ratio_best: float
+    slower: float
+
+
+def _choices(arguments: tuple[Problem, Device, Path | None]) -> list[Config]:
+    """The first ``TOP`` choices of the model for a problem."""
+    problem, device, models = arguments
+    return [config for config, _ in model_from(device, models).rank(problem, device, TOP)]
+
+
+def _one_thread() -> None:
+    os.environ["OMP_THREAD_LIMIT"] = "1"  # one process per core
+
+
+class Validator:
+    """Tunes fresh problems, then compares choices with the fastest configurations and the vendor's library."""
+
+    def __init__(
+        self, database: Database, options: StationOptions, vendor: bool = True, progress: Progress = SILENT
+    ) -> None:
+        self.database, self.options, self.vendor, self.progress = database, options, vendor, progress
+
+    def run(
+        self,
+        problems: Sequence[Problem],
+        seconds: float = math.inf,
+        keep: Callable[[Validated], object] = lambda _: None,
+    ) -> list[Validated]:
+        """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
+        measurements before the comparison."""
+        with self.options.start() as station:
+            device, clock, jobs = station.device, station.clock, station.jobs
+            Collector(self.database, station, self.options.budget, self.progress).run(iter(problems), seconds)
+        measured = {p: self._measured(p, device.name, clock) for p in problems}
+        tuned = [p for p in problems if measured[p]]
+        own = self.options.models / device.name if self.options.models is not None else None
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+            choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
+        self.progress.phase("compare", len(tuned))
+        rows: list[Validated] = []
+        workers: queue.Queue[Worker] = queue.Queue()  #: those without work
+        with ExitStack() as stack:
+            for i in self.options.devices:
+                worker = Worker(self.options.driver, commit=self.options.commit, variables=visible_device(i))
+                workers.put(stack.enter_context(worker))
+
+            def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:
+                worker = workers.get()
+                try:
+                    return compare(worker, problem, chosen, measured[problem], self.vendor)
+                finally:
+                    workers.put(worker)
+
+            pool_of_devices = stack.enter_context(ThreadPoolExecutor(len(self.options.devices)))
+            for problem, row in zip(tuned, pool_of_devices.map(timed, tuned, choices), strict=True):
+                self.progress.step(problem.key())
+                if row is None:
+                    self.progress.message(f"{problem.key()} is left out: the comparison failed")
+                    continue
+                keep(row)
+                rows.append(row)
+        return rows
+
+    def _measured(self, problem: Problem, device: str, clock: str) -> list[Measurement]:
+        """The valid measurements of a problem, fastest first."""
+        found = self.database.measurements(problem=problem, device=device, clock=clock, outcome="ok")
+        return sorted((m for m in found if m.us > 0), key=lambda m: m.us)
+
+
+def compare(
+    worker: Worker, problem: Problem, chosen: Sequence[Config], measured: Sequence[Measurement], vendor: bool
+) -> Validated | None:
+    """Times the first choice, the fastest of ``chosen`` and of ``measured`` in turn. None: one of them failed."""
+    of_text = {config_text(m.config): m for m in reversed(measured)}
+    known = [of_text[text].config for text in map(config_text, chosen) if text in of_text]
+    fastest_choice = min(known, key=lambda c: of_text[config_text(c)].us, default=chosen[0])
+    finals = list(dict.fromkeys([chosen[0], fastest_choice, *(m.config for m in islice(measured, FINALISTS))]))
+    baseline = next(iter(operation_of(problem).baselines), "") if vendor else ""
+    samples = worker.compare(problem, finals, rounds=ROUNDS)
+    if not samples:
+        return None
+    us = [statistics.median(row) for row in samples]
+    best = int(np.argmin(us))
+    return Validated(
+        problem,
+        len(measured),
+        us[0],
+        us[finals.index(fastest_choice)],
+        us[best],
+        *(worker.vendor(problem, baseline) if baseline else (math.nan, math.nan)),
+        (finals[0], finals[best]),
+    )
+
+
+def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
+    """Of all problems, then by operation, kind of problem, arithmetic, and family of the fastest configuration."""
+    members: dict[tuple[str, str], list[Validated]] = {}
+    for row in rows:
+        p = row.problem
+        names = {
+            "all": "",
+            "operation": operation_of(p).name,
+            "kind": p.problem_kind,
+            "dtype": arithmetic(p),
+            "family": row.configs[-1].family,
+        }
+        for key in names.items():
+            members.setdefault(key, []).append(row)
+    order = list(dict.fromkeys(group for group, _ in members))
+    for (group, name), part in sorted(members.items(), key=lambda m: (order.index(m[0][0]), m[0][1])):
+        first = [r.best / r.first for r in part]
+        beside = [r for r in part if r.vendor > 0]
+        ratios = [r.ratio for r in beside]
+        yield Summary(
+            group,
+            name,
+            len(part),
+            _geometric(first),
+            float(np.quantile(first, 0.05)),
+            min(first),
+            _geometric([r.best / r.top for r in part]),
+            len(beside),
+            _geometric(ratios),
+            min(ratios, default=math.nan),
+            _geometric([r.vendor_first / r.first for r in beside if r.vendor_first > 0]),
+            _geometric([r.vendor / r.best for r in beside]),
+            sum(x < SLOWER for x in ratios) / len(ratios) if ratios else math.nan,
+        )
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values)))) if values else math.nan

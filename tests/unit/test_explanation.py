@@ -1,0 +1,165 @@
+"""Explanations of choices: times, lower bound, resident blocks, rejections, near problems, the command's text."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from ptxgen.cli.command import run
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.render import render
+from ptxgen.errors import ConfigError
+from ptxgen.families import space
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import explanation
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.selection import select
+
+H200 = device("h200")
+PROBLEM = Gemm(300, 200, 100, "TN")
+CONFIG = parse_config("ms=4 ns=4 ml=64 nl=32 u=8")
+
+
+def measured(problem: Gemm, config: Config, us: float, digest: str = "", registers: int = 40) -> Measurement:
+    digest = digest or render(plan_for(problem, config, H200)).digest
+    return Measurement(problem, config, "ok", Environment("h200"), (us,), digest, registers)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    runner_up = select(PROBLEM, H200)[0].config
+    with Database(tmp_path / "t.sqlite") as database:
+        database.set_winner(measured(PROBLEM, CONFIG, 9.0))
+        database.add(measured(PROBLEM, runner_up, 8.0, digest="0123456789abcdef"))  # of a changed kernel
+        database.add(measured(Gemm(300, 100, 100, "TN"), CONFIG, 5.0))
+        database.add(measured(Gemm(300, 200, 100, "TN", "f16"), CONFIG, 4.0, digest="0" * 16))
+    return tmp_path / "t.sqlite"
+
+
+def test_candidates_have_predicted_times_and_measured_ones_of_current_kernels(path: Path) -> None:
+    with Database(path, readonly=True) as database:
+        found = explanation.explain(PROBLEM, H200, database, 3)
+    choice, second, _ = found.candidates
+    assert (choice.selection.config, choice.selection.origin) == (CONFIG, "winner")
+    assert choice.measured_us == choice.us == 9.0
+    assert choice.predicted_us > 0
+    assert math.isnan(second.measured_us)
+    assert second.us == second.predicted_us == pytest.approx(second.selection.us)
+    assert (choice.residency.registers, choice.residency.registers_measured) == (40, True)
+    assert not second.residency.registers_measured
+
+
+def test_nearest_problems_have_the_same_types_and_layout(path: Path) -> None:
+    with Database(path, readonly=True) as database:
+        first, second, *_ = explanation.near(PROBLEM, "h200", database)
+    assert (first.problem, first.us) == (Gemm(300, 100, 100, "TN"), 5.0)
+    assert first.distance == pytest.approx(1)
+    assert second.distance >= first.distance
+    assert (second.problem.dtype, second.problem.layout) == ("f32", "TN")
+    batch = explanation.near(Gemm(300, 100, 100, "TN", batch=4), "h200", None, 100)
+    assert batch
+    assert all(n.problem.dtype == "f32" for n in batch)
+    assert any(n.distance >= 2 for n in batch)
+
+
+def test_a_device_without_measurements_has_the_near_problems_of_its_models_device() -> None:
+    assert {n.device for n in explanation.explain(PROBLEM, device("h100"), None, 1).nearest} == {"h200"}
+
+
+def test_residency_is_that_of_the_occupancy_rules() -> None:
+    found = explanation.residency(PROBLEM, CONFIG, H200, 100)
+    g = geometry(lower(PROBLEM), CONFIG)
+    assert found.resident == H200.blocks_per_sm(g.threads, 100, g.shared) == min(found.limits.values())
+    assert {n for n, k in found.limits.items() if k == found.resident} == set(found.binding)
+    assert found.occupancy == pytest.approx(found.resident * g.threads / 2048)
+    assert found.waves == pytest.approx(g.blocks / (found.resident * H200.sms))
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "binding"),
+    [
+        (256, 128, 1024, "registers"),
+        (64, 16, 60_000, "shared memory"),
+        (1024, 16, 1024, "warps"),
+        (32, 16, 0, "blocks"),
+    ],
+)
+def test_the_scarcest_resource_limits_blocks(threads: int, registers: int, shared: int, binding: str) -> None:
+    limits = H200.block_limits(threads, registers, shared)
+    assert min(limits, key=lambda name: limits[name]) == binding
+    assert H200.blocks_per_sm(threads, registers, shared) == limits[binding]
+
+
+def test_floor_names_its_bound() -> None:
+    thin, square = explanation.floor(Gemm(4096, 4, 4096, "NN"), H200), explanation.floor(Gemm(*[8192] * 3, "NN"), H200)
+    assert (thin.bound, square.bound) == ("memory", "arithmetic")
+    assert thin.us == pytest.approx(thin.bytes / (H200.bandwidth * 1e3))
+    assert square.us > square.memory_us
+
+
+def test_rejections_and_legal_candidates_are_those_of_the_space() -> None:
+    found = explanation.explain(PROBLEM, H200, None, 1)
+    assert found.legal == len(space.candidates(lower(PROBLEM), H200))
+    assert found.rejected == space.explain(lower(PROBLEM), H200)
+    assert list(found.rejected.values()) == sorted(found.rejected.values(), reverse=True)
+
+
+def test_unsupported_problem_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no kernel supports this problem"):
+        explanation.explain(Gemm(8, 8, 8, "NN", "e4m3"), device("t4"))
+
+
+LAYER = ["conv", "--shape", "N=8,C=64,H=28,W=28,K=64,R=3,S=3,pad=1", "--layout", "NHWC", "--dtype", "f16"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--shape", "2560,16,2560"], ["--shape", "4096,4090,4096", "--dtype", "bf16"], LAYER]
+)
+def test_text_fits_80_columns(words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["explain", *words, "--device", "h200"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for part in (
+        "roofline floor",
+        "(predicted)",
+        "binds",
+        "legal candidates",
+        "Nearest problems measured on h200",
+        "unknown",
+    ):
+        assert part in out
+
+
+def test_document_has_the_vendors_time(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"problem": {"key": PROBLEM.key()}, "vendor_us": 18.0}
+    timed = tmp_path / "bench.json"
+    timed.write_text(json.dumps({"command": "bench", "device": "h200", "rows": [row]}))
+    words = ["explain", "--shape", "300,200,100", "--layout", "TN", "--database", str(path), "--from", str(timed)]
+    assert run([*words, "--device", "h200", "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["rows"]
+    assert found["vendor_us"] == 18.0
+    assert (found["candidates"][0]["us"], found["candidates"][0]["predicted"]) == (9.0, False)
+    assert found["candidates"][1]["predicted"]
+    assert found["candidates"][1]["measured_us"] is None
+    assert run([*words, "--device", "h200"]) == 0
+    assert "2.00 times the choice's time" in capsys.readouterr().out
+    assert run([*words, "--device", "h100"]) == 2
+    assert "is of device h200; it must be of h100" in capsys.readouterr().err
+    timed.write_text("{}")
+    assert run([*words, "--device", "h200"]) == 2
+    assert "must be the output of bench --json" in capsys.readouterr().err
+
+
+def test_distance_counts_the_batch() -> None:
+    layer = Conv(8, 64, 28, 28, 64, 3, 3, padding=1)
+    assert explanation._distance(layer, layer) == 0
+    assert explanation._distance(Gemm(8, 8, 8, "NN", batch=4), Gemm(8, 8, 8, "NN")) == 2

@@ -1,0 +1,203 @@
+"""Tables and figures of the paper: from documents of commands, as text, CSV and pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxgen.cli import model, paper_tables, pictures, problems
+from ptxgen.cli.command import Answer, run
+from ptxgen.cli.report import plain, problem_fields
+from ptxgen.errors import InputError, UnavailableError
+from ptxgen.problem.suites import cases
+
+CONFIG = {"family": "simt", "ms": 8, "ns": 4, "ml": 64, "nl": 32, "u": 8, "ks": 1, "kl": 1, "kg": 1}
+
+
+def bench_document(operation: str, vendor: str, layout: str = "") -> dict[str, Any]:
+    rows = []
+    for i, case in enumerate(cases("isaac", operation, **({"layout": layout} if layout else {}))):
+        us, known = 10.0 + i, {"vendor_us": 20.0 + 2 * i, "vendor_first_us": 40.0 + 4 * i}
+        times = {"us": us, **known, "tflops": case.problem.flops / us * 1e-6, "note": ""}
+        rows.append({**problem_fields(case), **times, "config": {**_axes(), **CONFIG}, "origin": "shipped"})
+    return plain({"command": "bench", "device": "h200", "baseline": vendor, "rows": rows})
+
+
+def _axes() -> dict[str, Any]:
+    from ptxgen.codegen.config import parse_config
+
+    return parse_config("ms=8 ns=4 ml=64 nl=32 u=8").values()
+
+
+def regressor(hidden: tuple[int, ...], samples: int, mse: float) -> dict[str, Any]:
+    return {"hidden": list(hidden), "weights": 100 * len(hidden), "samples": samples, "mse": mse, "first": 0.9}
+
+
+EVALUATION = {
+    "command": "model evaluate",
+    "device": "h200",
+    "architectures": [*(regressor(h, 1000, 0.1) for h in paper_tables.TABLE_2), regressor((), 1000, 0.05)],
+    "samples": [regressor((), 500, 0.2), regressor((), 1000, 0.1), regressor((64, 32), 1000, 0.3)],
+}
+SAMPLERS = {
+    "command": "sampler",
+    "device": "h200",
+    "rows": [
+        {"problem": {"operation": o}, "samplers": [{"sampler": s, "acceptance": a} for s, a in legal.items()]}
+        for o, legal in (
+            ("gemm", {"categorical": 0.2, "uniform": 0.002}),
+            ("gemm", {"categorical": 0.1, "uniform": 0.004}),
+            ("conv", {"categorical": 0.3, "uniform": 0.0}),
+        )
+    ],
+}
+DOCUMENTS = {
+    "table1": SAMPLERS,
+    "table2": EVALUATION,
+    "figure5": EVALUATION,
+    "table4": bench_document("gemm", "cublas"),
+    "table5": bench_document("conv", "cudnn"),
+    "table6": bench_document("gemm", "cublas"),
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    for name, document in DOCUMENTS.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    return {name: tmp_path / f"{name}.json" for name in DOCUMENTS}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_text_and_csv_have_the_same_rows(name: str, files: dict[str, Path], capsys: Any, tmp_path: Path) -> None:
+    assert run(["paper", name, "--from", str(files[name]), "--csv", str(tmp_path / "t.csv")]) == 0
+    text = capsys.readouterr().out
+    table = paper_tables.TABLES[name](DOCUMENTS[name])
+    [head, *rows] = list(csv.reader((tmp_path / "t.csv").read_text().splitlines()))
+    assert head == list(table.titles)
+    assert len(rows) == len(table.rows) == sum(row[0] in text for row in rows)
+    assert run(["paper", name, "--from", str(files[name]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == DOCUMENTS[name]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("ending", pictures.FORMATS)
+def test_pictures_are_drawn(name: str, ending: str, files: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"picture{ending}"
+    assert run(["paper", name, "--from", str(files[name]), "--picture", str(picture)]) == 0
+    magic = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    assert picture.read_bytes().startswith(magic[ending])
+
+
+def test_table_1_has_the_means_of_each_operation() -> None:
+    gemm, conv = paper_tables.table1(SAMPLERS).rows
+    assert gemm == ["gemm", 2, "15.000%", "0.300%", "20.0%", "0.1%"]
+    assert conv[:4] == ["conv", 1, "30.000%", "0.000%"]
+
+
+def test_speeds_are_of_ptxgen_the_best_candidate_and_the_heuristic() -> None:
+    table = paper_tables.table4(DOCUMENTS["table4"])
+    first = dict(zip(table.titles, table.rows[0], strict=True))
+    us = 10.0
+    flops = 2 * 512**3
+    assert first["name"] == "LINPACK 512"
+    assert first["ptxgen"] == pytest.approx(flops / us * 1e-6)
+    assert first["cuBLASLt best candidate"] == pytest.approx(first["ptxgen"] / 2)
+    assert first["cuBLASLt heuristic"] == pytest.approx(first["ptxgen"] / 4)
+    assert (first["ratio"], first["ratio to heuristic"]) == pytest.approx((2, 4))
+    assert table.notes[-1] == "geometric mean of the ratios, cuBLASLt heuristic: 4.00"
+
+
+def test_row_without_a_vendors_time_is_empty() -> None:
+    document = bench_document("gemm", "cublas")
+    document["rows"] = document["rows"][:1]
+    document["rows"][0].update(vendor_us=None, vendor_first_us=None, note="no algorithm")
+    table = paper_tables.table4(document)
+    assert table.rows[0][-3:] == [None, None, "no algorithm"]
+    assert list(table.chart.series) == ["ptxgen", "cuBLASLt best candidate"]
+    assert "nan" not in table.text()
+
+
+def test_table_6_has_the_problems_and_axes_of_the_paper() -> None:
+    table = paper_tables.table6(DOCUMENTS["table6"])
+    assert tuple(row[0] for row in table.rows) == tuple(sorted(paper_tables.TABLE_6, key=_order))
+    assert table.titles[1:9] == ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
+    assert table.rows[0][1:9] == [8, 4, 64, 32, 8, 1, 1, 1]
+
+
+def _order(name: str) -> int:
+    return [case.name for case in cases("isaac", "gemm")].index(name)
+
+
+@pytest.mark.parametrize("name", ["table4", "table5"])
+def test_speeds_need_a_gpu(name: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    assert run(["paper", name]) == 3
+    error = capsys.readouterr().err
+    assert "needs an NVIDIA GPU" in error
+    assert "--from FILE" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced", "operations"),
+    [
+        ("table1", (problems, "sampler"), ["gemm", "conv"]),
+        ("table6", (problems, "select"), ["gemm"]),
+    ],
+)
+def test_without_a_file_a_command_runs_on_the_suites(
+    name: str, replaced: Any, operations: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    seen = []
+
+    def answer(target: Any, *_: Any) -> Answer:
+        seen.append((target.operation, target.suite, target.device))
+        return Answer(DOCUMENTS[name], "")
+
+    monkeypatch.setattr(*replaced, answer)
+    assert run(["paper", name, "--device", "h200"]) == 0
+    assert seen == [(operation, "isaac", "h200") for operation in operations]
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("table2", (False, 77)), ("figure5", (True, 77))])
+def test_evaluation_runs_with_the_requested_samples(
+    name: str, wanted: tuple[bool, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def evaluate(*arguments: Any) -> Answer:
+        seen.append(arguments[-2:])
+        return Answer(EVALUATION, "")
+
+    monkeypatch.setattr(model, "evaluate", evaluate)
+    assert run(["paper", name, "--perceptrons", "77"]) == 0
+    assert seen == [wanted]
+
+
+def test_other_documents_are_errors(files: dict[str, Path], tmp_path: Path, capsys: Any) -> None:
+    assert run(["paper", "table4", "--from", str(files["table2"])]) == 2
+    assert "must be the output of bench --json" in capsys.readouterr().err
+    (tmp_path / "less.json").write_text(json.dumps({**EVALUATION, "architectures": []}))
+    assert run(["paper", "table2", "--from", str(tmp_path / "less.json")]) == 2
+    assert "use model evaluate --perceptrons" in capsys.readouterr().err
+    (tmp_path / "text.json").write_text("no JSON")
+    assert run(["paper", "table1", "--from", str(tmp_path / "text.json")]) == 2
+    assert "is not a JSON document" in capsys.readouterr().err
+
+
+def test_picture_of_another_format_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"must end in \.png, \.svg, \.pdf"):
+        pictures.require(Path("picture.jpg"))
+
+
+def test_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UnavailableError, match=r"ptxgen\[pictures\]"):
+        pictures.require(Path("picture.png"))
