@@ -137,7 +137,7 @@ class GroupedOperandSets:
         count = 1
         if driver.clock == "hardware":
             size = max(a.nbytes + b.nbytes + c.nbytes, 1)
-            count = int(min(timing.most, max(2, -(-timing.ring * driver.device.l2 // size))))
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // size))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             at = [self._upload(x) for x in (a, b, c)]

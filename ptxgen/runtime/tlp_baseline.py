@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.grouped import GroupedScheduler
 from ptxgen.codegen.render import render
-from ptxgen.codegen.source import Step
+from ptxgen.codegen.source import Argument, Step
 from ptxgen.errors import LaunchError
 from ptxgen.families.geometry import warp_rows
 from ptxgen.families.plan_factory import plan_for
@@ -90,7 +90,7 @@ class TlpBaseline:
             self._driver.upload(table.address, words)
             self._tables.append(table)
             kind = plan.arithmetic.type
-            arguments = (
+            arguments: tuple[Argument, ...] = (
                 *(("u64", 0) for _ in "ABCW"),
                 ("u64", table.address),
                 ("u32", len(items)),
