@@ -311,7 +311,8 @@ class GroupedGemm(ProblemBase):
         for x, (aligned, kind) in enumerate(
             ((self.aligned_a, self.element), (self.aligned_b, self.element), (self.aligned_c, self.output))
         ):
-            used = (self.extents > 0).all(axis=1) if not self.jagged else slice(None)
+            axes = [0, 1] if x == 2 else [0, 1, 2]  # C is stored where K is 0, too
+            used = (self.extents[:, axes] > 0).all(axis=1) if not self.jagged else slice(None)
             steps = [self.lds[used, x]] if self._jagged_columns(x) else [self.lds[used, x], self.columns[used, x]]
             step = 1 if self._jagged_columns(x) else 0
             extent = math.gcd(step, *(int(np.gcd.reduce(s)) for s in steps if len(s)))

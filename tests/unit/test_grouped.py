@@ -97,6 +97,7 @@ def test_alignment_class_is_that_of_all_items():
     assert GroupedGemm(((4, 8, 4), (8, 4, 8))).vectors == (4, 4, 4)
     assert GroupedGemm(((4, 8, 4), (8, 4, 6))).vectors == (2, 4, 4)
     assert GroupedGemm(((4, 8, 4), (8, 4, 0), (0, 3, 3))).vectors == (4, 4, 4)
+    assert GroupedGemm(((4, 8, 4), (7, 9, 0))).vectors == (4, 4, 1)
     assert GroupedGemm(((4, 8, 4),) * 2, "NN", jagged="k").vectors == (1, 4, 4)
 
 
