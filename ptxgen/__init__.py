@@ -19,6 +19,10 @@ __all__ = [
     "conv2d_weight_grad",
     "conv3d",
     "gemm",
+    "gemm_grouped",
+    "gemm_jagged",
+    "gemm_jagged_input_grad",
+    "gemm_jagged_weight_grad",
     "selection_digest",
     "workspace_size",
 ]
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
     from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
     from ptxgen.api.gemm import gemm
+    from ptxgen.api.grouped import gemm_grouped
+    from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.launch_cache import selection_digest, workspace_size
     from ptxgen.codegen.config import Config
     from ptxgen.problem.conv import Conv
@@ -39,6 +45,7 @@ def __getattr__(name: str) -> Any:
 
     modules = {
         "gemm": "api.gemm",
+        "gemm_grouped": "api.grouped",
         "Gemm": "problem.gemm",
         "Conv": "problem.conv",
         "Config": "codegen.config",
@@ -46,6 +53,7 @@ def __getattr__(name: str) -> Any:
         "selection_digest": "api.launch_cache",
         "workspace_size": "api.launch_cache",
     }
+    modules |= dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged")
     modules |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
     if name in modules:
         return getattr(import_module(f"ptxgen.{modules[name]}"), name)

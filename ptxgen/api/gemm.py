@@ -64,7 +64,7 @@ def gemm(
     OverlapError, InputError: an argument breaks a rule.
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
-        alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
+        alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = launch_cache.cached(key) if key is not None else None
@@ -89,7 +89,7 @@ def gemm(
         return _slow_path(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
 
 
-def _number(value: Any, argument: str) -> float:
+def number(value: Any, argument: str) -> float:
     require_no_gradient(value, argument)
     try:
         if not isinstance(value, str):
@@ -150,7 +150,7 @@ def _slow_path(
     it."""
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
-    _check_operands(va, vb)
+    check_operands(va, vb)
     shape = (*batch_views.batch_shape(va, vb), va.shape[-2], vb.shape[-1])
     launch_cache.require_driver(va)
     if out is None:
@@ -160,7 +160,7 @@ def _slow_path(
     else:
         result = out
     vc = view(result, "out", batched=True)
-    _check_out(va, vb, vc, shape)
+    check_out(va, vb, vc, shape)
     epilogue = epilogue_arguments(shape, vc, *epilogue_args)
     launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
@@ -195,7 +195,7 @@ def _slow_path(
     return result
 
 
-def _check_operands(a: View, b: View) -> None:
+def check_operands(a: View, b: View) -> None:
     """DtypeError, ShapeError, InputError: a and b cannot be multiplied."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
@@ -213,7 +213,7 @@ def _shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
+def check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
     """ShapeError, DtypeError, InputError: out cannot store a·b."""
     if c.shape != shape:
         raise ShapeError(f"out is {_shape_text(c.shape)}; it must be {_shape_text(shape)}, the shape of a·b")
@@ -225,7 +225,7 @@ def _check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
         raise InputError("out must be in the same memory as a and b")
 
 
-def _contiguous(v: View, argument: str) -> View:
+def contiguous(v: View, argument: str) -> View:
     """A copy of the operand with contiguous rows."""
     x = v.origin
     if isinstance(x, np.ndarray):
@@ -243,8 +243,8 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
     if c_layout is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")
     swapped = c_layout[0] == "T"
-    a = a if matrix_layout(a) and batch_views.batch_stride(a) >= 0 else _contiguous(a, "a")
-    b = b if matrix_layout(b) and batch_views.batch_stride(b) >= 0 else _contiguous(b, "b")
+    a = a if matrix_layout(a) and batch_views.batch_stride(a) >= 0 else contiguous(a, "a")
+    b = b if matrix_layout(b) and batch_views.batch_stride(b) >= 0 else contiguous(b, "b")
     first, second = (batch_views.transposed(b), batch_views.transposed(a)) if swapped else (a, b)
     (la, lda), (lb, ldb) = matrix_layout(first) or ("N", 0), matrix_layout(second) or ("N", 0)
     problem = Gemm(

@@ -21,6 +21,7 @@ import numpy as np
 from ptxgen import settings
 from ptxgen.api import recording
 from ptxgen.api.arrays import View, device_memory, overlap, overlaps_itself, tensor
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import (
     AssembleError,
@@ -33,6 +34,8 @@ from ptxgen.errors import (
     ShapeError,
     UnavailableError,
 )
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver, Kernel
@@ -298,6 +301,7 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
     before a later call during a graph capture."""
     with lock:
         _reopen_database()
+        _choose_typical.cache_clear()
         for problem in problems:
             for key in [key for key, (_, _, bound) in list(launches.items()) if bound.problem == problem]:
                 launches.pop(key, None)
@@ -313,17 +317,37 @@ def selection_digest() -> str:
         return selection.digest_of((p, r.plan.config, r.kernel.source.digest) for p, r in runners.items())
 
 
+def choose(problem: Problem, on: Driver) -> Config | None:
+    """The configuration of a problem: its winner, or that of the typical problem that stands for it. None: no
+    configuration is legal."""
+    typical = problem.typical()
+    if typical != problem:
+        found = selection.stored(problem, on.device, database())
+        config = found.config if found is not None else _choose_typical(typical, on)
+        if config is not None and first_violation(lower(problem), config, on.device) is None:
+            return config
+    chosen = selection.select(problem, on.device, database())
+    return chosen[0].config if chosen else None
+
+
+@lru_cache(maxsize=MAX_CALLS)
+def _choose_typical(problem: Problem, on: Driver) -> Config | None:
+    """The configuration of a typical problem."""
+    chosen = selection.select(problem, on.device, database())
+    return chosen[0].config if chosen else None
+
+
 def _make_runner(problem: Problem, shared: DriverState) -> Runner:
     on = shared.driver
-    chosen = selection.select(problem, on.device, database())
-    if not chosen:
+    chosen = choose(problem, on)
+    if chosen is None:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
         names = "a and b" if problem.operation == "gemm" else "operands"
         raise DtypeError(
             f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
             f" {selection.why_unsupported(problem, on.device)}"
         )
-    plan, source = generate(problem, chosen[0].config, on)
+    plan, source = generate(problem, chosen, on)
     return Runner(on, plan, shared.kernel(source), problem, shared.workspaces.own)
 
 

@@ -113,6 +113,17 @@ class ProblemOptions(DatabaseOptions):
     ] = None
     stride_b: Annotated[int | None, typer.Option(help="Elements between consecutive matrices B.")] = None
     stride_c: Annotated[int | None, typer.Option(help="Elements between consecutive matrices C; not 0.")] = None
+    ld: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LDA:LDB:LDC",
+            help="grouped: leading dimensions of all items, or of each, separated by commas. [default: packed]",
+        ),
+    ] = None
+    jagged: Annotated[
+        str | None,
+        typer.Option(help="grouped: m or k, the axis along which items are parts of one array. [default: none]"),
+    ] = None
     aligned_input: Annotated[int | None, typer.Option(help="conv: alignment of images in bytes. [default: 16]")] = None
     aligned_filter: Annotated[int | None, typer.Option(help="conv: alignment of filters.")] = None
     aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results.")] = None
@@ -133,12 +144,15 @@ class Target(ProblemOptions):
     operation: Annotated[
         str | None,
         typer.Argument(
-            metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"
+            metavar="OPERATION", help="gemm, conv or grouped. [default: gemm, and in a shapes file that of each line]"
         ),
     ] = None
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXTENTS", help="Extents: M,N,K for gemm; N=16,C=32,... for conv. Repeatable."),
+        typer.Option(
+            metavar="EXTENTS",
+            help="Extents: M,N,K for gemm; M,N,K+M,N,K+... for grouped; N=16,C=32,... for conv. Repeatable.",
+        ),
     ] = None
     suite: Annotated[
         str | None,

@@ -16,12 +16,12 @@ from ptxgen.cli.report import (
     Document,
     config_cells,
     number,
+    operation_in,
     regressor_cells,
     shape_cells,
     shape_titles,
     table,
 )
-from ptxgen.problem.operation import baselines
 
 #: problems of the paper's Table 6, a selection of those of Table 4
 TABLE_6 = (
@@ -137,7 +137,7 @@ def figure5(document: Document) -> PaperTable:
 def speeds(document: Document, title: str) -> PaperTable:
     """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
     vendor that does not tell its heuristic's choice has no column for it."""
-    vendor = baselines()[document["baseline"]].title
+    vendor = operation_in(document).baselines[document["baseline"]].title
     known = any(r["vendor_first_us"] is not None for r in document["rows"])
     columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}
     columns |= {f"{vendor} heuristic": "vendor_first_us"} if known else {}

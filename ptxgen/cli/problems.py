@@ -225,7 +225,8 @@ def bench(
     target: Target,
     config: ConfigOption = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Vendor library to compare with in the same run: cublas (gemm) or cudnn (conv).")
+        str | None,
+        typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn (conv) or torch (grouped)."),
     ] = None,
 ) -> Answer:
     """Time kernels, after a check of their results.

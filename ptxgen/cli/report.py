@@ -18,7 +18,7 @@ from typing import Any
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of, default_family
 from ptxgen.errors import InputError
-from ptxgen.problem.operation import Case, baselines, operation_named, operation_names
+from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
 
 Document = dict[str, Any]
@@ -192,10 +192,14 @@ def number(value: Any) -> str:
 
 
 def shape_titles(document: Document) -> tuple[str, ...]:
-    """The column titles of ``shape_cells``. All rows of the document have the same operation."""
-    names = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
-    [name] = names
-    return ("name", *operation_named(name).titles)
+    """The column titles of ``shape_cells``."""
+    return ("name", *operation_in(document).titles)
+
+
+def operation_in(document: Document) -> Operation:
+    """The operation of all rows of the document; without rows, the first one."""
+    [name] = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
+    return operation_named(name)
 
 
 def shape_cells(row: Document) -> list[Any]:
@@ -250,7 +254,8 @@ def bench_text(document: Document) -> str:
     for r in document["rows"]:
         times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
         rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
-    vendor = baselines()[document["baseline"]].title if document["baseline"] else "vendor"
+    baseline = operation_in(document).baselines.get(document["baseline"])
+    vendor = baseline.title if baseline else "vendor"
     titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "note")
     lines = [table(titles, rows)]
     total = document["summary"]

@@ -15,12 +15,15 @@ from ptxgen.problem.dtypes import bits_of, dtype
 class FusedOps(Part):
     """``template``: their slot; ``operands``: by name, the PTX type of a load and the bytes of an element;
     ``scalar_bias``: all elements of C add the same bias; ``batched_bias``: each batch item has a bias of its own,
-    stored consecutively."""
+    stored consecutively; ``grouped``: an item's operands begin at offsets that its descriptor holds;
+    ``others``: arrays of the problem that the epilogue does not read."""
 
     template: str
     operands: dict[str, tuple[str, int]]
     scalar_bias: bool
     batched_bias: bool
+    grouped: bool = False
+    others: tuple[str, ...] = ()
 
     #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
     MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
@@ -37,14 +40,16 @@ class FusedOps(Part):
             operands,
             p.scalar_bias and "bias" in operands,
             batched and p.batched_bias and "bias" in operands,
+            p.grouped,
+            tuple(name for name in p.arrays if name not in operands),
         )
 
     @property
     def parameters(self) -> list[str]:
-        """Kernel parameters: the addresses of the operands."""
-        return [f".param .u64 {name}," for name in self.operands]
+        """Kernel parameters: the addresses of the operands, and of other arrays."""
+        return [f".param .u64 {name}," for name in (*self.operands, *self.others)]
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
-        return tuple(("u64", name) for name in self.operands)
+        return tuple(("u64", name) for name in (*self.operands, *self.others))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.grouped import GroupedScheduler
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parts import Part, Reduction
@@ -136,6 +138,12 @@ class Plan:
         return [line for part in self.parts for line in part.shared_map] or ["none"]
 
     # ---- launches
+
+    def set_registers(self, registers: int) -> None:
+        """Adapts launches to the registers per thread of the loaded kernel; -1: they are not known."""
+        if registers > 0 and isinstance(self.scheduler, GroupedScheduler):
+            self.scheduler = self.scheduler.with_registers(registers)
+            self.launcher = replace(self.launcher, scheduler=self.scheduler)
 
     def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import SupportsIndex
 
 from ptxgen.cuda_abi import MAP_ALIGNMENT, PARAMETERS_AT
-from ptxgen.lowering.implicit_gemm import OffsetTable
+from ptxgen.lowering.table import Table
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H"}
@@ -66,8 +66,8 @@ class TensorMap:
 
 #: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies:
 #: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
-#: OffsetTable)``: a table, which ``with_table_addresses`` replaces by its address on the device
-Argument = tuple[str, "int | str | TensorMap | OffsetTable | SupportsIndex"]
+#: Table)``: a table, which ``with_table_addresses`` replaces by its address on the device
+Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
 
 #: encodes a tensor map at an address: a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
@@ -112,13 +112,13 @@ class Step:
     arguments: tuple[Argument, ...] = ()
 
     @property
-    def tables(self) -> tuple[OffsetTable, ...]:
-        return tuple(value for _, value in self.arguments if isinstance(value, OffsetTable))
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(value for _, value in self.arguments if isinstance(value, Table))
 
-    def with_table_addresses(self, at: Callable[[OffsetTable], SupportsIndex]) -> Step:
+    def with_table_addresses(self, at: Callable[[Table], SupportsIndex]) -> Step:
         """The step with the addresses of its tables on the device; ``at``: returns the device table of a table."""
         arguments: list[Argument] = [
-            ("u64", at(v)) if isinstance(v, OffsetTable) else (kind, v) for kind, v in self.arguments
+            ("u64", at(v)) if isinstance(v, Table) else (kind, v) for kind, v in self.arguments
         ]
         return replace(self, arguments=tuple(arguments)) if self.tables else self
 

@@ -15,7 +15,7 @@ def tiles_and_slices(p: KernelGemm, c: Any, sum_bytes: int) -> dict[str, Any]:
     """Counts of tiles, slices and blocks; ``chunk``: the length of a slice; ``workspace``: bytes of partial sums of
     ``sum_bytes`` each. ``c``: integers or NumPy columns."""
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
-    tiles = tiles_m * tiles_n * p.batch
+    tiles = p.tiles_of(c.ml, c.nl)
     chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
     slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
     return {

@@ -11,6 +11,9 @@ from ptxgen.codegen.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.epilogue import TileEpilogue
 from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
+from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
@@ -22,8 +25,17 @@ def compose_scheduler(plan: Plan) -> GridScheduler:
     plan.batch = Batch(plan.problem.batch != 1)
     plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active)
     scheduler = GridScheduler(plan.config, plan.batch.active)
+    if plan.problem.grouped:
+        scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device)
     plan.scheduler = scheduler
     return scheduler
+
+
+def table_packing(plan: Plan) -> Packing | None:
+    """The kernel that makes the descriptor table of a group, if sizes of items are on the device."""
+    if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
+        return None
+    return JaggedTable(plan.problem, plan.entry, plan.batch, plan.fused_ops, plan.scheduler.table)
 
 
 def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:
@@ -51,7 +63,8 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
 def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
     """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
     plan.c_kernels = plan._c_kernels(scheduler)
-    plan.parameters = parameters = KernelParameters(
+    kind = GroupedParameters if plan.problem.grouped else KernelParameters
+    plan.parameters = parameters = kind(
         plan.arithmetic, plan.batch, plan.fused_ops, (a, b), plan.c, scheduler, plan.packing
     )
     plan.launcher = plan._gemm_launcher(scheduler, parameters)

@@ -6,9 +6,11 @@ same lines serve the generator and the exhaustive search, so the two cannot disa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, pick, register_cap
 from ptxgen.families import registry
 from ptxgen.families.simt.geometry import warp_rows
@@ -17,7 +19,11 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 def geometry(p: KernelGemm, c: Any) -> Geometry:
     """The geometry of ``c`` on ``p``: a record of its family."""
-    return registry.of(c).geometry(p, c)
+    g = registry.of(c).geometry(p, c)
+    if not p.grouped:
+        return g
+    # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
+    return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 
 
 __all__ = ["SECTOR", "WARP", "Geometry", "ceil_div", "geometry", "pick", "register_cap", "warp_rows"]

@@ -26,7 +26,7 @@ THIN = 512  #: extents of K below which stores of C bypass the caches, because C
 class MultistageSpace(CandidateSpace):
     """Candidates of multistage kernels."""
 
-    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid")
+    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices")
 
     def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """How operands are copied to shared memory. ``every``: also modes that are not candidates."""

@@ -20,7 +20,7 @@ from ptxgen.families import perf_costs, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.space import BASES, Base, Candidates, families
+from ptxgen.families.space import BASES, Base, Candidates, cost_model, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -84,7 +84,7 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
         return _gathered(p, c, d)
     out = np.zeros(len(c), np.float32)
     for code, rows in by_family(c):
-        part, formula = c.take(rows), _family(code).model
+        part, formula = c.take(rows), cost_model(p, FAMILIES[code])
         x = formula.cell(p, part, geometry(p, part), d)
         out[rows] = formula.microseconds(p, d, work(p, part, d), slice(None), x, slice(None))
     return out
@@ -94,7 +94,7 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     """``predict`` from the tables that candidates index."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
-        formula = _family(part.base.family.code).model
+        formula = cost_model(p, part.base.family.name)
         some, place = part.base.distinct(rows)
         w = work_of_rows(part.base, some)
         x = part.costs

@@ -52,6 +52,7 @@ class Family:
 
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
+    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``.
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
@@ -72,6 +73,7 @@ class Family:
     features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     probes: Callable[[], Sequence[Probe]] = tuple
     offset_tables: bool = False
+    grouped: Callable[[KernelGemm], bool] = lambda p: False
 
     @property
     def code(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import BOUNDS_NONE, SPLIT_MEMSET, SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_WORKSPACE, Axis
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
@@ -62,6 +62,11 @@ FIRST = (
         lambda p, c, g, d: not p.output.fp8 or d.sm >= p.output.sm,
         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
     ),
+    Rule(
+        "grouped",
+        lambda p, c, g, d: not p.grouped or registry.of(c).grouped(p),
+        "family {c.family} has no tile loop over the items of this group; simt and mma have one, wgmma for rows",
+    ),
 )
 
 LAST = (
@@ -77,6 +82,14 @@ LAST = (
             (not registry.of(c).offset_tables) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING)
         ),
         "stages={c.stages} of u={c.u} read more than 1024 offsets past the end of a table",
+    ),
+    Rule(
+        "grouped_slices",
+        lambda p, c, g, d: (
+            (not p.grouped) | ((c.kg == 1) & (c.pdl == 0) & (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT))
+        ),
+        "kg={c.kg}, pdl={c.pdl}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: the tile loop of"
+        " a group takes kg=1, pdl=0 and operand_path=direct",
     ),
     Rule(
         "pdl",

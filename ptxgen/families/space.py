@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families import registry
+from ptxgen.families import perf_grouped, registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
@@ -57,8 +57,13 @@ class Part:
     @cached_property
     def costs(self) -> Any:
         """The costs of the cells by the performance model."""
-        model = registry.FAMILIES[self.base.family.name].model
+        model = cost_model(self.problem, self.base.family.name)
         return model.cell(self.problem, self.cells, self.geometry, self.base.device)
+
+
+def cost_model(p: KernelGemm, family: str) -> Any:
+    """The module that computes the time of a launch from the cost of its blocks."""
+    return perf_grouped if p.grouped else registry.FAMILIES[family].model
 
 
 class _Lazy(Mapping[str, Ints]):

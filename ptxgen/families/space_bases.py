@@ -66,7 +66,7 @@ class Base:
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    names = ("output_dtype", *f.fixed)
+    names = ("output_dtype", "grouped", *f.fixed)
     broken = (i for i, rule in rules_of(f.name) if rule.name in names and not np.all(rule.holds(p, one, None, d)))
     return next(broken, -1)
 

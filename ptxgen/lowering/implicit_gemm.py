@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.table import Table
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import PACKED, STRIDES
@@ -175,7 +176,7 @@ class ImplicitOperand:
 
 
 @dataclass(frozen=True, eq=False)
-class OffsetTable:
+class OffsetTable(Table):
     """The table of an index map: for each index its offset and, for WINDOW, its coordinates in one word. ``guarded``:
     whether the words have guard bits. PADDING entries follow the last index."""
 

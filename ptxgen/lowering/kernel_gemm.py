@@ -32,6 +32,7 @@ class KernelGemm(Gemm):
     swapped: bool = field(default=False, compare=False)
 
     batched_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
+    grouped: ClassVar[bool] = False  #: whether items have shapes of their own, which a descriptor table holds
 
     @classmethod
     def of(cls, problem: Gemm, swapped: bool = False) -> KernelGemm:
@@ -52,6 +53,26 @@ class KernelGemm(Gemm):
     def extent_gcd(self) -> tuple[int, int, int]:
         """The greatest common divisors of M, of N and of K over all ``gemms``."""
         return self.m, self.n, self.k
+
+    @property
+    def tensor_items(self) -> int:
+        """Items of the tensors that TMA loads."""
+        return self.batch
+
+    def tensor(self, name: str) -> tuple[int, int, int, int]:
+        """Operand A or B in memory: columns, rows, leading dimension in elements, bytes from one item to the next (0:
+        all items have one matrix)."""
+        if name == "a":
+            return self.columns_a, self.rows_a, self.lda, self.offsets[0]
+        return self.columns_b, self.rows_b, self.ldb, self.offsets[1]
+
+    def tiles_of(self, ml: Any, nl: Any) -> Any:
+        """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns."""
+        return -(-self.m // ml) * -(-self.n // nl) * self.batch
+
+    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
+        """K iterations of a tile on average, and of the longest one."""
+        return -(-self.k // u), -(-self.k // u)
 
     @property
     def gemms(self) -> tuple[KernelGemm, ...]:

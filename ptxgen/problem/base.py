@@ -100,6 +100,10 @@ class ProblemBase:
         changed = (name for name in self.CODE_OPTIONS if getattr(self, name) != getattr(defaults, name))
         return " ".join([*words, *(f"--{name} {getattr(self, name)}" for name in changed)])
 
+    def typical(self) -> ProblemBase:
+        """The problem whose configuration this one takes while it has no winner."""
+        return self
+
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The shapes of A, B and C as stored."""
@@ -188,6 +192,11 @@ class ProblemBase:
     def epilogue_operands(self) -> tuple[str, ...]:
         """The names of the epilogue operands, in the order of the kernel parameters."""
         return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of all arrays besides A, B and C, in the order of the kernel parameters."""
+        return self.epilogue_operands
 
     @property
     def element(self) -> Dtype:

@@ -22,6 +22,7 @@ Function = Callable[..., Any] | str
 ROWS = {
     "gemm": "ptxgen.problem.gemm_operation:GEMM",
     "conv": "ptxgen.problem.conv_operation:CONV",
+    "grouped": "ptxgen.problem.grouped_operation:GROUPED",
 }
 
 
@@ -153,11 +154,6 @@ def operation_of(problem: ProblemBase) -> Operation:
 
 def operations() -> list[Operation]:
     return [operation_named(name) for name in operation_names()]
-
-
-def baselines() -> dict[str, Baseline]:
-    """The baselines of all operations, by name."""
-    return {name: baseline for operation in operations() for name, baseline in operation.baselines.items()}
 
 
 def resolve(function: Any) -> Any:

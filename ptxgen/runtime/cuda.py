@@ -144,6 +144,20 @@ class CudaDriver:
         elif size:
             self._cuda.memset_d32_async(address, byte * 0x01010101, size // 4, self._stream)
 
+    def host_memory(self, size: int) -> np.ndarray[Any, Any]:
+        """Page-locked bytes."""
+        with self.context("allocating host memory"):
+            found: np.ndarray[Any, Any] = self._cuda.pagelocked_zeros(size, np.uint8)
+        return found
+
+    def queue_upload(self, address: int, array: np.ndarray[Any, Any], stream: int = 0) -> None:
+        """Queues a copy of ``array``. The driver has read pageable memory when the call returns, and reads page-locked
+        memory when the stream runs."""
+        data = _as_bytes(array, "queue_upload")
+        if data.size:
+            with self.context("uploading"):
+                cuda_graph.upload(address, data, stream or self.stream)
+
     # ---- kernels ----
 
     def load(self, source: Source) -> CudaKernel:

@@ -129,6 +129,11 @@ def fill(address: int, size: int, stream: int) -> None:
         call(driver.cuMemsetD32Async, address, 0, size // 4, stream)
 
 
+def upload(address: int, data: Any, stream: int) -> None:
+    """Queues a copy of an array of bytes in host memory to ``address`` on ``stream``, a raw handle."""
+    call(load().cuMemcpyHtoDAsync, address, data.ctypes.data, data.nbytes, stream)
+
+
 #: output of cuStreamIsCapturing; PYFUNCTYPE holds the interpreter lock during the call
 _CAPTURE_STATUS = ctypes.c_int()
 _CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import PtxgenError
-from ptxgen.lowering.implicit_gemm import OffsetTable
+from ptxgen.lowering.table import Table
 from ptxgen.runtime.driver import Driver
 
 
@@ -48,9 +48,9 @@ class DeviceTables:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._tables: weakref.WeakValueDictionary[OffsetTable, DeviceTable] = weakref.WeakValueDictionary()
+        self._tables: weakref.WeakValueDictionary[Table, DeviceTable] = weakref.WeakValueDictionary()
 
-    def of(self, table: OffsetTable) -> DeviceTable:
+    def of(self, table: Table) -> DeviceTable:
         """``table`` in device memory. It is freed with the last reference to the result."""
         stored = self._tables.get(table)
         if stored is None:

@@ -79,6 +79,12 @@ class EmulatedDriver:
     def fill(self, address: int, size: int, byte: int = 0) -> None:
         self.machine.fill(address, size, byte)
 
+    def host_memory(self, size: int) -> np.ndarray[Any, Any]:
+        return np.zeros(size, np.uint8)
+
+    def queue_upload(self, address: int, array: np.ndarray[Any, Any], stream: int = 0) -> None:
+        self.upload(address, array)
+
     def load(self, source: Source) -> EmulatedKernel:
         try:
             return EmulatedKernel(source, self.machine.load(source.text), source.registers)

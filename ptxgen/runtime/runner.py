@@ -73,6 +73,7 @@ class Runner:
     ) -> None:
         self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
         self.workspace = workspace or Workspace(driver)
+        plan.set_registers(kernel.registers)
         launch = plan.launch(lower(problem))
         self.launch = replace(
             launch, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in launch.steps)
@@ -117,7 +118,7 @@ class Runner:
             alpha, beta = int(alpha), int(beta)
         out = []
         values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
-        values.update(dict.fromkeys(self.problem.epilogue_operands, 0))
+        values.update(dict.fromkeys(self.problem.arrays, 0))
         for step in self.launch.steps:
             names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
             head = struct.Struct(f"@{len(names)}Q")

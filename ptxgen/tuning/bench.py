@@ -18,7 +18,7 @@ from ptxgen.errors import AssembleError, EmulatorError, LaunchError, Unavailable
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.operation import baselines, operation_of, resolve
+from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
@@ -255,7 +255,7 @@ class Bench:
         names; NaN if it has none."""
         ring = self.operand_sets_for(problem, timing)
         try:
-            return baselines()[baseline].best(self.driver, problem, ring.sets, timing, ring.more_at)
+            return operation_of(problem).baselines[baseline].best(self.driver, problem, ring.sets, timing, ring.more_at)
         except (LaunchError, UnavailableError):
             return float("nan"), float("nan")
 
@@ -314,8 +314,10 @@ def bench(
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor, vendor_first = baselines()[baseline].best(
-                    driver, problem, operand_sets.sets, timing, operand_sets.more_at
+                vendor, vendor_first = (
+                    operation_of(problem)
+                    .baselines[baseline]
+                    .best(driver, problem, operand_sets.sets, timing, operand_sets.more_at)
                 )
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)

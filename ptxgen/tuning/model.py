@@ -174,8 +174,8 @@ class Model:
     def _best_classes(
         self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
-        """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows, more
-        trees rank fewer."""
+        """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
+        more trees rank fewer."""
         learnt = self._learnt(c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))

@@ -14,7 +14,8 @@ BATCH = 512  #: the most products of a batch
 MULTIPLE = 8  #: half of the problems have extents that are multiples of this
 
 
-def _extent(rng: np.random.Generator, largest: int, multiple: int) -> int:
+def extent(rng: np.random.Generator, largest: int, multiple: int) -> int:
+    """A multiple of ``multiple`` up to ``largest``, log-uniform."""
     value = log_uniform(rng, largest)
     return min(-(-value // multiple) * multiple, max(largest // multiple, 1) * multiple)
 
@@ -22,14 +23,14 @@ def _extent(rng: np.random.Generator, largest: int, multiple: int) -> int:
 def gemm(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
     """Any layout, extents log-uniform."""
     multiple = MULTIPLE if rng.random() < 0.5 else 1
-    m, n, k = (_extent(rng, limits.extent, multiple) for _ in "mnk")
+    m, n, k = (extent(rng, limits.extent, multiple) for _ in "mnk")
     return Gemm(m, n, k, str(rng.choice(LAYOUTS)), **values)
 
 
 def thin(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Gemm:
     """One extent is small and the others are not."""
     p = gemm(rng, values, limits)
-    long = {name: max(getattr(p, name), _extent(rng, limits.extent, MULTIPLE)) for name in "mnk"}
+    long = {name: max(getattr(p, name), extent(rng, limits.extent, MULTIPLE)) for name in "mnk"}
     return replace(p, lda=0, ldb=0, ldc=0, **{**long, str(rng.choice(list("mnk"))): log_uniform(rng, THIN)})
 
 

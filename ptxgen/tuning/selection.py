@@ -171,6 +171,11 @@ def select(
     return out[:k]
 
 
+def stored(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
+    """The winner of the user's database, or else the shipped one; None: the problem has not been tuned."""
+    return _winner(problem, device, database)
+
+
 def require(
     problem: Problem, device: Device, database: Database | None = None, use_model: bool = False, k: int = 1
 ) -> list[Selection]:

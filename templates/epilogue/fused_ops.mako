@@ -7,6 +7,10 @@
     .reg .b64 %${name};
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
+% if plan.fused_ops.grouped:
+    ld.global.u64 %t64, [%descriptor+${plan.scheduler.table.at(name)}];
+    add.u64 %${name}, %${name}, %t64;
+% endif
 % endfor
 % if plan.fused_ops.scalar_bias:
     .reg .b32 %zero_index;  mov.b32 %zero_index, 0;

@@ -96,4 +96,8 @@ ${fused.apply(operation, registers)}\
 <%def name="pointer(name)">
     ld.param.u64 %array, [${name}];
     cvta.to.global.u64 %array, %array;
+% if plan.fused_ops.grouped:
+    ld.global.u64 %t64, [%descriptor+${plan.scheduler.table.at(name)}];
+    add.u64 %array, %array, %t64;
+% endif
 </%def>

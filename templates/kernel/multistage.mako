@@ -26,14 +26,13 @@
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
-    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
-    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
-    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+${raster.parameters()}\
 ${batch.registers()}\
 ${packing.operand_addresses()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
+${raster.open()}\
 ${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
 ${batch.from_block()}\
@@ -152,4 +151,5 @@ EPILOGUE:
 ${pdl.late_trigger()}\
 ${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\
+${raster.close()}\
 <%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}</%def>\

@@ -34,6 +34,7 @@ ${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
 % endfor
 ${batch.registers()}\
 ${batch.last_coordinates()}\
+${sched.registers()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     // the number of the warp, from one lane: ptxas then knows that it is uniform

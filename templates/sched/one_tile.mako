@@ -1,6 +1,7 @@
 ## Each block computes one tile.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
+<%def name="registers()"></%def>
 <%def name="open(who)">
     // the tile of this block
 % if plan.scheduler.linear:

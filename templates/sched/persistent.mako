@@ -1,6 +1,7 @@
 ## As many blocks as multiprocessors, each of which loops over tiles.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="batch" file="/sched/batch.mako"/>
+<%def name="registers()"></%def>
 <%def name="open(who)">
     // ---- tile loop: from the number of the block on, in steps of the grid
     mov.u32 %tile, %ctaid.x;

@@ -1,4 +1,14 @@
 ## The tile of C and the slice of K that a block computes.
+<%def name="parameters()">
+    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
+    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
+</%def>
+
+## Before and after what a block does for a tile.
+<%def name="open()"></%def>
+<%def name="close()"></%def>
+
 <%def name="tile()">
 % if plan.scheduler.raster_group == 1:
     mov.u32 %m0, %ctaid.x;
@@ -11,6 +21,14 @@
     add.u32 %tiles_n, %N, ${plan.config.nl - 1};
     div.u32 %tiles_n, %tiles_n, ${plan.config.nl};
     mov.u32 %id, %ctaid.x;
+${raster_order()}\
+    }
+% endif
+${to_elements()}\
+</%def>
+
+## The tile from its number %id, where there are %tiles_m tiles along M and %tiles_n along N.
+<%def name="raster_order()">
     mul.lo.u32 %span, %tiles_n, ${plan.scheduler.raster_group};
     div.u32 %group, %id, %span;
     mul.lo.u32 %t0, %group, %span;
@@ -22,8 +40,9 @@
     mul.lo.u32 %t0, %n0, %high;
     sub.u32 %m0, %id, %t0;
     add.u32 %m0, %m0, %group;
-    }
-% endif
+</%def>
+
+<%def name="to_elements()">
     mul.lo.u32 %m0, %m0, ${plan.config.ml};
     mul.lo.u32 %n0, %n0, ${plan.config.nl};
 </%def>

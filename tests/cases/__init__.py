@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cases import batch, bf16x3, conv, conv_wgmma, mma, simt, skinny, wgmma
+from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, wgmma
 from tests.cases.source import CaseSource
 
 #: by name
@@ -17,6 +17,7 @@ SOURCES: dict[str, CaseSource] = {
         bf16x3.SOURCE,
         *batch.SOURCES,
         *conv.SOURCES,
+        *grouped.SOURCES,
         conv_wgmma.SOURCE,
         conv_wgmma.PACKED,
     )

@@ -48,7 +48,8 @@ def test_package_has_its_operations() -> None:
     assert operation_names()[:2] == ("gemm", "conv")
     for name in operation_names():
         assert operation_named(name).name == name
-        assert {"isaac", "small"} <= set(operation_named(name).suites)
+        assert "small" in operation_named(name).suites
+    assert all("isaac" in operation_named(name).suites for name in ("gemm", "conv"))
     with pytest.raises(InputError, match="operation is 'spmm'; it must be one of gemm, conv"):
         operation_named("spmm")
 

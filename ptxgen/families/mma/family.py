@@ -38,5 +38,6 @@ FAMILY = Family(
     plan=lambda p, c: resolve("ptxgen.families.mma.plan:MmaPlan"),
     gathers=lambda p: True,
     offset_tables=True,
+    grouped=lambda p: True,
     probes=_probes,
 )

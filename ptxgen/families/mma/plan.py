@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.layout import MmaOperand
@@ -25,7 +25,7 @@ class MmaPlan(Plan):
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         scheduler = compose_scheduler(self)
-        self.packing: PaddedRowPacking = PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
+        self.packing = table_packing(self) or PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
         self.a, self.b = self._operands(found)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction

@@ -31,5 +31,6 @@ FAMILY = Family(
     plan=lambda p, c: resolve("ptxgen.families.simt.plan:SimtPlan"),
     gathers=lambda p: True,
     offset_tables=True,
+    grouped=lambda p: True,
     probes=_probes,
 )

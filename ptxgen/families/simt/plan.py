@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing
 from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.layout import OperandLayout
 from ptxgen.families.simt.mainloop import SimtMainloop
@@ -21,7 +21,7 @@ class SimtPlan(Plan):
         scheduler = compose_scheduler(self)
         self.a, self.b = self._operands()
         self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
-        self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
+        self.packing = table_packing(self) or Packing(p, self.entry, self.batch, self.fused_ops)
         compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -110,6 +110,8 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_bf16x3",
         "wgmma_operand_path",
         "wgmma_realign_k",
+        "grouped_slices",
+        "wgmma_grouped",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
@@ -120,6 +122,7 @@ class WgmmaSpace(CandidateSpace):
         if p.im2col is not None:
             channels = widest_unit(p) if not p.im2col.wgrad else math.gcd(p.im2col.channels, ROWS)
             given["im2col"] = p.im2col.representative(channels, NEUTRAL)
+        p = p.shape_class if p.grouped else p
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:

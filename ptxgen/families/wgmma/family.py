@@ -9,7 +9,7 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_SHARE, parse_config
 from ptxgen.families import perf_costs
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.wgmma import axes, perf_model, rules
+from ptxgen.families.wgmma import axes, grouped_rows, perf_model, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -59,5 +59,6 @@ FAMILY = Family(
     plan=lambda p, c: resolve("ptxgen.families.wgmma.plan:WgmmaPlan"),
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
+    grouped=grouped_rows.supports,
     probes=_probes,
 )

@@ -274,6 +274,8 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     slices = np.maximum(c.kg * c.cluster_k, 1)
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
     blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
+    if p.grouped:
+        blocks = p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))
     partial_bytes = x_tile * owner_columns * 4
     fixup_bytes = blocks * partial_bytes * pick(c.splitk == SPLIT_SHARE, tile_owners, 1)
     split_bytes = pick(c.kg > 1, pick(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
@@ -340,7 +342,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         accumulators=accumulators,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=tiles_m * tiles_n * p.batch,
+        tiles=p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1)),
         unit=depth,
         k_iters=k_iters,
         chunk=ceil_div(k_iters, slices) * c.u,

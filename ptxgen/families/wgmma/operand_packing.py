@@ -49,7 +49,7 @@ def mapped(p: KernelGemm, operand: str) -> bool:
 
 def boxed(p: KernelGemm) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
-    matrix = p.im2col is None or p.im2col.result is None
+    matrix = (p.im2col is None or p.im2col.result is None) and not p.grouped
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 

@@ -4,10 +4,12 @@ epilogue and tile scheduler."""
 from __future__ import annotations
 
 from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.grouped import DescriptorTable
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
+from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, TmaJaggedTable
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads, RunAddressing, WgradLoads
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
@@ -37,7 +39,7 @@ class WgmmaPlan(Plan):
         self.batch: TensorBatch = TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
         ops = "epilogue/fused_ops_subtile.mako" if c.epilogue_smem else "epilogue/fused_ops.mako"
         self.fused_ops = FusedOps.of(p, self.batch.active, ops)
-        self.scheduler: TileScheduler = TileScheduler(c, g, self.device, self.batch.active)
+        self.scheduler: TileScheduler = self._scheduler()
         self.packing: TmaPacking = self._packing()
         loads = self._loads()
         multicast_x, multicast_y = Multicast.of(c.cluster_x, c.cluster_y)
@@ -66,16 +68,25 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
+    def _scheduler(self) -> TileScheduler:
+        p, c, g = self.problem, self.config, self.geometry
+        if not p.grouped:
+            return TileScheduler(c, g, self.device, self.batch.active)
+        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)
+        return GroupedTileScheduler(c, g, self.device, False, table)
+
     def _loads(self) -> MatrixLoads:
         p = self.problem
         if p.im2col is None:
-            return MatrixLoads(p, self.config, self.geometry, self.batch.active)
+            return MatrixLoads(p, self.config, self.geometry, self.batch.active or p.grouped)
         kind = WgradLoads if p.im2col.wgrad else Im2colLoads
         return kind(p, self.config, self.geometry, self.batch.active)
 
     def _packing(self) -> TmaPacking:
         p, c = self.problem, self.config
         common = (p, self.entry, self.batch, self.fused_ops)
+        if isinstance(self.scheduler, GroupedTileScheduler):
+            return TmaJaggedTable(*common, self.scheduler.table)
         if p.im2col is not None and any(p.im2col.copies):
             return ChannelPacking(*common)
         if p.im2col is None and bf16x3.planes(p) > 1:

@@ -316,6 +316,23 @@ RULES = (
         " 8 of its {g.x_rows} rows, or, if K is not contiguous, of the depth u={c.u}, and then not of images",
     ),
     Rule(
+        "wgmma_grouped",
+        lambda p, c, g, d: (
+            (not p.grouped)
+            | (
+                (c.persistent == 1)
+                & (c.cluster_x == 1)
+                & (c.cluster_y == 1)
+                & (c.cluster_k == 1)
+                & (c.pingpong == 0)
+                & (g.planes == 1)
+                & (p.k > 0)
+            )
+        ),
+        "K={p.k}, persistent={c.persistent}, cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k},"
+        " pingpong={c.pingpong}: the tile loop of a group takes K above 0, persistent=1, single blocks and pingpong=0",
+    ),
+    Rule(
         "wgmma_persistent",
         lambda p, c, g, d: (c.persistent == 0) | (g.slices == 1),
         "persistent=1 with {g.slices} slices of K; it takes one",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.packing import Buffers
 from ptxgen.codegen.parts import Part
+from ptxgen.codegen.source import Argument
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -79,6 +81,15 @@ class TileScheduler(Part):
     def tile_register(self) -> str:
         """Register with the number of a tile in its batch item."""
         return "%item_tile" if self.batched and self.config.persistent else "%tile"
+
+    @property
+    def parameters(self) -> list[str]:
+        """Kernel parameters of its own, in lines."""
+        return []
+
+    def arguments(self, p: KernelGemm, buffers: Buffers) -> tuple[Argument, ...]:
+        """The values of ``parameters``."""
+        return ()
 
     # ---- launches
 

@@ -11,9 +11,7 @@ Matrix = tuple[int, int, int, int]
 
 def stored(p: KernelGemm, name: str) -> Matrix:
     """Operand A or B as it is in memory."""
-    if name == "a":
-        return p.columns_a, p.rows_a, p.lda, p.offsets[0]
-    return p.columns_b, p.rows_b, p.ldb, p.offsets[1]
+    return p.tensor(name)
 
 
 def matrix_map(
@@ -33,7 +31,7 @@ def matrix_map(
     extents, pitches = (columns, rows), (row_pitch(columns, ld, rows, size),)
     if not batched:
         return TensorMap(operand, kind, extents, pitches, box, span, offset=offset)
-    items = p.batch if item else 1
+    items = p.tensor_items if item else 1
     return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ctypes as ct
 import functools
-import importlib.util
 import math
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +22,7 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor import libraries
 
 CANDIDATES = 256  #: algorithms requested from the heuristic
 WORKSPACE = 64 << 20  #: bytes
@@ -281,26 +280,8 @@ def _status_name(status: int) -> str:
 
 @functools.cache
 def _library() -> ct.CDLL:
-    """The loaded library. UnavailableError: it is not installed."""
-    for name in [*_wheels(), "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]:
-        try:
-            library = ct.CDLL(name)
-        except OSError:
-            continue
-        library.cublasLtGetVersion.restype = ct.c_size_t
-        library.cublasLtGetStatusName.restype = ct.c_char_p
-        return library
-    raise UnavailableError('cuBLASLt is not installed; pip install "ptxgen[baseline]"')
-
-
-def _wheels() -> list[str]:
-    """The libraries in NVIDIA's wheels, newest first."""
-    spec = importlib.util.find_spec("nvidia")
-    folders = (spec.submodule_search_locations or ()) if spec else ()
-    paths = [path for folder in folders for path in Path(folder).glob("*/lib/libcublasLt.so.*")]
-    return [str(p) for p in sorted(paths, key=lambda p: (_number(p), str(p)), reverse=True)]
-
-
-def _number(path: Path) -> int:
-    tail = path.name.rpartition(".")[2]
-    return int(tail) if tail.isdigit() else 0
+    """The loaded library. UnavailableError: it is not found."""
+    library = libraries.load("cublasLt")
+    library.cublasLtGetVersion.restype = ct.c_size_t
+    library.cublasLtGetStatusName.restype = ct.c_char_p
+    return library

@@ -1,0 +1,334 @@
+"""``gemm_grouped``: lists of matrix products of different shapes, each list in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import batch_views, launch_cache, recording
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, overlap, view
+from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
+from ptxgen.api.gemm import check_operands, check_out, contiguous, number
+from ptxgen.arguments import flag, word
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.render import render
+from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.grouped_to_gemm import SMALL_LD
+from ptxgen.problem.base import OUT_DTYPES
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
+from ptxgen.problem.grouped_operation import item_view
+from ptxgen.problem.strided_arrays import A, B, C
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.grouped_launch import GroupLaunch
+from ptxgen.runtime.runner import Buffers
+from ptxgen.tuning import selection
+
+#: arguments of the epilogue that have an array for each item
+LISTS = ("scale_a", "scale_b", "bias", "residual")
+
+
+def gemm_grouped(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    outs: Sequence[Any] | None = None,
+    *,
+    alpha: Any = 1.0,
+    beta: Any = 0.0,
+    compute: str | None = None,
+    deterministic: bool = False,
+    bias: Sequence[Any] | None = None,
+    residual: Sequence[Any] | None = None,
+    activation: str | None = None,
+    scale_a: Sequence[Any] | None = None,
+    scale_b: Sequence[Any] | None = None,
+) -> list[Any]:
+    """C_i = activation(scale_a_i·scale_b_i·alpha_i·A_i·B_i + beta_i·out_i + bias_i + residual_i) for every item i, as a
+    list of arrays.
+
+    ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
+    items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
+    each item. ``bias``, ``residual``, ``scale_a``, ``scale_b``: None, or a list with an array for each item, as
+    ``gemm`` takes it.
+
+    All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
+    Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
+    the item and are otherwise those of ``gemm``.
+
+    A captured CUDA graph computes the same items on the same arrays again.
+    """
+    count = _length("a", a)
+    lists = {"b": b, "outs": outs, "bias": bias, "residual": residual, "scale_a": scale_a, "scale_b": scale_b}
+    for name, given in lists.items():
+        if given is not None and _length(name, given) != count:
+            raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
+    compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    alphas, betas = _numbers("alpha", alpha, count), _numbers("beta", beta, count)
+    if outs is None and betas.any():
+        raise InputError("beta is not 0 and outs is None; a beta other than 0 requires outs")
+    with launch_cache.lock:
+        results: list[Any] = []
+        items = []
+        for i in range(count):
+            with _named(i):
+                arrays = [None if lists[name] is None else lists[name][i] for name in LISTS]  # type: ignore[index]
+                item, result = _item(i, a[i], b[i], None if outs is None else outs[i], arrays, activation)
+            items.append(item)
+            results.append(result)
+        if items:
+            _check_group(items)
+            for group in _groups(items):
+                _launch(group, a[0], alphas, betas, compute, deterministic)
+    return results
+
+
+@dataclass(frozen=True)
+class Item:
+    """Item ``index`` as the kernel computes it: C, row-major or ``swapped`` (Cᵀ = BᵀAᵀ), and the epilogue."""
+
+    index: int
+    a: View
+    b: View
+    c: View
+    epilogue: EpilogueArgs
+    swapped: bool
+    layout: str
+
+
+def _length(name: str, given: Any) -> int:
+    """InputError: ``given`` is not a list."""
+    if not isinstance(given, (list, tuple)):
+        raise InputError(f"{name} is {type(given).__name__}; it must be a list of arrays, one of each item")
+    return len(given)
+
+
+@contextmanager
+def _named(i: int) -> Iterator[None]:
+    """Errors within the block begin with the number of the item."""
+    try:
+        yield
+    except PtxgenError as error:
+        raise type(error)(f"item {i}: {error}") from error
+
+
+def _numbers(name: str, given: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """One number for each item. InputError: there are more or fewer, or one is not a number."""
+    if not isinstance(given, (list, tuple, np.ndarray)) or np.ndim(given) == 0:
+        return np.full(count, number(given, name))
+    if len(given) != count:
+        raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
+    return np.array([number(x, f"{name} of item {i}") for i, x in enumerate(given)], np.float64)
+
+
+def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str | None) -> tuple[Item, Any]:
+    """The item, and the array of its result. Errors are those of ``gemm``."""
+    va, vb = view(a, "a"), view(b, "b")
+    check_operands(va, vb)
+    shape = va.shape[0], vb.shape[1]
+    launch_cache.require_driver(va)
+    result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
+    vc = view(result, "out")
+    check_out(va, vb, vc, shape)
+    scale_a, scale_b, bias, residual = arrays
+    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation)
+    launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint
+    if not va.host:
+        launch_cache.require_device(a=va, b=vb, out=vc)
+    c_layout = matrix_layout(vc)
+    if c_layout is None:
+        raise InputError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
+    for name, v in epilogue.arrays:
+        if name == "residual" and v.strides != vc.strides:
+            raise InputError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
+    swapped = c_layout[0] == "T"
+    va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
+    if swapped:
+        va, vb, vc = batch_views.transposed(vb), batch_views.transposed(va), batch_views.transposed(vc)
+        epilogue = epilogue.transposed()
+    layout = "".join((matrix_layout(v) or ("N", 0))[0] for v in (va, vb))
+    return Item(i, va, vb, vc, epilogue, swapped, layout), result
+
+
+def _check_group(items: list[Item]) -> None:
+    """DtypeError, InputError, OverlapError: items cannot be computed together."""
+    first = items[0]
+    for x in items:
+        if x.a.dtype is not first.a.dtype or x.c.dtype is not first.c.dtype:
+            raise DtypeError(
+                f"item {x.index}: a is {x.a.dtype} and out is {x.c.dtype}; they must be {first.a.dtype} and"
+                f" {first.c.dtype}, as in item {first.index}"
+            )
+        if x.a.host != first.a.host:
+            raise InputError(f"item {x.index}: its arrays must be in the same memory as those of item {first.index}")
+    _check_disjoint(items)
+
+
+def _check_disjoint(items: list[Item]) -> None:
+    """OverlapError: an output shares memory with another output or with an input. Only arrays whose spans intersect are
+    compared."""
+    outputs = [(x, x.c) for x in items if 0 not in x.c.shape]
+    if not outputs:
+        return
+    low, high = np.array([v.span for _, v in outputs], np.int64).T
+    order = np.argsort(low, kind="stable")
+    low, reach = low[order], np.maximum.accumulate(high[order])
+    others = [(x, v, name) for x in items for v, name in _arrays(x) if 0 not in v.shape]
+    for x, v, name in others:
+        begin, end = v.span
+        # outputs that begin before the end of v, and whose predecessors may reach its beginning
+        for place in range(int(np.searchsorted(reach, begin, "right")), int(np.searchsorted(low, end, "left"))):
+            y, c = outputs[order[place]]
+            if (name == "out" and y.index >= x.index) or not overlap(c, v):
+                continue
+            raise OverlapError(f"out of item {y.index} shares memory with {name} of item {x.index}")
+
+
+def _arrays(x: Item) -> Iterable[tuple[View, str]]:
+    """The arrays of an item, with their names as arguments."""
+    a, b = ("b", "a") if x.swapped else ("a", "b")
+    yield x.a, a
+    yield x.b, b
+    yield x.c, "out"
+    for name, v in x.epilogue.arrays:
+        yield v, name
+
+
+def _groups(items: list[Item]) -> list[list[Item]]:
+    """The items that one launch computes: those with the same layouts and operations."""
+    found: dict[Any, list[Item]] = {}
+    for x in items:
+        found.setdefault((x.layout, x.swapped, x.epilogue.ops), []).append(x)
+    return list(found.values())
+
+
+def _launch(group: list[Item], array: Any, alphas: Any, betas: Any, compute: str, deterministic: bool) -> None:
+    """Computes the items of one launch."""
+    index = [x.index for x in group]
+    alpha, beta = alphas[index], betas[index]
+    problem = _problem(group, compute, deterministic)
+    _check_numbers(problem, index, alpha, beta)
+    if not problem.results:
+        return
+    names = problem.epilogue_operands
+    if group[0].a.host:
+        _compute_on_host(group, problem, alpha, beta)
+    else:
+        stream = launch_cache.current_stream(array)
+        addresses = np.array([[x.a.address, x.b.address, x.c.address] for x in group], np.int64)
+        operands = [np.array([dict(x.epilogue.arrays)[n].address for x in group], np.int64) for n in names]
+        launcher(problem)(problem, addresses, alpha, beta, operands, stream)
+    recording.notify(problem)
+
+
+def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGemm:
+    """The problem of one launch. Host arrays are copied to packed ones, which it describes."""
+    first = group[0]
+    items = tuple((x.c.shape[0], x.c.shape[1], x.a.shape[1]) for x in group)
+    ld, aligned = "", [16, 16, 16]
+    if not first.a.host:
+        lds = [[(matrix_layout(v) or ("N", 0))[1] for v in (x.a, x.b, x.c)] for x in group]
+        ld = write_leading_dimensions(lds)
+        aligned = [min((alignment_of(v.address) for v in vs), default=16) for vs in _operands(group)]
+        for x in group:
+            residual = dict(x.epilogue.arrays).get("residual")
+            if residual is not None:  # loaded with the vector width of the stores to C
+                aligned[2] = min(aligned[2], alignment_of(residual.address))
+    return GroupedGemm(
+        items,
+        first.layout,
+        first.a.dtype.name,
+        compute,
+        ld,
+        aligned[0],
+        aligned[1],
+        aligned[2],
+        deterministic,
+        first.c.dtype.name,
+        ",".join(first.epilogue.ops),
+    )
+
+
+def _operands(group: list[Item]) -> list[list[View]]:
+    """A, B and C of the items that have elements."""
+    full = [x for x in group if 0 not in x.c.shape]
+    return [[x.a for x in full], [x.b for x in full], [x.c for x in full]]
+
+
+def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any) -> None:
+    """InputError: an alpha or beta does not fit the type of the epilogue."""
+    kind = problem.epilogue_dtype
+    for name, values in (("alpha", alpha), ("beta", beta)):
+        wrong = values != np.rint(values) if kind.integer else np.zeros(len(values), bool)
+        wrong |= np.isfinite(values) & (np.abs(values) > kind.largest)
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            raise InputError(f"{name} of item {index[i]} is {values[i]:g}; it must be a number of type {kind.name}")
+
+
+def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any) -> None:
+    """Copies host arrays to the device, packed, computes there, and copies the results back."""
+    on = launch_cache.driver()
+    kinds = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
+    wholes = [np.zeros(size, kind) for size, kind in zip(problem.sizes, kinds, strict=True)]
+    reads_c = beta != 0
+    for i, x in enumerate(group):
+        for operand, v in ((A, x.a), (B, x.b), (C, x.c)):
+            if operand != C or reads_c[i]:
+                item_view(problem, operand, wholes[operand], i)[...] = _stored(x, operand, v)
+    operands = {
+        name: [_epilogue_values(name, dict(x.epilogue.arrays)[name], x) for x in group]
+        for name in problem.epilogue_operands
+    }
+    flat = [y for ys in operands.values() for y in ys]
+    with Buffers(on, *wholes, *flat) as buffers:
+        at = buffers.addresses
+        bytes_ = np.array([problem.element.bytes, problem.element.bytes, problem.output.bytes])
+        addresses = problem.starts * bytes_ + np.array(at[:3], np.int64)
+        rest = np.array(at[3:], np.int64).reshape(len(operands), len(group))
+        launcher(problem)(problem, addresses, alpha, beta, list(rest))
+        on.synchronize()
+        on.download(at[2], wholes[C])
+    for i, x in enumerate(group):
+        _stored(x, C, x.c)[...] = item_view(problem, C, wholes[C], i)
+
+
+def _epilogue_values(name: str, v: View, x: Item) -> Any:
+    """An operand of the epilogue of the kernel's problem, packed."""
+    array = as_numpy(v)
+    return np.ascontiguousarray(array.T if x.swapped and name == "residual" else array)
+
+
+def _stored(x: Item, operand: int, v: View) -> Any:
+    """A, B or C as the kernel's problem stores it."""
+    array = as_numpy(v).T if x.swapped else as_numpy(v)
+    return array.T if operand != C and x.layout[operand] == "T" else array
+
+
+def launcher(problem: GroupedGemm) -> GroupLaunch:
+    """The loaded kernel of a problem. DtypeError: no kernel computes it."""
+    on = launch_cache.driver()
+    config = launch_cache.choose(problem, on)
+    if config is None:
+        why = selection.why_unsupported(problem, on.device)
+        raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies them on {on.device.name}: {why}")
+    return _launcher(problem, config, on)
+
+
+_launchers: dict[Any, GroupLaunch] = {}
+
+
+def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> GroupLaunch:
+    """The loaded kernel of a configuration. Kernels serve all groups of a class."""
+    large = bool((problem.lds > SMALL_LD).any())
+    fields = (problem.layout, problem.dtype, problem.compute, problem.out, problem.epilogue)
+    key = (on, fields, config, large)
+    if key not in _launchers:
+        shared = launch_cache.state_of(on)
+        plan = plan_for(problem, config, on.device)
+        _launchers[key] = GroupLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces)
+    return _launchers[key]

@@ -1,0 +1,311 @@
+"""``gemm_jagged`` and its gradients: products of a mixture of experts, whose sizes are on the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import launch_cache
+from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, tensor, view
+from ptxgen.api.epilogue_args import ACTIVATIONS
+from ptxgen.api.gemm import number
+from ptxgen.arguments import flag, word
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.problem.base import OUT_DTYPES
+from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
+
+
+def gemm_jagged(
+    x: Any,
+    w: Any,
+    offsets: Any,
+    *,
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    compute: str | None = None,
+    deterministic: bool = False,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+) -> Any:
+    """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
+
+    ``w``: E×K×N. ``offsets``: E int32, the row after the last one of each expert, as torch's grouped product takes
+    them; on a GPU they are read there, and the call does not synchronise. Rows after the last offset of ``out`` are not
+    written. Offsets on the host that decrease or pass T are an error; on a GPU they give wrong results, but no access
+    outside the arrays.
+
+    ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N.
+    ``residual``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with
+    other offsets.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    arrays = {"bias": bias, "residual": residual, "scale_a": scale_a, "scale_b": scale_b}
+    return _jagged("m", (x, "x"), (w, "w"), offsets, out, alpha, beta, compute, deterministic, arrays, activation)
+
+
+def gemm_jagged_input_grad(dy: Any, w: Any, offsets: Any, **options: Any) -> Any:
+    """The gradient of ``gemm_jagged`` with respect to ``x``: rows of ``dy`` (T×N) times the transposed weights of their
+    expert, T×K. ``options``: those of ``gemm_jagged``."""
+    return gemm_jagged(dy, _transposed_weights(w), offsets, **options)
+
+
+def gemm_jagged_weight_grad(
+    x: Any,
+    dy: Any,
+    offsets: Any,
+    *,
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    compute: str | None = None,
+    deterministic: bool = False,
+) -> Any:
+    """The gradient of ``gemm_jagged`` with respect to ``w``: for each expert the transposed rows of ``x`` (T×K) times
+    those of ``dy`` (T×N), E×K×N. An expert without rows gives zeros. The arguments are those of ``gemm_jagged``."""
+    transposed = x.T if len(getattr(x, "shape", ())) == 2 else x
+    return _jagged("k", (transposed, "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, {}, None)
+
+
+def _transposed_weights(w: Any) -> Any:
+    """A view of E matrices, each transposed."""
+    if len(getattr(w, "shape", ())) != 3:
+        raise ShapeError(f"w has shape {tuple(getattr(w, 'shape', ()))}; it must be E×K×N")
+    return w.swapaxes(1, 2)
+
+
+def _jagged(
+    axis: str,
+    first: tuple[Any, str],
+    second: tuple[Any, str],
+    offsets: Any,
+    out: Any,
+    alpha: Any,
+    beta: Any,
+    compute: str | None,
+    deterministic: bool,
+    arrays: dict[str, Any],
+    activation: str | None,
+) -> Any:
+    """The product of items along ``axis``."""
+    alpha, beta = number(alpha, "alpha"), number(beta, "beta")
+    compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    with launch_cache.lock:
+        (a, name_a), (b, name_b) = first, second
+        va, vb = view(a, name_a), view(b, name_b, batched=axis == "m")
+        ends = _offsets(offsets, va)
+        items = ends.shape[0]
+        shape = _check_operands(axis, va, vb, name_a, name_b, items)
+        launch_cache.require_driver(va)
+        if out is None and beta != 0:
+            raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
+        result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
+        vc = view(result, "out", batched=True)
+        _check_out(va, vc, shape)
+        epilogue = _epilogue(axis, vc, items, arrays, activation)
+        launch_cache.require_disjoint(vc, **{name_a: va, name_b: vb}, offsets=ends, **epilogue[1])
+        if va.host:
+            _check_offsets(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
+        else:
+            launch_cache.require_device(**{name_a: va, name_b: vb}, offsets=ends, out=vc)
+        if 0 in shape or not items:
+            return result
+        va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
+        problem = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
+        views = (va, vb, vc, *epilogue[1].values(), ends)
+        if va.host:
+            _compute_on_host(problem, views, alpha, beta)
+        else:
+            stream = launch_cache.current_stream(a)
+            runner = launch_cache.runner_for(problem, stream)
+            pointers = tuple(v.address for v in views[3:])
+            launch = launch_cache.make_launch(runner, alpha, beta, False, pointers)
+            launch(va.address, vb.address, vc.address, stream)
+        return result
+
+
+def _offsets(offsets: Any, a: View) -> View:
+    """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of ``a``."""
+    v = tensor(offsets, "offsets")
+    if v.dtype.name != "s32":
+        raise DtypeError(f"offsets is {v.dtype}; it must be int32")
+    if len(v.shape) != 1 or (v.shape[0] > 1 and v.strides[0] != 1):
+        raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
+    if v.host != a.host:
+        raise InputError("offsets must be in the same memory as the operands")
+    return v
+
+
+def _check_operands(axis: str, a: View, b: View, name_a: str, name_b: str, items: int) -> tuple[int, ...]:
+    """The shape of the result. DtypeError, ShapeError, InputError: the operands cannot be multiplied."""
+    if a.dtype is not b.dtype:
+        raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
+    if a.dtype.name not in OUT_DTYPES:
+        raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype}; no kernel multiplies them")
+    if a.host != b.host:
+        raise InputError(f"{name_a} and {name_b} must be in the same memory: both on the host, or both on the GPU")
+    if axis == "m":
+        if len(b.shape) != 3 or b.shape[0] != items:
+            raise ShapeError(f"{name_b} has shape {b.shape}; it must be E×K×N with E={items}, the number of offsets")
+        if a.shape[1] != b.shape[1]:
+            raise ShapeError(
+                f"{name_a} has {a.shape[1]} columns and {name_b} has K={b.shape[1]}; they must be the same"
+            )
+        return a.shape[0], b.shape[2]
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"{name_a} has {a.shape[1]} rows and {name_b} has {b.shape[0]}; they must be the same")
+    return items, a.shape[0], b.shape[1]
+
+
+def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
+    """ShapeError, DtypeError, InputError: out cannot store the result."""
+    if c.shape != shape:
+        raise ShapeError(f"out has shape {c.shape}; it must be {shape}")
+    if c.dtype.name not in OUT_DTYPES[a.dtype.name]:
+        raise DtypeError(f"out is {c.dtype}; it must be {' or '.join(OUT_DTYPES[a.dtype.name])}")
+    if c.host != a.host:
+        raise InputError("out must be in the same memory as the operands")
+    if 0 not in shape and not _row_major(c):
+        raise ShapeError(f"out has strides {c.strides}; its rows must be contiguous, and its items packed")
+
+
+def _row_major(v: View) -> bool:
+    """Whether rows are contiguous, and matrices follow each other."""
+    found = matrix_layout(v)
+    return found is not None and found[0] == "N" and _is_packed(v, found[1])
+
+
+def _is_packed(v: View, ld: int) -> bool:
+    """Whether matrices with this leading dimension follow each other."""
+    rows, columns = v.shape[-2:]
+    if len(v.shape) < 3 or v.shape[0] == 1:
+        return True
+    transposed = (matrix_layout(v) or ("N", 0))[0] == "T"
+    length, count = (rows, columns) if transposed else (columns, rows)
+    return v.strides[0] == count * (ld or length)
+
+
+def _with_layout(v: View, name: str) -> View:
+    """The operand, or a copy of it with contiguous rows and packed matrices."""
+    found = matrix_layout(v)
+    if found is not None and _is_packed(v, found[1]):
+        return v
+    if isinstance(v.origin, np.ndarray):
+        return view(np.ascontiguousarray(v.origin), name, batched=True)
+    copy = getattr(v.origin, "contiguous", None) or v.origin.copy
+    return view(copy(), name, batched=True)
+
+
+def _check_offsets(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
+    """InputError: an offset decreases, or passes the extent. The message names the item."""
+    before = np.concatenate([[0], ends[:-1]])
+    for i in np.flatnonzero((ends < before) | (ends > extent))[:1]:
+        if ends[i] > extent:
+            raise InputError(f"offset {ends[i]} of item {i} passes the end of the rows, {extent}")
+        raise InputError(f"offset {ends[i]} of item {i} is less than {before[i]}, where the item begins")
+
+
+def _epilogue(
+    axis: str, c: View, items: int, arrays: dict[str, Any], activation: str | None
+) -> tuple[str, dict[str, View]]:
+    """(operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
+    given = {name: tensor(x, name) for name, x in arrays.items() if x is not None}
+    rows, columns = c.shape[-2:]
+    ops: list[str] = []
+    views: dict[str, View] = {}
+    kind = dtype("f32") if c.dtype.bytes == 1 else c.dtype
+    if ("scale_a" in given) != ("scale_b" in given):
+        raise InputError("one of scale_a and scale_b is None; pass both or neither")
+    if "scale_a" in given:
+        shapes = given["scale_a"].shape, given["scale_b"].shape
+        if shapes == ((rows,), (items, columns)):
+            ops.append("scale_rows")
+        elif shapes == ((items,), (items,)):
+            ops.append("scale")
+        else:
+            raise ShapeError(
+                f"scale_a and scale_b have shapes {shapes[0]} and {shapes[1]}; they must be ({items},) and ({items},),"
+                f" or ({rows},) and ({items}, {columns})"
+            )
+        views["scale_a"], views["scale_b"] = given["scale_a"], given["scale_b"]
+    if "bias" in given:
+        by_column, by_row = (items, columns), (rows, 1)
+        if given["bias"].shape not in (by_column, by_row):
+            raise ShapeError(f"bias has shape {given['bias'].shape}; it must be {by_column} or {by_row}")
+        ops.append("bias_column" if given["bias"].shape == by_column else "bias_row")
+        views["bias"] = given["bias"]
+    if "residual" in given:
+        if given["residual"].shape != c.shape or given["residual"].strides != c.strides:
+            raise ShapeError(
+                f"residual has shape {given['residual'].shape} and strides {given['residual'].strides}; they must be"
+                f" those of out, {c.shape} and {c.strides}"
+            )
+        ops.append("residual")
+        views["residual"] = given["residual"]
+    for name, v in views.items():
+        wanted = dtype("f32") if name.startswith("scale") else c.dtype if name == "residual" else kind
+        if v.dtype is not wanted:
+            raise DtypeError(f"{name} is {v.dtype}; it must be {wanted}")
+        if v.host != c.host:
+            raise InputError(f"{name} must be in the same memory as the operands")
+        packed = tuple(int(np.prod(v.shape[i + 1 :])) for i in range(len(v.shape)))
+        if name != "residual" and any(s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True)):
+            raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
+    if activation is not None:
+        ops.append(word("activation", activation, ACTIVATIONS))
+    return ",".join(ops), views
+
+
+def _problem(
+    axis: str,
+    a: View,
+    b: View,
+    c: View,
+    items: int,
+    epilogue: tuple[str, dict[str, View]],
+    compute: str,
+    deterministic: bool,
+) -> GroupedGemm:
+    """The problem of a call, with items of equal sizes: the true ones are on the device."""
+    (layout_a, lda), (layout_b, ldb) = matrix_layout(a) or ("N", 0), matrix_layout(b) or ("N", 0)
+    ldc = (matrix_layout(c) or ("N", 0))[1]
+    extent = a.shape[0] if axis == "m" else a.shape[1]
+    sizes = [extent // items + (i < extent % items) for i in range(items)]
+    m, n, k = a.shape[0], b.shape[-1], a.shape[1]
+    shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
+    packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, n)
+    lds = [ld or max(row, 1) for ld, row in zip((lda, ldb, ldc), packed, strict=True)]
+    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name == "residual"]
+    return GroupedGemm(
+        shapes,
+        layout_a + layout_b,
+        a.dtype.name,
+        compute,
+        write_leading_dimensions([lds]),
+        alignment_of(a.address) if not a.host else 16,
+        alignment_of(b.address) if not a.host else 16,
+        min([alignment_of(c.address), *aligned_c]) if not a.host else 16,
+        deterministic,
+        c.dtype.name,
+        epilogue[0],
+        axis,
+    )
+
+
+def _compute_on_host(problem: GroupedGemm, views: tuple[View, ...], alpha: float, beta: float) -> None:
+    """Copies host arrays to the device, computes there, and copies the result back."""
+    arrays = []
+    for place, v in enumerate(views):
+        x = as_numpy(v)
+        letter = problem.layout[place] if place < 2 else "N"
+        arrays.append(np.ascontiguousarray(np.swapaxes(x, -1, -2) if letter == "T" else x))
+    packed = replace(problem, ld="")
+    a, b, c, *others = arrays
+    as_numpy(views[2])[...] = launch_cache.compute_on_host(packed, a, b, c, alpha, beta, tuple(others))

@@ -1,0 +1,219 @@
+"""Grouped kernels: the descriptor table of the items, and the scheduler of blocks that loop over all tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.packing import POINTERS, Buffers
+from ptxgen.codegen.parameters import KernelParameters
+from ptxgen.codegen.scheduler import GridScheduler
+from ptxgen.codegen.source import Argument
+from ptxgen.codegen.vectorized import register_cap
+from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.table import Table
+from ptxgen.problem.device import Device
+from ptxgen.problem.grouped import GroupedGemm
+
+Words = NDArray[np.uint32]
+
+GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
+GROUPED_REGISTERS = 8  #: registers that the tile loop adds
+HEADER = 16  #: bytes before the first tiles: the tile counter and the number of tiles
+EPILOGUE_AT = 88  #: offset of the addresses of epilogue operands in a descriptor
+
+#: the fields of a descriptor, each with its offset: addresses relative to A, B and C, extents, leading dimensions;
+#: ``start``: where a jagged item begins, else 0
+_FIELDS = {
+    "a": ("u8", 0),
+    "b": ("u8", 8),
+    "c": ("u8", 16),
+    "tiles_m": ("u4", 24),
+    "tiles_n": ("u4", 28),
+    "m": ("u4", 32),
+    "n": ("u4", 36),
+    "k": ("u4", 40),
+    "lda": ("u4", 44),
+    "ldb": ("u4", 48),
+    "ldc": ("u4", 52),
+    "first": ("u4", 56),
+    "item": ("u4", 60),
+    "alpha": ("", 64),
+    "beta": ("", 72),
+    "start": ("u4", 80),
+}
+_NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
+
+
+@dataclass(frozen=True)
+class DescriptorTable:
+    """The layout of a table in device memory that holds what blocks need to know of each item.
+
+    ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
+    epilogue. The table has the tile counter, which launches leave zero, the number of tiles, the first tile of each
+    item, then the descriptors, in the order in which items are computed.
+    """
+
+    ml: int
+    nl: int
+    kind: str
+    operands: tuple[str, ...] = ()
+
+    @property
+    def descriptor_bytes(self) -> int:
+        return -(-(EPILOGUE_AT + 8 * len(self.operands)) // 16) * 16
+
+    def descriptors_at(self, items: int) -> int:
+        """The offset of the descriptors."""
+        return HEADER + -(-items // 4) * 16
+
+    def bytes(self, items: int) -> int:
+        return self.descriptors_at(items) + items * self.descriptor_bytes
+
+    def at(self, field: str) -> int:
+        """The offset of a field, or of the address of an epilogue operand, in a descriptor."""
+        return EPILOGUE_AT + 8 * self.operands.index(field) if field in self.operands else _FIELDS[field][1]
+
+    def words(
+        self,
+        extents: NDArray[np.int64],
+        lds: NDArray[np.int64],
+        addresses: NDArray[np.int64],
+        alpha: Any = 1,
+        beta: Any = 1,
+        operands: Sequence[NDArray[np.int64]] = (),
+    ) -> Words:
+        """The table. ``extents``, ``lds``, ``addresses``: M, N, K, leading dimensions in elements and addresses in
+        bytes of A, B and C, one row an item; ``alpha``, ``beta``: numbers, or one of each item; ``operands``: the
+        addresses of each epilogue operand. Items with the longest K come first."""
+        count = len(extents)
+        formats = {name: (kind or _NUMBERS[self.kind], at) for name, (kind, at) in _FIELDS.items()}
+        formats |= {name: ("u8", self.at(name)) for name in self.operands}
+        record = np.dtype(
+            {
+                "names": list(formats),
+                "formats": [kind for kind, _ in formats.values()],
+                "offsets": [at for _, at in formats.values()],
+                "itemsize": self.descriptor_bytes,
+            }
+        )
+        tiles_m, tiles_n = -(-extents[:, 0] // self.ml), -(-extents[:, 1] // self.nl)
+        order = np.argsort(-extents[:, 2], kind="stable")
+        rows = np.zeros(count, record)
+        rows["alpha"], rows["beta"] = np.broadcast_to(alpha, count)[order], np.broadcast_to(beta, count)[order]
+        for x, name in enumerate("abc"):
+            rows[name], rows[f"ld{name}"] = addresses[order, x].astype(np.uint64), lds[order, x]
+        for axis, name in enumerate("mnk"):
+            rows[name] = extents[order, axis]
+        for name, at in zip(self.operands, operands, strict=True):
+            rows[name] = np.asarray(at)[order].astype(np.uint64)
+        rows["tiles_m"], rows["tiles_n"], rows["item"] = tiles_m[order], tiles_n[order], order
+        ends = np.cumsum((tiles_m * tiles_n)[order])
+        rows["first"] = ends - (tiles_m * tiles_n)[order]
+        out = np.zeros(self.bytes(count) // 4, np.uint32)
+        out[1] = ends[-1] if count else 0
+        out[HEADER // 4 : HEADER // 4 + count] = rows["first"]
+        out[self.descriptors_at(count) // 4 :] = rows.view(np.uint32)
+        return out
+
+
+@dataclass(frozen=True)
+class GroupTable(Table):
+    """The table of a group whose operands are each in one array."""
+
+    layout: DescriptorTable
+    group: GroupedGemm
+
+    def words(self) -> Words:
+        p, size, out = self.group, self.group.element.bytes, self.group.output.bytes
+        starts = p.starts * np.array([size, size, out])
+        operands = [p.epilogue_sizes(n)[0] * p.epilogue_operand_dtype(n).bytes for n in self.layout.operands]
+        return self.layout.words(p.extents, p.lds, starts, operands=operands)
+
+
+@dataclass(frozen=True)
+class GroupedScheduler(GridScheduler):
+    """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
+    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit ``device``."""
+
+    table: DescriptorTable
+    geometry: Geometry
+    device: Device
+    blocks: int
+
+    HEADER = HEADER
+
+    template = "sched/grouped.mako"
+
+    @classmethod
+    def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device) -> GroupedScheduler:
+        assert isinstance(p, GroupedKernelGemm)
+        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)
+        granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+        return cls(c, False, table, g, d, 0).with_registers(granted)
+
+    def with_registers(self, registers: int) -> GroupedScheduler:
+        """The scheduler of kernels with so many registers per thread. More blocks than fit at once would delay the
+        tiles that they begin with."""
+        g, d = self.geometry, self.device
+        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), self.config.min_ctas_per_sm)
+        return replace(self, blocks=d.sms * resident)
+
+    @property
+    def shared_at(self) -> int:
+        """The offset in shared memory of the number of the next tile."""
+        return int(self.geometry.shared) - GROUPED_SHARED
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        assert isinstance(p, GroupedKernelGemm)
+        tiles = int(p.tiles_of(self.config.ml, self.config.nl))
+        return (self.blocks if p.jagged else min(tiles, self.blocks)), 1, 1
+
+    def batch_limit(self, p: KernelGemm) -> int:
+        return 1
+
+    @property
+    def grid_text(self) -> str:
+        return f"(blocks, at most {self.blocks}, 1, 1)"
+
+
+@dataclass(frozen=True)
+class GroupedParameters(KernelParameters):
+    """Parameters of grouped kernels. Descriptors hold what differs between items."""
+
+    @property
+    def declarations(self) -> list[str]:
+        kind, packed = self.arithmetic.type, self.packing.product_parameters
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.fused_ops.parameters,
+            ".param .u64 table, .param .u32 items,",
+            f".param .{kind} alpha, .param .{kind} beta" + ("," if packed else ""),
+            *packed,
+        ]
+
+    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+        assert isinstance(p, GroupedKernelGemm)
+        assert p.group is not None
+        assert isinstance(self.scheduler, GroupedScheduler)
+        kind = self.arithmetic.type
+        table: Argument = ("table", GroupTable(self.scheduler.table, p.group))
+        if "table" in buffers.packed:
+            table = ("u64", buffers.packed["table"])
+        return (
+            *POINTERS,
+            *self.fused_ops.arguments,
+            table,
+            ("u32", len(p.group.items)),
+            (kind, "alpha"),
+            (kind, "beta"),
+            *self.packing.product_arguments(buffers),
+        )

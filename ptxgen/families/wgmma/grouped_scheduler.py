@@ -1,0 +1,49 @@
+"""The tile loop of wgmma kernels over the rows of a jagged group: one tensor map of A has the rows of all items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.grouped import HEADER, DescriptorTable
+from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.packing import Buffers
+from ptxgen.codegen.source import Argument
+from ptxgen.families.wgmma.geometry import resident_blocks
+from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.families.wgmma.tma_packing import TmaPacking
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class GroupedTileScheduler(TileScheduler):
+    """Blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the descriptors."""
+
+    table: DescriptorTable
+
+    HEADER = HEADER
+
+    @property
+    def template(self) -> str:
+        return "sched/grouped_persistent.mako"
+
+    @property
+    def tile_register(self) -> str:
+        return "%item_tile"
+
+    @property
+    def parameters(self) -> list[str]:
+        return [".param .u64 table, .param .u32 items,"]
+
+    def arguments(self, p: KernelGemm, buffers: Buffers) -> tuple[Argument, ...]:
+        return ("u64", buffers.packed["table"]), ("u32", p.tensor_items)
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        return int(resident_blocks(self.device, self.config)), 1, 1
+
+    def batch_limit(self, p: KernelGemm) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class TmaJaggedTable(JaggedTable, TmaPacking):
+    """The kernel that makes the table, before a product that loads A and B by TMA."""

@@ -1,0 +1,135 @@
+"""Grouped matrix products as the GEMM that kernels compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import EXTENT_LIMIT
+from ptxgen.problem.grouped import GroupedGemm
+
+#: leading dimensions that stand for all up to the first, and for larger ones: kernels of the first have 32-bit offsets
+SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
+
+
+@dataclass(frozen=True)
+class GroupedKernelGemm(KernelGemm):
+    """A lowered group. Its extents are typical ones, weighted by the work of the items; ``group``: the items; None: the
+    problem stands for all groups of its types, layout and alignment."""
+
+    group: GroupedGemm | None = None
+    jagged: str = ""
+
+    operation = "grouped"
+    grouped: ClassVar[bool] = True
+
+    def key(self) -> str:
+        return self.group.key() if self.group is not None else super().key()
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return self.group.arrays if self.group is not None else super().arrays
+
+    @property
+    def shape_class(self) -> KernelGemm:
+        return replace(self, group=None)
+
+    @property
+    def extent_gcd(self) -> tuple[int, int, int]:
+        if self.group is None:
+            return super().extent_gcd
+        m, n, k = (int(x) for x in np.gcd.reduce(self.group.extents, axis=0, initial=0))
+        return 1 if self.jagged == "m" else m, n, 1 if self.jagged == "k" else k
+
+    @property
+    def tensor_items(self) -> int:
+        return len(self.group.items) if self.group is not None else super().tensor_items
+
+    def tensor(self, name: str) -> tuple[int, int, int, int]:
+        if self.group is None:
+            return super().tensor(name)
+        x = "ab".index(name)
+        by, along = self.group.steps(name)
+        rows = self.group.rows[:, x]
+        count = int(rows.sum() if along else rows.max(initial=0))
+        return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
+
+    def tiles_of(self, ml: Any, nl: Any) -> Any:
+        if self.group is None:
+            return super().tiles_of(ml, nl)
+        counts = _each(lambda a, b: int(self._item_tiles(a, b).sum()), ml, nl)
+        return counts if np.ndim(ml) or np.ndim(nl) else int(counts)
+
+    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
+        if self.group is None:
+            return super().tile_iterations(ml, nl, u)
+        k = self.group.extents[:, 2]
+
+        def mean(a: int, b: int, depth: int) -> float:
+            tiles = self._item_tiles(a, b)
+            return float((tiles * -(-k // depth)).sum() / max(tiles.sum(), 1))
+
+        def longest(a: int, b: int, depth: int) -> float:
+            return float((-(-k // depth))[self._item_tiles(a, b) > 0].max(initial=0))
+
+        return _each(mean, ml, nl, u), _each(longest, ml, nl, u)
+
+    def _item_tiles(self, ml: int, nl: int) -> NDArray[np.int64]:
+        """Tiles of each item."""
+        assert self.group is not None
+        m, n, _ = self.group.extents.T
+        tiles: NDArray[np.int64] = -(-m // max(ml, 1)) * -(-n // max(nl, 1))
+        return tiles
+
+    @property
+    def results(self) -> int:
+        return self.group.results if self.group is not None else super().results
+
+    @property
+    def reduction(self) -> int:
+        return self.group.reduction if self.group is not None else super().reduction
+
+    @property
+    def flops(self) -> int:
+        return self.group.flops if self.group is not None else super().flops
+
+    @property
+    def bytes(self) -> int:
+        return self.group.bytes if self.group is not None else super().bytes
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        return self.group.vectors if self.group is not None else super().vectors
+
+
+def lower_grouped(problem: GroupedGemm) -> GroupedKernelGemm:
+    """A group as a kernel problem."""
+    p: GroupedKernelGemm = object.__new__(GroupedKernelGemm)  # fields are valid: the problem has checked them
+    extents = problem.extents.astype(np.float64)
+    m, n, k = (_mean(extents[:, axis], extents.prod(axis=1)) for axis in range(3))
+    lda, ldb, ldc = (int(x) for x in problem.lds.max(axis=0, initial=1))
+    if not problem.jagged:
+        lda, ldb, ldc = (LARGE_LD if x > SMALL_LD else SMALL_LD for x in (lda, ldb, ldc))
+    names = ("layout", "dtype", "compute", "aligned_a", "aligned_b", "aligned_c", "deterministic", "out", "epilogue")
+    p.__dict__.update({name: getattr(problem, name) for name in names})
+    p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem, jagged=problem.jagged)
+    return p
+
+
+def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:
+    """The mean of the extents of an axis, weighted by work; if there is none, the largest extent."""
+    total = work.sum()
+    return round(float((extents * work).sum() / total)) if total else int(extents.max(initial=0))
+
+
+def _each(of: Callable[..., float], *columns: Any) -> Any:
+    """``of`` for the integers of each row, evaluated once for equal rows."""
+    shape = np.broadcast_shapes(*(np.shape(x) for x in columns))
+    table = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1).reshape(-1, len(columns))
+    found, place = np.unique(table, axis=0, return_inverse=True)
+    return np.array([of(*map(int, row)) for row in found])[place.reshape(-1)].reshape(shape)

@@ -1,0 +1,410 @@
+"""The problem type of grouped matrix products: many GEMMs of different shapes in one launch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.arguments import integer, plain, shown, word
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+
+Ints = NDArray[np.int64]
+
+MAX_ITEMS = 1 << 16
+ITEM_ALIGNMENT = 16  #: bytes; items of a list are stored from multiples of it
+TYPICAL_ITEMS, TYPICAL_MULTIPLE = 16, 256  #: of ``typical``: different items, and multiples that extents keep
+#: values of ``jagged``: the axis whose extent differs, "" if all may
+JAGGED = ("", "m", "k")
+
+
+@dataclass(frozen=True)
+class GroupedGemm(ProblemBase):
+    """C_i[M_i,N_i] = alpha_i · op(A_i)[M_i,K_i] · op(B_i)[K_i,N_i] + beta_i · C_i for every item i, in one launch.
+
+    ``items``: (M, N, K) of each. ``ld``: ``lda:ldb:ldc`` of each item in elements, separated by commas, or one for all
+    items; empty: packed. ``aligned_a`` (b, c): the alignment in bytes of every item's operand. The other fields are
+    those of ``Gemm``; each item has operands of the epilogue of its own.
+
+    ``jagged``: items are parts of one array along an axis, and their sizes are on the device. ``m``: rows of A and C
+    (B is E×K×N); ``k``: columns of A and rows of B (C is E×M×N); the other extents are the same in all items. One
+    kernel serves all sizes; those of ``items`` describe a call, for selection and timing.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule; the message names the item.
+    """
+
+    items: tuple[tuple[int, int, int], ...]
+    layout: str = "NN"
+    dtype: str = "f32"
+    compute: str = ""
+    ld: str = ""
+    aligned_a: int = 16
+    aligned_b: int = 16
+    aligned_c: int = 16
+    deterministic: bool = False
+    out: str = ""
+    epilogue: str = ""
+    jagged: str = ""
+
+    operation = "grouped"
+    SHAPE = ("items",)
+    SHAPE_FORM = "M,N,K+M,N,K+..."
+    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged")
+    RUNTIME_PARAMETERS = "the items, their M, N, K, leading dimensions and addresses"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", _items(self.items))
+        self._check_words_and_flags()
+        word("layout", self.layout, LAYOUTS, ShapeError)
+        word("jagged", self.jagged, JAGGED)
+        self._normalize_dtypes()
+        self._normalize_epilogue()
+        self._normalize_integers(("aligned_a", "aligned_b", "aligned_c"))
+        for name in ("aligned_a", "aligned_b", "aligned_c"):
+            self._check_alignment(name, self.output if name == "aligned_c" else self.element)
+        self._normalize_leading_dimensions()
+        self._check_jagged()
+        size = max(self.element.bytes, self.output.bytes)
+        if self.sizes and max(self.sizes) * size > MEMORY_LIMIT:
+            raise ShapeError(f"items span {max(self.sizes) * size} bytes; they must span at most {MEMORY_LIMIT}")
+
+    def _normalize_leading_dimensions(self) -> None:
+        """Sets ``ld`` to its shortest form. ShapeError: it is not a leading dimension of an item."""
+        given = read_leading_dimensions(self.ld, len(self.items))
+        if given is not None:
+            too_small = (given != 0) & (given < self.columns)
+            if too_small.any():
+                i, x = (int(v) for v in np.argwhere(too_small)[0])
+                raise ShapeError(
+                    f"ld{'abc'[x]} of item {i} is {given[i, x]}; it must be at least {self.columns[i, x]}, a row's"
+                    " length"
+                )
+            packed = np.maximum(self.columns, 1)
+            given = np.where(given == 0, packed, given)
+            text = "" if np.array_equal(given, packed) else write_leading_dimensions(given)
+            object.__setattr__(self, "ld", text)
+
+    def _check_jagged(self) -> None:
+        """ShapeError: the items of a jagged problem differ in another extent, or in a leading dimension."""
+        if not self.jagged or not self.items:
+            return
+        fixed = [axis for axis in range(3) if "mnk"[axis] != self.jagged]
+        for i, item in enumerate(self.items):
+            for axis in fixed:
+                if item[axis] != self.items[0][axis]:
+                    raise ShapeError(
+                        f"{'mnk'[axis]} of item {i} is {item[axis]}; with jagged={self.jagged} it must be"
+                        f" {self.items[0][axis]}, that of item 0"
+                    )
+
+    # ---- items
+
+    @cached_property
+    def extents(self) -> Ints:
+        """M, N and K of each item, one row an item."""
+        return np.array(self.items, np.int64).reshape(-1, 3)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Stored rows of A, B and C of each item."""
+        m, n, k = self.extents.T
+        return np.stack([m if self.layout[0] == "N" else k, k if self.layout[1] == "N" else n, m], axis=1)
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Lengths of stored rows of A, B and C of each item."""
+        m, n, k = self.extents.T
+        return np.stack([k if self.layout[0] == "N" else m, n if self.layout[1] == "N" else k, n], axis=1)
+
+    @cached_property
+    def lds(self) -> Ints:
+        """Leading dimensions of A, B and C of each item. Jagged arrays have one for all items: that of a row of the
+        whole."""
+        found = read_leading_dimensions(self.ld, len(self.items))
+        if found is not None:
+            return found
+        lds = np.maximum(self.columns, 1)
+        for x in range(3):
+            if self._jagged_columns(x):
+                lds[:, x] = max(int(self.columns[:, x].sum()), 1)
+        return lds
+
+    def _jagged_columns(self, x: int) -> bool:
+        """Whether items are ranges of the columns of operand ``x`` as stored."""
+        if self.jagged == "m":
+            return x == 0 and self.layout[0] == "T"
+        return self.jagged == "k" and ((x == 0 and self.layout[0] == "N") or (x == 1 and self.layout[1] == "T"))
+
+    def _jagged_rows(self, x: int) -> bool:
+        """Whether items are ranges of the rows of operand ``x`` as stored."""
+        if self.jagged == "m":
+            return x == 2 or (x == 0 and self.layout[0] == "N")
+        return self.jagged == "k" and ((x == 0 and self.layout[0] == "T") or (x == 1 and self.layout[1] == "N"))
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The first element of A, B and C of each item in arrays that hold all items."""
+        return self._starts_and_sizes[0]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Elements of the arrays that hold A, B and C of all items."""
+        return self._starts_and_sizes[1]
+
+    @cached_property
+    def _starts_and_sizes(self) -> tuple[Ints, tuple[int, int, int]]:
+        starts, sizes = np.zeros((len(self.items), 3), np.int64), [0, 0, 0]
+        for x in range(3):
+            if self._jagged_columns(x):
+                lengths = self.columns[:, x]
+            else:
+                lengths = self.rows[:, x] * self.lds[:, x]
+                if not self.jagged:
+                    unit = ITEM_ALIGNMENT // (self.output if x == 2 else self.element).bytes
+                    lengths = -(-lengths // unit) * unit
+            ends = np.cumsum(lengths)
+            starts[:, x] = ends - lengths
+            if len(ends):
+                whole = self._jagged_columns(x)
+                sizes[x] = int(self.rows[0, x] * self.lds[0, x]) if whole else int(ends[-1])
+        return starts, (sizes[0], sizes[1], sizes[2])
+
+    def steps(self, name: str) -> tuple[int, int]:
+        """Of a jagged problem: (bytes from the array ``name`` of one item to that of the next, bytes per element along
+        the jagged axis), of which one is zero. ``name``: a, b, c or an operand of the epilogue."""
+        x = "abc".index(name) if name in "abc" else 2
+        size = (self.output if x == 2 else self.element).bytes
+        rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))
+        if name in ("a", "b", "c", "residual"):
+            if self._jagged_rows(x):
+                return 0, ld * size
+            return (0, size) if self._jagged_columns(x) else (rows * ld * size, 0)
+        size = self.epilogue_operand_dtype(name).bytes
+        length = self.epilogue_length(name)
+        return (0, size) if length == self.jagged else (self._common_extent(length) * size, 0)
+
+    def epilogue_length(self, name: str) -> str:
+        """The length of an item's operand of the epilogue, which is not a residual: ``m``, ``n`` or ``1``."""
+        if name.startswith("scale") and "scale_rows" not in self.epilogue_ops:
+            return "1"
+        return "m" if name == "scale_a" or (name == "bias" and "bias_row" in self.epilogue_ops) else "n"
+
+    def _common_extent(self, axis: str) -> int:
+        return 1 if axis == "1" else int(self.extents[:, "mnk".index(axis)].max(initial=0))
+
+    @property
+    def offsets(self) -> Ints:
+        """The ends of the items along the jagged axis, as torch's grouped product takes them."""
+        return np.cumsum(self.extents[:, "mnk".index(self.jagged)])
+
+    def item(self, i: int) -> Gemm:
+        """Item ``i`` as a GEMM."""
+        m, n, k = self.items[i]
+        lda, ldb, ldc = (int(v) for v in self.lds[i])
+        return Gemm(
+            m,
+            n,
+            k,
+            self.layout,
+            self.dtype,
+            self.compute,
+            lda,
+            ldb,
+            ldc,
+            self.aligned_a,
+            self.aligned_b,
+            self.aligned_c,
+            self.deterministic,
+            self.out,
+            self.epilogue,
+        )
+
+    # ---- the whole group
+
+    @property
+    def problem_kind(self) -> str:
+        """jagged or grouped."""
+        return "jagged" if self.jagged else "grouped"
+
+    @property
+    def description(self) -> list[str]:
+        types = f"{self.dtype}, summed in {self.compute}"
+        return [f"{self.operation}: C = alpha A B + beta C per item, layout {self.layout} (row-major), {types}"]
+
+    @property
+    def command_options(self) -> str:
+        """The options of the first item: they select the same kernel."""
+        return super().command_options if len(self.items) < 2 else self.first_items(1).command_options
+
+    def first_items(self, count: int) -> GroupedGemm:
+        """The problem without the items after the first ``count``."""
+        ld = write_leading_dimensions(self.lds[:count]) if self.ld else ""
+        return replace(self, items=self.items[:count], ld=ld)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (*self.epilogue_operands, "offsets") if self.jagged else self.epilogue_operands
+
+    def typical(self) -> GroupedGemm:
+        """A group with the same alignment class and about the same distribution of extents: one problem stands for
+        many in selection. Items are sorted; extents are rounded to two bits after the first, and to multiples of what
+        all of them are multiples of."""
+        extents = self.extents[(self.extents > 0).all(axis=1)]
+        if not len(extents):
+            return self
+        common = np.gcd.reduce(extents, axis=0)
+        units = np.minimum(common & -common, TYPICAL_MULTIPLE)
+        if self.jagged:
+            units["mk".index(self.jagged) * 2] = 1
+        ranks = np.linspace(0, len(extents) - 1, min(len(extents), TYPICAL_ITEMS)).round().astype(int)
+        ordered = extents[np.lexsort(extents.T)]
+        chosen = np.stack([_rounded(ordered[ranks, x], int(units[x])) for x in range(3)], axis=1)
+        if self.jagged:
+            fixed = [x for x in range(3) if "mnk"[x] != self.jagged]
+            chosen[:, fixed] = extents[0, fixed]
+        repeats = _rounded(np.array([max(1, len(extents) // len(chosen))]), 1)[0]
+        a, b, c = (
+            x * kind.bytes for x, kind in zip(self.vectors, (self.element, self.element, self.output), strict=True)
+        )
+        items = tuple((m, n, k) for m, n, k in np.repeat(chosen, repeats, axis=0).tolist())
+        return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c)
+
+    @property
+    def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The shapes of the arrays that hold A, B and C of all items: one-dimensional."""
+        a, b, c = self.sizes
+        return (a,), (b,), (c,)
+
+    @property
+    def results(self) -> int:
+        """Elements of C of all items."""
+        return int((self.extents[:, 0] * self.extents[:, 1]).sum())
+
+    @property
+    def reduction(self) -> int:
+        """The largest K."""
+        return int(self.extents[:, 2].max(initial=0))
+
+    @property
+    def flops(self) -> int:
+        return 2 * int(self.extents.prod(axis=1).sum())
+
+    @property
+    def bytes(self) -> int:
+        """Lower bound of the bytes moved: every A and B is read once, every C is written once."""
+        m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
+        return self.element.bytes * int((m * k + k * n).sum()) + self.output.bytes * self.results
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        """The alignment class: the widest aligned accesses to every row of A, B and C of every item, in elements."""
+        out = []
+        for x, (aligned, kind) in enumerate(
+            ((self.aligned_a, self.element), (self.aligned_b, self.element), (self.aligned_c, self.output))
+        ):
+            axes = [0, 1] if x == 2 else [0, 1, 2]  # C is stored where K is 0, too
+            used = (self.extents[:, axes] > 0).all(axis=1) if not self.jagged else slice(None)
+            steps = [self.lds[used, x]] if self._jagged_columns(x) else [self.lds[used, x], self.columns[used, x]]
+            step = 1 if self._jagged_columns(x) else 0
+            extent = math.gcd(step, *(int(np.gcd.reduce(s)) for s in steps if len(s)))
+            out.append(math.gcd(16, aligned, extent * kind.bytes) // kind.bytes or 1)
+        return out[0], out[1], out[2]
+
+    @property
+    def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Operands of the epilogue hold those of all items, one after the other."""
+        return {name: ((self.epilogue_sizes(name)[1],),) * 2 for name in self.epilogue_operands}
+
+    def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
+        """(first element of each item, elements in all) of an array that holds an epilogue operand of all items."""
+        if name == "residual":
+            return self.starts[:, 2], self.sizes[2]
+        length = self.epilogue_length(name)
+        ones = np.ones(len(self.items), np.int64)
+        lengths = ones if length == "1" else self.extents[:, "mnk".index(length)]
+        ends = np.cumsum(lengths)
+        return ends - lengths, int(ends[-1]) if len(ends) else 0
+
+    # ---- text form
+
+    def shape(self) -> str:
+        """``M,N,K`` of the items; ``8xM,N,K``: eight times."""
+        runs = ((len(list(same)), item) for item, same in groupby(self.items))
+        return "+".join((f"{n}x" if n > 1 else "") + ",".join(map(str, item)) for n, item in runs) or "0x1,1,1"
+
+    @classmethod
+    def read_shape(cls, text: str) -> dict[str, Any]:
+        items: list[tuple[int, ...]] = []
+        for part in text.replace(" ", "").split("+"):
+            found = _ITEM.fullmatch(part)
+            if found is None:
+                raise ShapeError(
+                    f"shape has {shown(part)}; it must be M,N,K of each item, separated by +, or 8xM,N,K for eight"
+                    " items"
+                )
+            count = int(found["count"] or 1)
+            if len(items) + count > MAX_ITEMS:
+                raise ShapeError(f"shape has more than {MAX_ITEMS} items")
+            items += [tuple(int(x) for x in found["item"].split(","))] * count
+        return {"items": tuple(items)}
+
+
+def _rounded(values: Ints, unit: int) -> Ints:
+    """Positive ``values`` rounded up to three significant bits, then to a multiple of ``unit``: an odd one, so that the
+    result is a multiple of no larger power of two."""
+    step = 1 << np.maximum(np.floor(np.log2(np.maximum(values, 1))).astype(np.int64) - 2, 0)
+    found: Ints = (-(-(-(-values // step) * step) // unit) | 1) * unit
+    return found
+
+
+_ITEM = re.compile(r"(?:(?P<count>[0-9]{1,5})x)?(?P<item>[0-9]{1,10},[0-9]{1,10},[0-9]{1,10})")
+_LD = re.compile(r"[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10}")
+
+
+def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
+    """ShapeError: ``given`` is not a list of (M, N, K)."""
+    found = plain(given)
+    if not isinstance(found, tuple):
+        raise ShapeError(f"items is {shown(given)}; it must be a list of (M, N, K)")
+    if len(found) > MAX_ITEMS:
+        raise ShapeError(f"items has {len(found)} elements; it must have at most {MAX_ITEMS}")
+    out = []
+    for i, item in enumerate(found):
+        if not isinstance(item, tuple) or len(item) != 3:
+            raise ShapeError(f"item {i} is {shown(item)}; it must be (M, N, K)")
+        m, n, k = (integer(f"{name} of item {i}", x, 0, EXTENT_LIMIT - 1) for name, x in zip("mnk", item, strict=True))
+        out.append((m, n, k))
+    return tuple(out)
+
+
+def read_leading_dimensions(text: str, count: int) -> Ints | None:
+    """The leading dimensions that ``text`` gives ``count`` items, one row an item; None: they are packed.
+
+    InputError: it has another form.
+    """
+    if not text:
+        return None
+    words = text.split(",")
+    if len(words) == 1:
+        words *= count
+    wrong = next((w for w in words if not _LD.fullmatch(w)), None)
+    if wrong is not None or len(words) != count:
+        raise InputError(
+            f"ld is {shown(text)}; it must be lda:ldb:ldc of each of {count} items, separated by commas, or one for all"
+        )
+    return np.array([[int(x) for x in w.split(":")] for w in words], np.int64).reshape(-1, 3)
+
+
+def write_leading_dimensions(lds: Ints | Sequence[Sequence[int]]) -> str:
+    """The text of leading dimensions, which ``read_leading_dimensions`` reads."""
+    words = [":".join(map(str, row)) for row in np.asarray(lds).tolist()]
+    return words[0] if len(set(words)) == 1 else ",".join(words)

@@ -1,0 +1,168 @@
+"""Checks of grouped products, item by item, and the operand sets that they are timed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.problem.base import ProblemBase
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.grouped_operation import epilogue_view, item_view
+from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
+from ptxgen.problem.strided_arrays import A, B, C
+from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.device_tables import Allocation
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.runner import Runner
+
+Values = tuple[Array, Array, Array, tuple[Array, ...]]
+
+
+def check_grouped(
+    driver: Driver, problem: GroupedGemm, config: Config, seed: int = 0, slack: int = 0
+) -> Iterator[CheckResult]:
+    """The checks of a group. ``slack`` is not used: rows have the leading dimensions of the problem."""
+    runner = Runner.of(driver, problem, config)
+    try:
+        for kind, alpha, beta, initial in CASES:
+            if problem.epilogue_dtype.integer:
+                alpha, beta = round(alpha), round(beta)
+            values = random_group(problem, seed, kind)
+            if initial == "nan":
+                values[2][...] = problem.output.poison
+            out = runner.compute(*values[:3], alpha, beta, values[3])
+            deviation = group_deviation(problem, values, out, kind, alpha, beta)
+            label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+            yield CheckResult(label, deviation)
+    finally:
+        runner.workspace.release()
+
+
+def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> Values:
+    """Arrays that hold A, B and C of all items, with poisoned gaps, and the operands of the epilogue."""
+    wholes = [
+        np.full(size, dtype.poison, dtype.numpy)
+        for size, dtype in zip(p.sizes, (p.element, p.element, p.output), strict=True)
+    ]
+    more = [
+        np.full(
+            p.broadcast_shapes[name][0], p.epilogue_operand_dtype(name).poison, p.epilogue_operand_dtype(name).numpy
+        )
+        for name in p.epilogue_operands
+    ]
+    if p.jagged:
+        more.append(p.offsets.astype(np.int32))
+    for i in range(len(p.items)):
+        item = p.item(i)
+        for x, values in zip((A, B, C), operands(item, seed + i, kind), strict=True):
+            item_view(p, x, wholes[x], i)[...] = values
+        for name, whole, values in zip(p.epilogue_operands, more, epilogue_arrays(item, seed + i, kind), strict=False):
+            into = epilogue_view(p, name, whole, i)
+            into[...] = values[:, : into.shape[1]] if name == "residual" else values
+    return wholes[0], wholes[1], wholes[2], tuple(more)
+
+
+def group_deviation(
+    p: GroupedGemm, values: Values, out: Array, kind: str, alpha: float = 1.0, beta: float = 0.0
+) -> Deviation:
+    """The largest deviation of an item of ``out`` from its float64 reference; ``where`` is (item, row, column). A value
+    written between items counts as a deviation at (-1, -1, -1)."""
+    a, b, c, more = values
+    worst, rest = Deviation(0.0, (0, 0, 0), 0.0), out.copy()
+    for i in range(len(p.items)):
+        item = p.item(i)
+        if not item.results:
+            continue
+        mine = tuple(
+            _with_pitch(epilogue_view(p, name, x, i), item.ldc) if name == "residual" else epilogue_view(p, name, x, i)
+            for name, x in zip(p.epilogue_operands, more, strict=False)
+        )
+        views = item_view(p, A, a, i), item_view(p, B, b, i), item_view(p, C, c, i)
+        found = verdict(kind, item_view(p, C, out, i), reference(item, *views, alpha, beta, mine))
+        if not found.ratio <= worst.ratio:
+            worst = Deviation(found.ratio, (i, *found.where), found.worst)
+        item_view(p, C, rest, i)[...] = p.output.poison
+    gaps = c.copy()
+    for i in range(len(p.items)):
+        item_view(p, C, gaps, i)[...] = p.output.poison
+    if not np.array_equal(rest, gaps, equal_nan=True):
+        return Deviation(np.inf, (-1, -1, -1), worst.worst)
+    return worst
+
+
+def sampled_deviation(p: GroupedGemm, values: Values, out: Array, limit: int) -> Deviation:
+    """The largest deviation of rows of every item, about ``limit`` elements in all. alpha is 1 and beta is 0."""
+    a, b, _, more = values
+    worst = Deviation(0.0, (0, 0, 0), 0.0)
+    for i in range(len(p.items)):
+        item = p.item(i)
+        if not item.results:
+            continue
+        count = max(1, limit * item.m // p.results)
+        rows = np.unique(np.linspace(0, item.m - 1, min(count, item.m)).round().astype(np.int64))
+        whole = item_view(p, A, a, i)
+        part = np.ascontiguousarray(whole[rows] if p.layout[0] == "N" else whole[:, rows])
+        operands = []
+        for name, x in zip(p.epilogue_operands, more, strict=False):
+            mine = epilogue_view(p, name, x, i)
+            along = name == "residual" or p.epilogue_length(name) == "m"
+            operands.append(_with_pitch(mine[rows], item.ldc) if name == "residual" else mine[rows] if along else mine)
+        few = replace(item, m=len(rows), lda=0)
+        ref = reference(few, part, item_view(p, B, b, i), more=tuple(operands))
+        found = verdict("normal", item_view(p, C, out, i)[rows], ref)
+        if not found.ratio <= worst.ratio:
+            worst = Deviation(found.ratio, (i, int(rows[found.where[0]]), found.where[1]), found.worst)
+    return worst
+
+
+def _with_pitch(x: Array, pitch: int) -> Array:
+    """A copy of a matrix in rows of ``pitch`` elements."""
+    out = np.zeros((len(x), pitch), x.dtype)
+    out[:, : x.shape[1]] = x
+    return out
+
+
+class GroupedOperandSets:
+    """``tuning.bench.OperandSets`` of a group. All sets hold the same values, which the host knows."""
+
+    def __init__(self, driver: Driver, problem: ProblemBase, timing: Timing, seed: int = 0) -> None:
+        assert isinstance(problem, GroupedGemm)
+        self.driver, self.problem = driver, problem
+        self.values = random_group(problem, seed)
+        self._memory: list[Allocation] = []
+        a, b, c, more = self.values
+        count = 1
+        if driver.clock == "hardware":
+            size = max(a.nbytes + b.nbytes + c.nbytes, 1)
+            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // size))))
+        self.sets: list[tuple[int, int, int]] = []
+        for _ in range(count):
+            at = [self._upload(x) for x in (a, b, c)]
+            self.sets.append((at[0], at[1], at[2]))
+        self.bytes_c = max(c.nbytes, 1)
+        self.more_at = tuple(self._upload(x) for x in more)
+
+    def _upload(self, array: Array) -> int:
+        self._memory.append(Allocation(self.driver, max(array.nbytes, 1)))
+        if array.nbytes:
+            self.driver.upload(self._memory[-1].address, array)
+        return self._memory[-1].address
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares the first set's C on the device with float64: all of it, or rows of every item."""
+        out = np.empty_like(self.values[2])
+        if out.nbytes:
+            self.driver.download(self.sets[0][2], out)
+        a, b, _, more = self.values
+        if self.problem.results > limit:
+            return sampled_deviation(self.problem, self.values, out, limit)
+        return group_deviation(self.problem, (a, b, np.full_like(out, self.problem.output.poison), more), out, "normal")
+
+    def release(self) -> None:
+        """Frees the device memory."""
+        self._memory.clear()
+        self.sets.clear()
+        self.more_at = ()

@@ -1,0 +1,274 @@
+"""cuBLAS through ctypes for grouped products: its grouped call, and one call an item.
+
+The grouped call is ``cublasSgemmGroupedBatched``, ``cublasDgemmGroupedBatched`` or ``cublasGemmGroupedBatchedEx``. It
+takes groups of items with equal extents, leading dimensions and transpositions, described by arrays on the host; the
+addresses of the matrices of all groups are in arrays on the device.
+
+cuBLAS is column-major. A row-major matrix is the transpose of the column-major one with the same leading dimension,
+so C' = op(B)' op(A)': the first operand of cuBLAS is B of the problem, and its m is N.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import functools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.strided_arrays import A, B, C
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor import libraries
+
+WORKSPACE = 64 << 20  #: bytes
+#: dtype, compute -> cublasComputeType_t: what the grouped call supports, with C of the type of A and B
+_COMPUTE = {
+    ("f16", "f32"): 68,
+    ("bf16", "f32"): 68,
+    ("f32", "f32"): 68,
+    ("f32", "tf32"): 77,
+    ("f64", "f64"): 70,
+}
+_DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
+_LETTERS = {("f32", "f32"): "S", ("f64", "f64"): "D"}  #: the types with calls of their own
+GROUPED, LOOP = "grouped", "loop"
+
+#: addresses of the arrays that hold A, B and C of all items
+Addresses = tuple[int, int, int]
+
+
+def available() -> str | None:
+    """``cuBLAS`` and its version. None: the library cannot be loaded."""
+    try:
+        library = _library()
+    except UnavailableError:
+        return None
+    parts = []
+    for property_ in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+        value = ct.c_int()
+        _check(library, library.cublasGetProperty(property_, ct.byref(value)))
+        parts.append(str(value.value))
+    return "cuBLAS " + ".".join(parts)
+
+
+class CublasGrouped:
+    """A grouped product computed by cuBLAS with alpha = 1 and beta = 0. It allocates 64 MiB and the arrays of addresses
+    until it is closed or deleted. ``more`` is not used: sizes on the device are read from ``problem``.
+
+    Items without elements are left out. UnavailableError: cuBLAS is missing, or older than 12.5. ShapeError: all items
+    are empty. LaunchError: cuBLAS does not support the types, the epilogue or the alignment.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...] = ()) -> None:
+        self.problem, self._driver, self._library = problem, driver, _library()
+        types = problem.dtype, problem.compute
+        if problem.epilogue_ops:
+            raise LaunchError(f"epilogue is {problem.epilogue!r}; cuBLAS fuses none into grouped products")
+        if types not in _COMPUTE or problem.out != problem.dtype:
+            raise LaunchError(
+                f"cuBLAS does not group products of {problem.dtype} summed in {problem.compute} with C of {problem.out}"
+            )
+        self._compute, self._letter = _COMPUTE[types], _LETTERS.get(types, "")
+        self._scalar = ct.c_double if problem.dtype == "f64" else ct.c_float
+        self.groups = _groups(problem)
+        if not self.groups:
+            raise ShapeError(f"{problem.key()}: all items are empty, which cuBLAS does not support")
+        self._check_alignment()
+        self._describe()
+        self._memory: list[int] = []
+        self._pointers: dict[Addresses, tuple[int, int, int]] = {}
+        self._handle = ct.c_void_p()
+        try:
+            with driver.context("cuBLAS"):
+                self._call("Create_v2", ct.byref(self._handle))
+            self._space = self._allocate(WORKSPACE)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, which: str, a: int, b: int, c: int, stream: int = 0) -> None:
+        """Queues the product on arrays at these addresses. ``which``: ``grouped`` or ``loop``; ``stream``: a raw
+        handle, 0: the driver's own stream.
+
+        The first ``grouped`` run with these addresses copies those of the items to the device; later ones may be
+        captured into a graph. LaunchError: cuBLAS returned an error.
+        """
+        pointers = self._pointers_of((a, b, c)) if which == GROUPED else None
+        with self._driver.context("cuBLAS"):
+            self._queue(pointers, (a, b, c), stream)
+
+    def best(self, sets: Sequence[Addresses], timing: Timing) -> tuple[float, float]:
+        """Microseconds of the faster of the grouped call and the loop, and of the grouped call: medians of the samples.
+
+        ``sets``: addresses of A, B and C, used in rotation. Both are captured into a graph. LaunchError: cuBLAS
+        returned an error.
+        """
+        grouped, loop = self.times(sets, timing).values()
+        return min(grouped, loop), grouped
+
+    def times(self, sets: Sequence[Addresses], timing: Timing) -> dict[str, float]:
+        """Microseconds of the grouped call, ``grouped``, and of one call an item, ``loop``."""
+        found: dict[str, float] = {}
+        for which in (GROUPED, LOOP):
+            launches = [functools.partial(self.run, which, *addresses) for addresses in sets]
+            for launch in launches:  # loads the kernels, and copies the addresses of the items
+                launch()
+            found[which] = statistics.median(self._driver.time(launches, timing))
+        return found
+
+    def close(self) -> None:
+        """Frees the handle of cuBLAS, its workspace and the arrays of addresses."""
+        if self._handle:
+            self._library.cublasDestroy_v2(self._handle)
+            self._handle = ct.c_void_p()
+        while self._memory:
+            self._driver.release(self._memory.pop())
+        self._pointers.clear()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at exit the driver may be closed first
+            self.close()
+
+    def __enter__(self) -> CublasGrouped:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ---- what the calls take
+
+    def _check_alignment(self) -> None:
+        """LaunchError: a matrix breaks the rule of 16-bit types and tf32: if K elements fill a multiple of 16 bytes
+        (else: of 4), so does the offset of each matrix."""
+        p = self.problem
+        if p.element.bytes > 2 and p.compute != "tf32":
+            return
+        for i in (i for indices in self.groups for i in indices):
+            k_bytes = p.items[i][2] * p.element.bytes
+            unit = next((unit for unit in (16, 4) if k_bytes % unit == 0), 1)
+            for x, aligned in enumerate((p.aligned_a, p.aligned_b, p.aligned_c)):
+                if math.gcd(aligned, self._offset(i, x)) % unit:
+                    raise LaunchError(
+                        f"{'ABC'[x]} of item {i} is not aligned to {unit} bytes; with K={p.items[i][2]} of {p.dtype},"
+                        " the grouped call of cuBLAS requires it"
+                    )
+
+    def _offset(self, item: int, operand: int) -> int:
+        """Bytes from the start of the array to the operand A, B or C of an item."""
+        p = self.problem
+        return int(p.starts[item, operand]) * (p.output if operand == C else p.element).bytes
+
+    def _describe(self) -> None:
+        """The arrays of the grouped call, one element a group."""
+        p, first = self.problem, [indices[0] for indices in self.groups]
+        extents, lds = p.extents[first], p.lds[first]
+        count = len(first)
+        self._m, self._n, self._k = (_ints(extents[:, x]) for x in (1, 0, 2))
+        self._lda, self._ldb, self._ldc = (_ints(lds[:, x]) for x in (B, A, C))
+        # A row-major N×K (layout T) is a column-major K×N, which op() transposes.
+        self._trans_a, self._trans_b = (_ints([int(p.layout[x] == "T")] * count) for x in (1, 0))
+        self._sizes = _ints([len(indices) for indices in self.groups])
+        self._ones, self._zeros = (self._scalar * count)(*[1] * count), (self._scalar * count)()
+
+    def _pointers_of(self, addresses: Addresses) -> tuple[int, int, int]:
+        """The device arrays of addresses of A, B and C, group by group."""
+        if addresses not in self._pointers:
+            order = [i for indices in self.groups for i in indices]
+            table = np.array(
+                [[at + self._offset(i, x) for i in order] for x, at in enumerate(addresses)], dtype=np.uint64
+            )
+            at = self._allocate(table.nbytes)
+            self._driver.upload(at, table)
+            row = table.nbytes // 3
+            self._pointers[addresses] = at, at + row, at + 2 * row
+        return self._pointers[addresses]
+
+    def _queue(self, pointers: tuple[int, int, int] | None, addresses: Addresses, stream: int) -> None:
+        """Queues the grouped call on arrays of addresses, or the loop if they are None."""
+        self._call("SetStream_v2", self._handle, ct.c_void_p(stream or self._driver.stream))
+        # a new stream resets the workspace to one that graphs cannot share
+        self._call("SetWorkspace_v2", self._handle, ct.c_void_p(self._space), ct.c_size_t(WORKSPACE))
+        if pointers is not None:
+            self._call_grouped(pointers)
+            return
+        for g, indices in enumerate(self.groups):
+            for i in indices:
+                self._call_item(g, i, addresses)
+
+    def _call_grouped(self, pointers: tuple[int, int, int]) -> None:
+        a, b, c = (ct.c_void_p(p) for p in pointers)
+        count = ct.c_int(len(self.groups))
+        shapes = self._handle, self._trans_a, self._trans_b, self._m, self._n, self._k, self._ones
+        if self._letter:
+            self._call(
+                f"{self._letter}gemmGroupedBatched",
+                *(*shapes, b, self._lda, a, self._ldb, self._zeros, c, self._ldc, count, self._sizes),
+            )
+            return
+        kind = ct.c_int(self.problem.element.cuda)
+        self._call(
+            "GemmGroupedBatchedEx",
+            *(*shapes, b, kind, self._lda, a, kind, self._ldb, self._zeros, c, kind, self._ldc, count, self._sizes),
+            ct.c_int(self._compute),
+        )
+
+    def _call_item(self, group: int, item: int, addresses: Addresses) -> None:
+        """Queues the product of one item, which has the extents of its group."""
+        p, g = self.problem, group
+        a, b, c = (ct.c_void_p(at + self._offset(item, x)) for x, at in enumerate(addresses))
+        one, zero = ct.byref(self._scalar(1)), ct.byref(self._scalar(0))
+        lda, ldb, ldc = (ct.c_int(x[g]) for x in (self._lda, self._ldb, self._ldc))
+        shape = (ct.c_int(x[g]) for x in (self._trans_a, self._trans_b, self._m, self._n, self._k))
+        if self._letter:
+            self._call(f"{self._letter}gemm_v2", self._handle, *shape, one, b, lda, a, ldb, zero, c, ldc)
+            return
+        kind, rest = ct.c_int(p.element.cuda), (ct.c_int(self._compute), ct.c_int(_DEFAULT_ALGORITHM))
+        self._call("GemmEx", self._handle, *shape, one, b, kind, lda, a, kind, ldb, zero, c, kind, ldc, *rest)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """LaunchError: cuBLAS returned an error."""
+        function: Callable[..., int] = getattr(self._library, f"cublas{name}")
+        _check(self._library, function(*arguments))
+
+    def _allocate(self, size: int) -> int:
+        self._memory.append(self._driver.allocate(size))
+        return self._memory[-1]
+
+
+def _groups(p: GroupedGemm) -> list[list[int]]:
+    """Items with equal extents and leading dimensions, each group in the order of the items; empty items have none."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for i, (m, n, k) in enumerate(p.items):
+        if m and n:
+            found.setdefault((m, n, k, *(int(v) for v in p.lds[i])), []).append(i)
+    return list(found.values())
+
+
+def _ints(values: Iterable[int]) -> Any:
+    """A C array of int."""
+    found = [int(v) for v in values]
+    return (ct.c_int * len(found))(*found)
+
+
+def _check(library: Any, status: int) -> None:
+    if status:
+        text = library.cublasGetStatusName(status)
+        raise LaunchError(f"cuBLAS failed with status {status} ({text.decode() if text else 'unknown'})")
+
+
+@functools.cache
+def _library() -> ct.CDLL:
+    """The loaded library. UnavailableError: it is not found, or has no grouped calls."""
+    library = libraries.load("cublas")
+    if not hasattr(library, "cublasGemmGroupedBatchedEx"):
+        raise UnavailableError('cuBLAS has no grouped calls; version 12.5 has them: pip install "ptxgen[baseline]"')
+    library.cublasGetStatusName.restype = ct.c_char_p
+    return library

@@ -1,0 +1,32 @@
+"""Finds the shared libraries of the vendor: in NVIDIA's wheels, else on the library path."""
+
+from __future__ import annotations
+
+import ctypes as ct
+import importlib.util
+from pathlib import Path
+
+from ptxgen.errors import UnavailableError
+
+
+def load(name: str) -> ct.CDLL:
+    """The newest library ``lib<name>.so`` (``cublasLt``). UnavailableError: it is not found."""
+    for file in [*_wheels(name), f"lib{name}.so.13", f"lib{name}.so.12", f"lib{name}.so"]:
+        try:
+            return ct.CDLL(file)
+        except OSError:
+            continue
+    raise UnavailableError(f'lib{name} was not found; pip install "ptxgen[baseline]"')
+
+
+def _wheels(name: str) -> list[str]:
+    """The libraries in NVIDIA's wheels, newest first."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    found = [path for folder in folders for path in Path(folder).glob(f"*/lib/lib{name}.so.*")]
+    return [str(p) for p in sorted(found, key=lambda p: (_number(p), str(p)), reverse=True)]
+
+
+def _number(path: Path) -> int:
+    tail = path.name.rpartition(".")[2]
+    return int(tail) if tail.isdigit() else 0

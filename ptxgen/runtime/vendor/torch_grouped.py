@@ -1,0 +1,138 @@
+"""PyTorch's grouped product for jagged problems: ``torch._grouped_mm``, which is CUTLASS on Hopper and newer."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
+
+#: addresses of the arrays that hold A, B and C of all items
+Addresses = tuple[int, int, int]
+
+
+def available() -> str | None:
+    """``PyTorch`` and its version. None: it is missing, has no GPU or no grouped product."""
+    try:
+        return f"PyTorch {_torch().__version__}"
+    except UnavailableError:
+        return None
+
+
+class TorchGrouped:
+    """A jagged product computed by PyTorch on the operands of the problem, without copies. PyTorch allocates the
+    result. ``more``: the address of the offsets, the ends of the items.
+
+    UnavailableError: PyTorch is missing, or has no grouped product. ShapeError: all items are empty. LaunchError: the
+    problem is not jagged, or has types or an epilogue that PyTorch does not support.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...]) -> None:
+        if not problem.jagged:
+            raise LaunchError("jagged is ''; PyTorch's grouped product takes items that are parts of one array")
+        if (problem.dtype, problem.compute, problem.out) != ("bf16", "f32", "bf16"):
+            raise LaunchError(
+                f"PyTorch's grouped product takes bf16, not {problem.dtype} summed in {problem.compute} with C of"
+                f" {problem.out}"
+            )
+        if problem.epilogue_ops:
+            raise LaunchError(f"epilogue is {problem.epilogue!r}; PyTorch's grouped product has none")
+        if not problem.flops:
+            raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
+        self.problem, self._driver, self._torch = problem, driver, _torch()
+        with driver.context("PyTorch"):
+            self._ends = self._torch.as_tensor(_Memory(more[-1], (len(problem.items),), "<i4"), device="cuda")
+        self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._results: dict[Addresses, Any] = {}
+
+    def run(self, a: int, b: int, c: int) -> Any:
+        """Queues the product on the driver's stream, and returns its tensor. ``c`` only tells operand sets apart: every
+        set keeps a result of its own, so that launches write different memory.
+
+        LaunchError: PyTorch does not compute the problem.
+        """
+        torch = self._torch
+        with self._driver.context("PyTorch"), torch.cuda.stream(self._stream), torch.no_grad():
+            self._results.pop((a, b, c), None)  # its memory is used again
+            try:
+                self._results[a, b, c] = torch._grouped_mm(*self._operands(a, b), offs=self._ends)
+            except (RuntimeError, NotImplementedError, ValueError) as error:
+                self._driver.synchronize()  # raises if the context is lost
+                why = str(error).partition("\n")[0]
+                raise LaunchError(f"PyTorch does not compute {self.problem.key()}: {why}") from error
+            return self._results[a, b, c]
+
+    def best(self, sets: Sequence[Addresses], timing: Timing) -> tuple[float, float]:
+        """Microseconds of the product (median of the samples), and NaN: PyTorch has one implementation.
+
+        ``sets``: addresses of A, B and C, used in rotation. LaunchError: PyTorch does not compute the problem.
+        """
+        launches = [functools.partial(self.run, *addresses) for addresses in sets]
+        try:
+            for launch in launches:  # compiles and allocates
+                launch()
+            return statistics.median(self._driver.time(launches, timing)), float("nan")
+        finally:
+            self._results.clear()
+            self._tensors.clear()
+            self._torch.cuda.empty_cache()
+
+    @property
+    def _stream(self) -> Any:
+        return self._torch.cuda.ExternalStream(self._driver.stream)
+
+    def _operands(self, a: int, b: int) -> tuple[Any, Any]:
+        """A and B as PyTorch takes them: two-dimensional along the jagged axis, else with an axis of items. Layout T is
+        a transposed view."""
+        if (a, b) not in self._tensors:
+            p = self.problem
+            m, n, k = (int(v) for v in p.extents.max(axis=0))
+            total = int(p.offsets[-1])
+            if p.jagged == "m":
+                shapes: tuple[tuple[int, ...], ...] = (total, k), (len(p.items), k, n)
+            else:
+                shapes = (m, total), (total, n)
+            self._tensors[a, b] = self._view(a, shapes[0], 0), self._view(b, shapes[1], 1)
+        return self._tensors[a, b]
+
+    def _view(self, address: int, shape: tuple[int, ...], operand: int) -> Any:
+        """op(A) or op(B), of ``shape``, in memory at ``address``."""
+        *items, rows, columns = shape
+        transposed = self.problem.layout[operand] == "T"
+        if transposed:
+            rows, columns = columns, rows
+        memory = _Memory(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
+        found = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
+        return found.transpose(-2, -1) if transposed else found
+
+
+class _Memory:
+    """Device memory with the CUDA array interface."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], kind: str) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "typestr": kind,
+            "strides": None,
+        }
+
+
+@functools.cache
+def _torch() -> Any:
+    """PyTorch with a GPU. UnavailableError: it is missing, or has no grouped product."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError(f"PyTorch cannot be imported ({error}); pip install torch") from error
+    if not torch.cuda.is_available() or not hasattr(torch, "_grouped_mm"):
+        raise UnavailableError(
+            f"PyTorch {torch.__version__} has no GPU, or no torch._grouped_mm; install 2.8 or newer with CUDA"
+        )
+    return torch

@@ -1,0 +1,243 @@
+"""Grouped products, executed with checks for bounds and races: random groups, items anywhere in memory, planted
+faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.render import render
+from ptxgen.errors import RaceFault
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import device
+from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
+from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.runtime.check import check
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.grouped_check import group_deviation, random_group
+from ptxgen.runtime.grouped_launch import GroupLaunch
+from ptxgen.runtime.runner import Buffers, Runner
+from ptxgen.runtime.tlp_baseline import TlpBaseline
+from ptxgen.runtime.workspace import Workspaces
+from tests.cases import SOURCES
+
+SIMT = parse_config("ms=4 ns=4 ml=32 nl=32 u=8 stages=3 vec_a=1 vec_b=1 vec_c=1")
+ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (64, 64, 64), (1, 1, 1), (13, 37, 101), (70, 70, 9))
+FEW_SMS = replace(device("emulated"), sms=2)  #: blocks compute several tiles
+
+
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma"])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_groups(family, seed):
+    on = replace(device("emulated" if family == "simt" else "h200"), sms=3)
+    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 6, on, limit=50, threads=128)):
+        for result in check(EmulatedDriver(on, seed=n), p, c, n):
+            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
+@pytest.mark.parametrize("jagged", ["", "m", "k"])
+@pytest.mark.parametrize("epilogue", ["bias_column,relu", "scale_rows,bias_row,residual,gelu", "scale,residual"])
+def test_epilogue(jagged, epilogue):
+    """Every item has operands of its own."""
+    items = ITEMS
+    if jagged:
+        items = tuple((m, 24, 20) if jagged == "m" else (24, 20, m) for m, _, _ in ITEMS)
+    for layout in ("NN", "TT"):
+        p = GroupedGemm(items, layout, jagged=jagged, epilogue=epilogue)
+        for result in check(EmulatedDriver(FEW_SMS), p, SIMT):
+            assert result.ok, f"{p.key()} | {result.kind}: {result.deviation}"
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT"])
+@pytest.mark.parametrize("epilogue", ["", "bias_column,relu", "scale_rows,residual"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        "ml=64 nl=32",
+        "ml=32 nl=64 transposed_mma=1 raster_group=2",
+        "ml=128 nl=32 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
+    ],
+)
+def test_rows_of_one_tensor(layout, epilogue, config):
+    """wgmma: TMA loads rows of the next item too."""
+    if "residual" in epilogue and "epilogue_smem" in config:
+        epilogue = "scale"
+    p = GroupedGemm(
+        tuple((m, 48, 64) for m in (5, 0, 33, 1, 140, 0, 70)), layout, "bf16", jagged="m", epilogue=epilogue
+    )
+    c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
+    for result in check(EmulatedDriver(replace(device("h200"), sms=3)), p, c):
+        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
+@pytest.mark.parametrize("jagged", ["", "m", "k"])
+def test_many_items(jagged):
+    """The search takes three rounds; the kernel that makes the table takes two."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 3, 1100 if not jagged else 300).tolist()
+    items = {"": ((s, 1, 2) for s in sizes), "m": ((s, 2, 2) for s in sizes), "k": ((2, 2, s) for s in sizes)}[jagged]
+    p = GroupedGemm(tuple(items), "TN" if jagged == "k" else "NN", jagged=jagged)
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, SIMT)
+    values = random_group(p, 1, "integers")
+    out = runner.compute(*values[:3], 1.0, 0.0, values[3])
+    assert group_deviation(p, values, out, "integers").ratio == 0
+
+
+def test_repeated_launches_leave_the_tile_counter_at_zero():
+    p = GroupedGemm(ITEMS)
+    driver = EmulatedDriver(FEW_SMS)
+    runner = Runner.of(driver, p, SIMT)
+    values = random_group(p, 1, "integers")
+    for _ in range(3):
+        out = runner.compute(*values[:3], 1.0, 0.0)
+        assert group_deviation(p, values, out, "integers").ratio == 0
+        (table,) = runner.tables
+        words = np.zeros(1, np.uint32)
+        driver.download(table.address, words)
+        assert words[0] == 0
+
+
+def place(rng, arena, p, operand, shared):
+    """Places each item's operand in ``arena``; returns addresses in elements. ``shared``: operands may overlap."""
+    starts, at = [], 0
+    for rows, ld in zip(p.rows[:, operand], p.lds[:, operand], strict=True):
+        at += int(rng.integers(0, 9))
+        size = int(rows * ld)
+        starts.append(int(rng.integers(0, max(len(arena) - size, 1))) if shared else at)
+        at += size
+    assert at <= len(arena)
+    return np.array(starts)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_items_anywhere_in_memory(seed):
+    """Unaligned starts, rows with gaps, inputs that overlap, alpha and beta of each item: memory around and between
+    outputs keeps its NaN."""
+    rng = np.random.default_rng(seed)
+    items = [tuple(int(x) for x in rng.choice([0, 1, 2, 3, 7, 13, 31, 32, 33, 47], 3)) for _ in range(12)]
+    layout = ("NN", "NT", "TN", "TT")[seed % 4]
+    packed = GroupedGemm(tuple(items), layout, aligned_a=4, aligned_b=4, aligned_c=4)
+    p = replace(packed, ld=write_leading_dimensions(packed.lds + rng.integers(0, 4, packed.lds.shape)))
+    driver = EmulatedDriver(FEW_SMS, seed=seed)
+    arenas = [rng.standard_normal(30000).astype(np.float32) for _ in range(2)]
+    out = np.full(30000, np.nan, np.float32)
+    starts = [place(rng, arena, p, x, x < 2) for x, arena in enumerate((*arenas, out))]
+    alpha, beta = rng.standard_normal(12), np.where(rng.random(12) < 0.5, 0, rng.standard_normal(12))
+    views = [
+        [
+            np.lib.stride_tricks.as_strided(
+                arena[starts[x][i] :], (p.rows[i, x], p.columns[i, x]), (4 * p.lds[i, x], 4)
+            )
+            for i in range(12)
+        ]
+        for x, arena in enumerate((*arenas, out))
+    ]
+    for i, c in enumerate(views[2]):
+        if beta[i]:
+            c[...] = rng.standard_normal(c.shape)
+    at = [driver.allocate(x.nbytes) for x in (*arenas, out)]
+    for address, x in zip(at, (*arenas, out), strict=True):
+        driver.upload(address, x)
+    plan = plan_for(p, SIMT, FEW_SMS)
+    launch = GroupLaunch(driver, plan, driver.load(render(plan)), Workspaces(driver))
+    addresses = np.stack([a + 4 * s for a, s in zip(at, starts, strict=True)], axis=1)
+    launch(p, addresses, alpha, beta)
+    got = np.empty_like(out)
+    driver.download(at[2], got)
+    for i in range(12):
+        item = p.item(i)
+        ref = reference(item, views[0][i], views[1][i], views[2][i], alpha[i], beta[i])
+        window = got[starts[2][i] :]
+        result = np.lib.stride_tricks.as_strided(window, views[2][i].shape, views[2][i].strides)
+        assert compare(result.copy(), ref).ok, f"item {i}, {p.items[i]}"
+        result[...] = np.nan
+        views[2][i][...] = np.nan
+    assert np.isnan(got).all()
+
+
+def launch_text(text: str) -> None:
+    """Runs the kernel of a group with another text."""
+    p = GroupedGemm(ITEMS)
+    driver = EmulatedDriver(FEW_SMS)
+    plan = plan_for(p, SIMT, driver.device)
+    runner = Runner(driver, plan, driver.load(replace(render(plan), text=text)), p)
+    runner.compute(*random_group(p)[:3])
+
+
+#: what a faulty kernel has instead
+FAULTS = {
+    "no barrier before the number of the next tile is read": (
+        "bar.sync 0;\n    ld.shared.u32 %tile",
+        "ld.shared.u32 %tile",
+    ),
+    "a tile counter without an atomic": (
+        "@%fetches atom.global.inc.u32 %next_tile, [%table], %t0;",
+        "@%fetches ld.global.u32 %next_tile, [%table];\n    add.u32 %t0, %next_tile, 1;\n"
+        "    @%fetches st.global.u32 [%table], %t0;",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_race_in_the_tile_counter_is_reported(fault):
+    text = render(plan_for(GroupedGemm(ITEMS), SIMT, FEW_SMS)).text
+    right, wrong = FAULTS[fault]
+    assert text.count(right) == 1
+    launch_text(text)
+    with pytest.raises(RaceFault):
+        launch_text(text.replace(right, wrong))
+
+
+@pytest.mark.parametrize("axis", ["m", "k"])
+def test_offsets_outside_the_array_are_clamped(axis):
+    """Offsets that decrease or pass the end: no access is outside the arrays. Items then overlap."""
+    sizes = (9, 0, 21, 5, 33)
+    p = GroupedGemm(
+        tuple((s, 24, 20) if axis == "m" else (24, 20, s) for s in sizes), "TN" if axis == "k" else "NN", jagged=axis
+    )
+    runner = Runner.of(EmulatedDriver(FEW_SMS, races=False), p, SIMT)
+    a, b, c, _ = random_group(p, 2, "integers")
+    offsets = np.array([9, -5, 30, 1000, 68], np.int32)
+    out = runner.compute(a, b, c, 1.0, 0.0, (offsets,))
+    assert out.shape == c.shape
+
+
+def test_one_kernel_serves_other_sizes():
+    """The kernel and the launch of a jagged group serve offsets that are on the device only."""
+    p = GroupedGemm(((10, 24, 20),) * 4, jagged="m")
+    driver = EmulatedDriver(FEW_SMS)
+    runner = Runner.of(driver, p, SIMT)
+    for sizes in ((40, 0, 0, 0), (1, 2, 3, 34), (0, 0, 0, 40), (10, 10, 10, 10)):
+        other = replace(p, items=tuple((s, 24, 20) for s in sizes))
+        a, b, c, more = random_group(other, 3, "integers")
+        out = runner.compute(a, b, c, 1.0, 0.0, more)
+        assert group_deviation(other, (a, b, np.full_like(c, np.nan), more), out, "integers").ratio == 0
+
+
+@pytest.mark.parametrize("threshold", [None, 0])
+def test_tiles_by_the_policy_of_the_paper(threshold):
+    """Every tile of the policy is a legal kernel; items with different tiles are launches of their own."""
+    p = GroupedGemm(((64, 64, 20), (33, 17, 40), (16, 32, 5), (0, 4, 4), (32, 64, 9), (128, 64, 16), (7, 9, 0)))
+    driver = EmulatedDriver(replace(device("h200"), sms=2))
+    policy = TlpBaseline(driver, p, threshold=threshold)
+    values = random_group(p, 0, "integers")
+    before = np.full_like(values[2], np.nan)
+    with Buffers(driver, *values[:2], before) as buffers:
+        steps = policy.steps(*buffers.addresses)
+        policy.run(steps)
+        out = np.empty_like(before)
+        driver.download(buffers.addresses[2], out)
+        assert policy.best([tuple(buffers.addresses)], Timing())[0] > 0
+    assert len(steps) == (4 if threshold == 0 else 1)
+    assert group_deviation(p, (*values[:2], before, ()), out, "integers").ratio == 0
+
+
+def test_operands_of_items():
+    """The reference is that of the items."""
+    p = GroupedGemm(ITEMS, "NT")
+    a, b, _ = operands(p.item(6), 6)
+    assert reference(p.item(6), a, b).exact.shape == ITEMS[6][:2]

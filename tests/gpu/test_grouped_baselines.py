@@ -1,0 +1,117 @@
+"""The vendor baselines of grouped products give the results that float64 gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.strided_arrays import C
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.grouped_check import group_deviation, random_group
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.runtime.vendor import cublas_grouped, torch_grouped
+from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
+from ptxgen.runtime.vendor.torch_grouped import TorchGrouped
+
+pytestmark = pytest.mark.gpu
+
+#: equal items, empty items, an item without K, extents of 1
+ITEMS = ((40, 24, 32), (0, 16, 16), (17, 33, 65), (40, 24, 32), (5, 3, 0), (1, 1, 1), (8, 0, 8), (128, 200, 96))
+BRIEF = Timing(samples=3, target_ms=0.5)
+
+
+@pytest.fixture(scope="module")
+def driver() -> CudaDriver:
+    found = open_driver("cuda")
+    assert isinstance(found, CudaDriver)
+    return found
+
+
+@contextmanager
+def on_device(driver: CudaDriver, *arrays: np.ndarray) -> Iterator[list[int]]:
+    """The addresses of copies of the arrays."""
+    addresses = [driver.allocate(max(x.nbytes, 16)) for x in arrays]
+    for address, x in zip(addresses, arrays, strict=True):
+        driver.upload(address, x)
+    try:
+        yield addresses
+    finally:
+        for address in addresses:
+            driver.release(address)
+
+
+def check_cublas(driver: CudaDriver, p: GroupedGemm) -> None:
+    """Both ways to call cuBLAS, eagerly, give exact products of integers, and write nothing between items."""
+    if cublas_grouped.available() is None:
+        pytest.skip('no cuBLAS; pip install "ptxgen[baseline]"')
+    values = random_group(p, 1, "integers")
+    a, b, c, _ = values
+    c[...] = p.output.poison
+    with on_device(driver, a, b, c) as addresses, CublasGrouped(driver, p) as product:
+        for which in ("grouped", "loop"):
+            driver.upload(addresses[C], c)
+            product.run(which, addresses[0], addresses[1], addresses[2])
+            out = np.empty_like(c)
+            driver.download(addresses[C], out)
+            found = group_deviation(p, values, out, "integers")
+            assert found.ok, f"{which}: {found}"
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    ("dtype", "compute"), [("f32", "f32"), ("f32", "tf32"), ("f64", "f64"), ("f16", "f32"), ("bf16", "f32")]
+)
+def test_cublas_is_right(driver: CudaDriver, layout: str, dtype: str, compute: str) -> None:
+    check_cublas(driver, GroupedGemm(ITEMS, layout, dtype, compute))
+
+
+def test_cublas_takes_leading_dimensions(driver: CudaDriver) -> None:
+    check_cublas(driver, GroupedGemm(((20, 24, 16), (40, 24, 16)), ld="24:32:28"))
+
+
+def test_cublas_takes_jagged_problems(driver: CudaDriver) -> None:
+    sizes = (40, 0, 8, 72)
+    check_cublas(driver, GroupedGemm(tuple((s, 64, 32) for s in sizes), "NN", "bf16", jagged="m"))
+    check_cublas(driver, GroupedGemm(tuple((64, 32, s) for s in sizes), "TN", "bf16", jagged="k"))
+
+
+def test_cublas_is_timed_in_graphs(driver: CudaDriver) -> None:
+    if cublas_grouped.available() is None:
+        pytest.skip('no cuBLAS; pip install "ptxgen[baseline]"')
+    p = GroupedGemm(ITEMS)
+    held = len(driver._memory)
+    arrays = random_group(p, 1)[:3]
+    with on_device(driver, *arrays, *arrays) as found:
+        sets = [(found[0], found[1], found[2]), (found[3], found[4], found[5])]
+        with CublasGrouped(driver, p) as product:
+            best, grouped = product.best(sets, BRIEF)
+            assert 0.5 < best <= grouped < 1e5
+    assert len(driver._memory) == held
+
+
+@pytest.mark.parametrize(("layout", "jagged"), [("NN", "m"), ("NT", "m"), ("TN", "k")])
+def test_torch_is_right(driver: CudaDriver, layout: str, jagged: str) -> None:
+    if torch_grouped.available() is None:
+        pytest.skip("no torch._grouped_mm")
+    sizes = (40, 8, 72, 128) if jagged == "k" else (40, 0, 7, 128)
+    items = tuple((s, 64, 32) if jagged == "m" else (64, 32, s) for s in sizes)
+    p = GroupedGemm(items, layout, "bf16", jagged=jagged)
+    values = random_group(p, 1, "integers")
+    a, b, c, more = values
+    c[...] = p.output.poison
+    with on_device(driver, a, b, c, *more) as found:
+        product = TorchGrouped(driver, p, tuple(found[3:]))
+        result = product.run(found[0], found[1], found[2])
+        driver.synchronize()
+        out = result.float().cpu().numpy().astype(c.dtype).reshape(-1)
+        assert out.shape == c.shape
+        deviation = group_deviation(p, values, out, "integers")
+        assert deviation.ok, str(deviation)
+        us, first = product.best([(found[0], found[1], found[2])] * 2, BRIEF)
+        assert 0.5 < us < 1e5
+        assert np.isnan(first)

@@ -1,0 +1,290 @@
+"""Grouped products: text form, arrays that hold all items, descriptor tables, errors that name the item, the calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import launch_cache
+from ptxgen.codegen.grouped import DescriptorTable, GroupTable
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.families import perf_model
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.registry import from_dict, parse
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.tuning.selection import select
+
+ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (13, 37, 101))
+H200 = device("h200")
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        GroupedGemm(ITEMS),
+        GroupedGemm(((4, 4, 4),) * 8 + ((1, 2, 3),), "TN", "bf16", epilogue="bias_column,relu", out="f32"),
+        GroupedGemm(ITEMS, ld="101:64:64"),
+        GroupedGemm(((3, 8, 5), (0, 8, 5)), jagged="m", aligned_a=4),
+        GroupedGemm(()),
+    ],
+)
+def test_text_form(p):
+    assert parse(p.key()) == p
+    assert from_dict(p.as_dict()) == p
+    assert hash(parse(p.key())) == hash(p)
+
+
+def test_shape_counts_equal_items():
+    assert GroupedGemm(((4, 4, 4),) * 8 + ((1, 2, 3),)).shape() == "8x4,4,4+1,2,3"
+    assert GroupedGemm.read_shape("2x1,2,3+4,5,6") == {"items": ((1, 2, 3), (1, 2, 3), (4, 5, 6))}
+
+
+def test_packed_leading_dimensions_are_not_written():
+    p = GroupedGemm(ITEMS)
+    assert replace(p, ld=",".join(":".join(map(str, row)) for row in p.lds.tolist())) == p
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"items": ((1, 2, 3), (1, -2, 3))}, ShapeError, "n of item 1 is -2"),
+        ({"items": ((1, 2, 3), (1, 2))}, ShapeError, r"item 1 is \(1, 2\)"),
+        ({"items": 5}, ShapeError, "items is 5"),
+        ({"ld": "40:40:40,20:5:5"}, InputError, "ld is .*each of 5 items"),
+        ({"ld": "40:40:16"}, ShapeError, "ldc of item 0 is 16; it must be at least 17"),
+        ({"jagged": "n"}, InputError, "jagged is 'n'"),
+        ({"jagged": "m"}, ShapeError, "n of item 1 is 5; with jagged=m it must be 17"),
+        ({"layout": "NX"}, ShapeError, "layout is 'NX'"),
+        ({"aligned_a": 3}, ShapeError, "aligned_a is 3"),
+    ],
+)
+def test_errors_name_the_item(change, error, message):
+    with pytest.raises(error, match=message):
+        replace(GroupedGemm(ITEMS), **change)
+
+
+def test_bad_shape():
+    with pytest.raises(ShapeError, match="shape has '1,2'"):
+        parse("grouped 1,2+3,4,5 NN f32")
+
+
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_jagged_items_are_ranges_of_one_array(layout):
+    sizes = (3, 0, 5)
+    rows = GroupedGemm(tuple((s, 8, 4) for s in sizes), layout, jagged="m")
+    assert rows.starts[:, 0].tolist() == ([0, 12, 12] if layout == "NN" else [0, 3, 3])
+    assert rows.lds[0, 0] == (4 if layout == "NN" else 8)
+    assert rows.starts[:, 1].tolist() == [0, 32, 64]
+    assert rows.sizes == (32, 96, 64)
+    assert rows.offsets.tolist() == [3, 3, 8]
+    columns = GroupedGemm(tuple((6, 8, s) for s in sizes), layout, jagged="k")
+    assert columns.sizes == (48, 64, 144)
+    for p in (rows, columns):  # what the kernel that makes the table computes
+        jagged = np.concatenate([[0], p.offsets[:-1]])
+        for x, name in enumerate("abc"):
+            by, along = p.steps(name)
+            assert np.array_equal(p.starts[:, x] * 4, by * np.arange(3) + along * jagged)
+
+
+def test_alignment_class_is_that_of_all_items():
+    assert GroupedGemm(((4, 8, 4), (8, 4, 8))).vectors == (4, 4, 4)
+    assert GroupedGemm(((4, 8, 4), (8, 4, 6))).vectors == (2, 4, 4)
+    assert GroupedGemm(((4, 8, 4), (8, 4, 0), (0, 3, 3))).vectors == (4, 4, 4)
+    assert GroupedGemm(((4, 8, 4), (7, 9, 0))).vectors == (4, 4, 1)
+    assert GroupedGemm(((4, 8, 4),) * 2, "NN", jagged="k").vectors == (1, 4, 4)
+
+
+def test_descriptor_table():
+    """Items with the longest K come first; the first tiles are prefix sums."""
+    p = GroupedGemm(ITEMS)
+    layout = DescriptorTable(16, 16, "f32")
+    words = GroupTable(layout, p).words()
+    assert words[0] == 0
+    assert words[1] == 3 * 2 + 1 * 1 + 1 * 3
+    assert words[4:9].tolist() == [0, 3, 9, 9, 9]
+    first = words[layout.descriptors_at(5) // 4 :]
+    assert first[8:14].tolist() == [13, 37, 101, 101, 37, 37]
+    assert first[layout.at("item") // 4] == 4
+    assert words.nbytes == layout.bytes(5)
+
+
+def test_tiles_and_iterations_of_columns():
+    p = lower(GroupedGemm(ITEMS))
+    ml, nl, u = np.array([16, 32]), np.array([16, 64]), np.array([8, 32])
+    assert p.tiles_of(ml, nl).tolist() == [p.tiles_of(16, 16), p.tiles_of(32, 64)] == [10, 4]
+    mean, longest = p.tile_iterations(ml, nl, u)
+    assert longest.tolist() == [13, 4]
+    assert mean[0] == (6 * 3 + 1 * 0 + 3 * 13) / 10
+
+
+def test_time_grows_with_the_work():
+    [chosen] = select(GroupedGemm(((64, 64, 64),) * 100), H200)
+    times = [
+        perf_model.predict(lower(GroupedGemm(items)), chosen.config, H200)
+        for items in (((64, 64, 64),) * 100, ((64, 64, 64),) * 1000, ((64, 64, 64),) * 100 + ((64, 64, 20000),))
+    ]
+    assert times[0] < times[1]
+    assert times[0] < times[2]
+
+
+def test_typical_group_has_the_alignment_class():
+    rng = np.random.default_rng(0)
+    for unit in (1, 8, 64):
+        p = GroupedGemm(tuple(tuple(int(x) * unit for x in row) for row in rng.integers(1, 40, (50, 3))))
+        q = p.typical()
+        assert q.vectors == p.vectors
+        assert len(set(q.items)) <= 16
+        assert q.typical().vectors == q.vectors
+        [chosen] = select(q, H200)
+        assert first_violation(lower(p), chosen.config, H200) is None
+
+
+# ---- the calls
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    driver = open_driver("emulated")
+    assert isinstance(driver, EmulatedDriver)
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
+
+
+def lists(rng, count=5, order="C"):
+    shapes = [tuple(int(x) for x in rng.integers(0, 24, 3)) for _ in range(count)]
+    a = [np.asarray(rng.standard_normal((m, k)), np.float32, order=order) for m, n, k in shapes]
+    b = [np.asarray(rng.standard_normal((k, n)), np.float32, order=order) for m, n, k in shapes]
+    return a, b, [np.asarray(rng.standard_normal((m, n)), np.float32, order=order) for m, n, k in shapes]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_gemm_grouped(order):
+    rng = np.random.default_rng(1)
+    a, b, outs = lists(rng, order=order)
+    bias = [np.float32(rng.standard_normal(x.shape[1])) for x in outs]
+    before = [x.copy(order="K") for x in outs]
+    alpha, beta = rng.standard_normal(5), [0.0, 1.0, -0.5, 2.0, 0.0]
+    got = ptxgen.gemm_grouped(a, b, outs, alpha=alpha, beta=beta, bias=bias, residual=before, activation="relu")
+    for i, x in enumerate(got):
+        assert x is outs[i]
+        expected = alpha[i] * a[i] @ b[i] + beta[i] * before[i] + bias[i] + before[i]
+        np.testing.assert_allclose(x, np.maximum(expected, 0), atol=1e-4)
+
+
+def test_layouts_of_items_may_differ():
+    rng = np.random.default_rng(2)
+    a, b, _ = lists(rng)
+    a[1], b[2] = np.asfortranarray(a[1]), np.asfortranarray(b[2])
+    for x, y, z in zip(ptxgen.gemm_grouped(a, b), a, b, strict=True):
+        np.testing.assert_allclose(x, y @ z, atol=1e-4)
+
+
+def test_empty_list():
+    assert ptxgen.gemm_grouped([], []) == []
+
+
+ONES = [np.ones((4, 4), np.float32) for _ in range(2)]
+BIG = np.zeros((8, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((ONES, ONES[:1]), {}, InputError, "a has 2 items and b has 1"),
+        ((ONES, BIG), {}, InputError, "b is ndarray; it must be a list"),
+        ((ONES, [ONES[0], BIG]), {}, ShapeError, "item 1: a is 4x4 and b is 8x8"),
+        ((ONES, [ONES[0], ONES[1].astype(np.float64)]), {}, DtypeError, "item 1: a is f32 and b is f64"),
+        (
+            (ONES, ONES, [BIG[:4, :4], BIG[3:7, 3:7]]),
+            {},
+            OverlapError,
+            "out of item 0 shares memory with out of item 1",
+        ),
+        (([ONES[0], BIG[:4, :4]], ONES, [BIG[3:7, 3:7], BIG[4:, :4]]), {}, OverlapError, "item 0 .* with a of item 1"),
+        ((ONES, ONES), {"alpha": [1.0]}, InputError, "a has 2 items and alpha has 1"),
+        ((ONES, ONES), {"beta": [0.0, 1.0]}, InputError, "beta is not 0 and outs is None"),
+        ((ONES, ONES), {"bias": [None]}, InputError, "a has 2 items and bias has 1"),
+        ((ONES, ONES), {"alpha": [1.0, "x"]}, InputError, "alpha of item 1 is 'x'"),
+        ((ONES, ONES), {"alpha": 1e60}, InputError, "alpha of item 0 is 1e"),
+    ],
+)
+def test_errors_of_calls(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        ptxgen.gemm_grouped(*arguments, **options)
+
+
+def test_interleaved_outputs_do_not_overlap():
+    outs = [BIG[:4, :4], BIG[:4, 4:]]
+    ptxgen.gemm_grouped(ONES, ONES, outs)
+    assert (BIG[:4] == 4).all()
+
+
+SIZES = (7, 0, 12, 1)
+ENDS = np.cumsum(SIZES).astype(np.int32)
+EXPERT = np.repeat(np.arange(4), SIZES)
+
+
+@pytest.fixture
+def experts():
+    rng = np.random.default_rng(3)
+    return tuple(rng.standard_normal(s).astype(np.float32) for s in ((20, 12), (4, 12, 8), (20, 8)))
+
+
+def test_gemm_jagged(experts):
+    x, w, dy = experts
+    expected = np.einsum("tk,tkn->tn", x, w[EXPERT])
+    np.testing.assert_allclose(ptxgen.gemm_jagged(x, w, ENDS), expected, atol=1e-4)
+    views = np.asfortranarray(x), np.ascontiguousarray(w.swapaxes(1, 2)).swapaxes(1, 2)
+    np.testing.assert_allclose(ptxgen.gemm_jagged(*views, ENDS), expected, atol=1e-4)
+    bias, residual = dy[:4].copy(), dy
+    got = ptxgen.gemm_jagged(x, w, ENDS, bias=bias, residual=residual, activation="relu")
+    np.testing.assert_allclose(got, np.maximum(expected + bias[EXPERT] + residual, 0), atol=1e-4)
+    got = ptxgen.gemm_jagged(x, w, ENDS, scale_a=x[:, 0].copy(), scale_b=bias)
+    np.testing.assert_allclose(got, expected * x[:, :1] * bias[EXPERT], atol=1e-3)
+
+
+def test_gradients(experts):
+    x, w, dy = experts
+    np.testing.assert_allclose(
+        ptxgen.gemm_jagged_input_grad(dy, w, ENDS), np.einsum("tn,tkn->tk", dy, w[EXPERT]), atol=1e-4
+    )
+    got = ptxgen.gemm_jagged_weight_grad(x, dy, ENDS)
+    for e in range(4):
+        rows = np.flatnonzero(np.equal(EXPERT, e))
+        np.testing.assert_allclose(got[e], x[rows].T @ dy[rows], atol=1e-4)
+
+
+def test_rows_after_the_last_offset_are_not_written(experts):
+    x, w, _ = experts
+    out = np.full((20, 8), np.nan, np.float32)
+    ptxgen.gemm_jagged(x, w, ENDS - np.int32(1), out=out)
+    assert np.isnan(out[19]).all()
+    assert not np.isnan(out[:19]).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"offsets": ENDS[::-1].copy()}, InputError, "offset 19 of item 1 is less than 20"),
+        ({"offsets": ENDS + np.int32(5)}, InputError, "offset 24 of item 2 passes the end of the rows, 20"),
+        ({"offsets": ENDS.astype(np.int64)}, DtypeError, "offsets"),
+        ({"offsets": ENDS[:3]}, ShapeError, "w has shape .* E=3"),
+        ({"w": np.ones((4, 11, 8), np.float32)}, ShapeError, "x has 12 columns and w has K=11"),
+        ({"w": np.ones((4, 12, 8))}, DtypeError, "x is f32 and w is f64"),
+        ({"out": np.ones((20, 9), np.float32)}, ShapeError, "out has shape"),
+        ({"bias": np.ones(8, np.float32)}, ShapeError, "bias has shape"),
+        ({"scale_a": np.ones(4, np.float32)}, InputError, "one of scale_a and scale_b is None"),
+        ({"beta": 1.0}, InputError, "beta is 1 and out is None"),
+    ],
+)
+def test_errors_of_jagged_calls(experts, change, error, message):
+    arguments = {"x": experts[0], "w": experts[1], "offsets": ENDS} | change
+    with pytest.raises(error, match=message):
+        ptxgen.gemm_jagged(**arguments)

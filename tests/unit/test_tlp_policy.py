@@ -1,0 +1,246 @@
+"""The tile policy by thread-level parallelism: the paper's tables, equations and algorithm."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ptxgen.errors import InputError
+from ptxgen.lowering import tlp_policy as policy
+from ptxgen.lowering.tlp_policy import TILES, Resources, Tile
+from ptxgen.problem.device import device
+
+H200 = device("h200")
+NAMES = [t.name for t in TILES]
+#: Table 6, the last module
+INCEPTION_9 = [(49, 192, 192), (49, 128, 192), (49, 384, 192), (49, 192, 192), (49, 48, 192)]
+#: few registers, no shared memory: only threads and blocks limit the active warps
+LIGHT = [Resources(16, 0)] * len(TILES)
+
+
+def names(scheme: policy.Scheme) -> list[str]:
+    return [NAMES[i] for i in scheme.tiles]
+
+
+def test_workloads_of_table_3() -> None:
+    rows = [(t.name, t.m, t.n, t.k, t.threads, t.compute_workload, t.load_workload) for t in TILES]
+    assert rows == [
+        ("small", 16, 16, 16, 128, 2, 6),
+        ("small-medium", 16, 32, 16, 128, 4, 10),
+        ("medium", 32, 32, 16, 128, 8, 16),
+        ("medium-large", 32, 64, 16, 256, 8, 14),
+        ("large", 64, 64, 16, 256, 16, 24),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("side", "compute", "loads"), [(16, 2, {8: 4, 16: 6}), (32, 8, {8: 12, 16: 16}), (64, 32, {8: 40, 16: 48})]
+)
+def test_workloads_of_table_2(side: int, compute: int, loads: dict[int, int]) -> None:
+    """Tiles of earlier work, all with 128 threads: their workloads differ by a factor of 16."""
+    for k, load in loads.items():
+        tile = Tile("", side, side, k, 128)
+        assert (tile.compute_workload, tile.load_workload) == (compute, load)
+
+
+def test_each_tile_divides_the_next() -> None:
+    for small, large in pairwise(TILES):
+        assert large.m % small.m == large.n % small.n == 0
+        assert large.m * large.n == 2 * small.m * small.n
+
+
+def test_warps_by_the_number_of_blocks() -> None:
+    """Equation 5: a block of up to 32 threads is one warp, so the limit is that of blocks."""
+    assert [policy.warps_by_blocks(H200, t) for t in (1, 32, 33, 128, 256)] == [32, 32, 64, 128, 256]
+
+
+def test_warps_by_registers_and_shared_memory() -> None:
+    # the occupancy table of the CUDA guide for 65,536 registers
+    for registers, warps in ((32, 64), (33, 48), (64, 32), (72, 28), (128, 16), (168, 12), (255, 8)):
+        assert policy.warps_by_registers(H200, registers) == warps
+    # 228 KiB, of which each block uses 1 KiB more than it declares
+    assert policy.warps_by_shared(H200, 128, 16 << 10) == 228 // 17 * 4
+    assert policy.warps_by_shared(H200, 256, 227 << 10) == 8
+    assert policy.warps_by_shared(device("t4"), 256, 16 << 10) == 4 * 8
+
+
+def test_active_warps_are_the_least_limit() -> None:
+    assert policy.active_warps(H200, 256, Resources(32, 0)) == 64  # of threads
+    assert policy.active_warps(H200, 32, Resources(32, 0)) == 32  # of blocks
+    assert policy.active_warps(H200, 256, Resources(128, 0)) == 16  # of registers
+    assert policy.active_warps(H200, 256, Resources(32, 100 << 10)) == 16  # of shared memory
+    assert policy.active_warps(device("rtx4090"), 256, Resources(32, 0)) == 48
+
+
+def test_active_warps_agree_with_resident_blocks() -> None:
+    """Warps become active by whole blocks; the paper's estimate is less than one block higher."""
+    for tile in TILES:
+        for registers in (24, 40, 96, 255):
+            for shared in (0, 4096, 49152, 200_000):
+                for name in ("t4", "rtx4090", "h200"):
+                    d = device(name)
+                    blocks = int(d.blocks_per_sm(tile.threads, registers, shared))
+                    active = policy.active_warps(d, tile.threads, Resources(registers, shared))
+                    assert blocks * tile.warps <= active < (blocks + 1) * tile.warps
+
+
+def test_tlp_is_that_of_all_blocks_until_the_device_is_full() -> None:
+    assert policy.tlp(H200, [10, 0, 0, 0, 0], LIGHT) == 10 * 128 == policy.tlp_of_blocks([10, 0, 0, 0, 0])
+    assert policy.tlp(H200, [0, 0, 0, 0, 10], LIGHT) == 10 * 256
+    assert policy.tlp(H200, [0] * 5, LIGHT) == 0
+    full = H200.sms * H200.threads_sm
+    assert policy.tlp(H200, [0, 0, 0, 0, 100_000], LIGHT) == full == policy.tlp(H200, [9999] * 5, LIGHT)
+    assert policy.tlp_of_blocks([0, 0, 0, 0, 100_000]) == 25_600_000
+    assert policy.kernel_occupancy(H200, [0, 0, 0, 0, 100_000], LIGHT) == 1
+    # 128 registers: 16 of 64 warps
+    heavy = [Resources(128, 0)] * 5
+    assert policy.tlp(H200, [0, 0, 0, 0, 100_000], heavy) == full // 4
+    assert policy.kernel_occupancy(H200, [100_000, 0, 0, 0, 0], heavy) == 0.25
+
+
+def test_tlp_of_several_tiles_is_between_theirs() -> None:
+    """Half of the multiprocessors' time for warps of which 64 are active, half for those of which 16 are."""
+    mixed = [Resources(32, 0)] * 4 + [Resources(128, 0)]
+    medium, large = 64 * H200.sms, 16 * H200.sms  # warps that fill the device
+    counts = [0, 0, medium // 4, 0, large // 8]
+    assert policy.tlp(H200, counts, mixed) == 32 * (medium + large) // 2
+
+
+def test_resources_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match=r"resources of tile small are 4800 .* a block of 128 threads does not fit"):
+        policy.tlp(H200, [1] * 5, [Resources(300 << 4, 0)] * 5)
+    with pytest.raises(InputError, match="resources has 1 elements; it must have 5"):
+        policy.tlp(H200, [1] * 5, LIGHT[:1])
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "tile"),
+    [
+        (64, 64, "large"),
+        (128, 512, "large"),
+        (32, 64, "medium-large"),
+        (96, 64, "medium-large"),
+        (32, 32, "medium"),
+        (64, 32, "medium"),
+        (16, 32, "small-medium"),
+        (784, 96, "small-medium"),
+        (16, 16, "small"),
+        (64, 16, "small"),
+        (784, 16, "small"),
+    ],
+)
+def test_initial_tile_is_the_largest_that_divides(m: int, n: int, tile: str) -> None:
+    assert NAMES[policy.initial_tiles([(m, n, 192)])[0]] == tile
+    fits = [t for t in TILES if m % t.m == n % t.n == 0 and t.m <= m and t.n <= n]  # Equation 10 as printed
+    assert fits[-1].name == tile
+
+
+def test_equation_10_gives_the_last_inception_module_no_tile_and_predicates_do() -> None:
+    assert not any(m % t.m == 0 for m, _, _ in INCEPTION_9 for t in TILES)
+    chosen = policy.initial_tiles(INCEPTION_9)
+    assert [NAMES[i] for i in chosen] == ["large", "large", "large", "large", "small"]
+    blocks = policy.blocks_of_items(INCEPTION_9, chosen)
+    assert blocks.tolist() == [[1, 3], [1, 2], [1, 6], [1, 3], [4, 3]]
+
+
+def test_predicates_add_no_more_than_the_smallest_tile_does() -> None:
+    rng = np.random.default_rng(0)
+    items = rng.integers(1, 600, (500, 3))
+    chosen = policy.initial_tiles(items)
+    sides = np.array([(t.m, t.n) for t in TILES])[chosen]
+    covered = policy.blocks_of_items(items, chosen) * sides
+    assert (covered == -(-items[:, :2] // 16) * 16).all()
+    assert (items[:, :2] <= covered).all()
+
+
+def test_empty_items_have_no_blocks() -> None:
+    items = [(0, 64, 64), (64, 0, 64), (64, 64, 0), (1, 1, 1)]
+    chosen = policy.initial_tiles(items)
+    assert [NAMES[i] for i in chosen] == ["small", "small", "large", "small"]
+    assert policy.blocks_of_items(items, chosen).prod(axis=1).tolist() == [0, 0, 1, 1]
+    assert policy.choose_tiles([], H200).counts.tolist() == [0] * 5
+
+
+def test_tiles_shrink_together_while_tlp_is_below_the_threshold() -> None:
+    items = [(64, 64, 64), (32, 64, 64), (128, 128, 64)]
+    seen = list(policy.schemes(items, H200, LIGHT))
+    assert [names(s) for s in seen] == [
+        ["large", "medium-large", "large"],
+        ["medium-large", "medium", "medium-large"],
+        ["medium", "small-medium", "medium"],
+        ["small-medium", "small", "small-medium"],
+        ["small", "small", "small"],
+    ]
+    # blocks: 1+1+4, 2+2+8, 4+4+16, 8+8+32, 16+8+64
+    assert [s.counts.sum() for s in seen] == [6, 12, 24, 48, 88]
+    assert [s.tlp for s in seen] == [6 * 256, 10 * 256 + 2 * 128, 24 * 128, 48 * 128, 88 * 128]
+    for threshold, expected in ((0, 0), (1536, 0), (1537, 1), (2817, 2), (3073, 3), (6145, 4), (10**9, 4)):
+        assert names(policy.choose_tiles(items, H200, threshold, LIGHT)) == names(seen[expected])
+
+
+def test_large_groups_keep_their_initial_tiles() -> None:
+    """The printed condition, ``while TLP >= threshold``, would shrink the tiles of a group that fills the device."""
+    many, few = [(512, 512, 128)] * 256, [(512, 512, 128)] * 2
+    assert set(names(policy.choose_tiles(many, H200))) == {"large"}
+    assert set(names(policy.choose_tiles(few, H200))) == {"small"}
+
+
+def test_steps_keep_dividing() -> None:
+    rng = np.random.default_rng(1)
+    items = rng.integers(1, 20, (100, 3)) * 16
+    for scheme in policy.schemes(items, H200):
+        sides = np.array([(t.m, t.n) for t in TILES])[scheme.tiles]
+        assert (items[:, :2] % sides == 0).all()
+        assert scheme.counts.sum() == policy.blocks_of_items(items, scheme.tiles).prod(axis=1).sum()
+
+
+def test_registers_of_a_kernel_change_the_choice() -> None:
+    """The measure of earlier work counts threads that are not active, and stops at tiles that are too large."""
+    items = [(256, 256, 64)] * 40
+    heavy = [*LIGHT[:4], Resources(255, 64 << 10)]
+    threshold = 64_000
+    assert set(names(policy.choose_tiles(items, H200, threshold, LIGHT))) == {"large"}
+    assert set(names(policy.choose_tiles(items, H200, threshold, heavy))) == {"medium-large"}
+    assert policy.tlp_of_blocks(next(iter(policy.schemes(items, H200))).counts) >= threshold
+
+
+def test_threshold_is_tuned_by_times() -> None:
+    # one group is faster with small tiles, the other with large ones
+    small, large = [(1000, 9.0), (2000, 5.0), (3000, 3.0)], [(8000, 2.0), (9000, 4.0), (9500, 5.0)]
+    assert policy.tune_threshold([small, large]) == 3000
+    assert policy.tune_threshold([large]) == 0
+    assert policy.tune_threshold([[(10, 3.0), (20, 2.0), (20, 1.0)]]) == 21  # the last scheme, which no TLP reaches
+    with pytest.raises(InputError, match="measured is empty"):
+        policy.tune_threshold([])
+
+
+def test_grid_of_the_largest_item() -> None:
+    items = [(64, 64, 64), (128, 256, 64), (16, 16, 64)]
+    launch = policy.grid_of_largest_item(items, policy.initial_tiles(items))
+    assert (launch.grid, launch.threads) == ((2, 4, 3), 256)
+    assert launch.idle_blocks == 2 * 4 * 3 - (1 + 8 + 1)
+    assert launch.idle_threads == 128  # of the small tile's block
+    small = [(16, 16, 16)]
+    assert policy.grid_of_largest_item(small, [0]) == policy.GridOfLargestItem((1, 1, 1), 128, 0, 0)
+    assert policy.grid_of_largest_item([], []).grid == (0, 0, 0)
+
+
+def test_figures_of_merit() -> None:
+    assert policy.gflops([(10, 20, 30), (1, 2, 3), (0, 5, 5)], 1e-6) == pytest.approx(2 * 6006 / 1e3)
+
+
+def test_wrong_items_are_named() -> None:
+    with pytest.raises(InputError, match=r"item 1 is \(4, -1, 4\)"):
+        policy.choose_tiles([(4, 4, 4), (4, -1, 4)], H200)
+    with pytest.raises(InputError, match=r"items has shape \(2, 2\)"):
+        policy.initial_tiles([(4, 4), (4, 4)])
+
+
+def test_estimated_resources_fit_every_device() -> None:
+    for name in ("t4", "a100", "rtx4090", "h200", "b200", "rtx5090"):
+        for size in (2, 4, 8):
+            used = [policy.estimated_resources(t, size) for t in TILES]
+            assert all(r.registers <= 255 and r.shared <= device(name).shared_block for r in used)
+            assert policy.tlp(device(name), [1] * 5, used) > 0
