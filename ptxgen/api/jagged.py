@@ -9,14 +9,13 @@ import numpy as np
 
 from ptxgen.api import launch_cache
 from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, tensor, view
+from ptxgen.api.epilogue_args import ACTIVATIONS
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
-
-ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 def gemm_jagged(
