@@ -256,8 +256,8 @@ def _extents(items: ArrayLike) -> Ints:
 
 @dataclass(frozen=True)
 class GridOfLargestItem:
-    """The launch of Zhang et al., the baseline of comparisons: grid z is the item, x and y are tiles along M and N of the
-    largest item, and every block has the threads of the largest tile.
+    """The launch of Zhang et al., a baseline: grid z is the item, x and y are tiles along M and N of the largest item,
+    and every block has the threads of the largest tile.
 
     Blocks outside their item end at once, and so do the threads that a smaller tile does not use.
     """

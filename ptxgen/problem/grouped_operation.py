@@ -65,6 +65,7 @@ GROUPED = Operation(
     suites=SUITES,
     baselines={
         "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
+        "cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn_grouped:CudnnGrouped"),
         "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
     },
 )
