@@ -27,6 +27,9 @@ class GroupedKernelGemm(KernelGemm):
     operation = "grouped"
     grouped: ClassVar[bool] = True
 
+    def key(self) -> str:
+        return self.group.key() if self.group is not None else super().key()
+
     @property
     def jagged(self) -> str:
         return self.group.jagged if self.group is not None else ""

@@ -47,6 +47,7 @@ ${bounds("")}\
     setp.lt.u32 %p, %item, %items;
     @%p bra LENGTHS;
 LENGTHS_END:
+${ptx.banner("wait: all lengths are in shared memory")}\
     bar.sync 0;
 % endif
     mov.u32 %item, %thread;
@@ -97,6 +98,7 @@ ${bounds("@%inside ")}\
     setp.eq.u32 %p, %lane, 31;
     mad.lo.u32 %t0, %warp, 4, %smem;
     @%p st.shared.u32 [%t0], %sum;
+${ptx.banner("wait: the tiles of each warp's items are in shared memory")}\
     bar.sync 0;
     // %first: tiles of all items before this one
     sub.u32 %first, %sum, %tiles;
@@ -107,6 +109,7 @@ ${bounds("@%inside ")}\
     @%take add.u32 %first, %first, %t0;
     add.u32 %all, %all, %t0;
 % endfor
+${ptx.banner("wait: every warp has read them")}\
     bar.sync 0;
     mov.u32 %index, %item;
 ${descriptor(t, table, "@%inside ")}\

@@ -70,6 +70,17 @@ GOLDEN = {
     ),
     "simt_f16_hfma2": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
+    "simt_grouped": (
+        "h200",
+        "grouped 33,17,20+8x64,64,64+5,0,3 NN f32 epilogue=bias_column,relu",
+        "ms=4 ns=4 ml=32 nl=32 raster_group=8",
+    ),
+    "simt_jagged_rows": ("h200", "grouped 8x100,96,64 NN f32 jagged=m", "ms=4 ns=4 ml=32 nl=32 vec_b=4 vec_c=4"),
+    "mma_jagged_columns": (
+        "h200",
+        "grouped 96,64,100+96,64,30 TN bf16 jagged=k",
+        "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1",
+    ),
     "mma_f16": (
         "h200",
         "gemm 512,512,512 NT f16",

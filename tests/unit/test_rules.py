@@ -17,6 +17,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
+from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 from tests.cases.columns import random_columns
@@ -26,6 +27,8 @@ H200 = device("h200")
 GOOD = "vec_a=4 vec_b=4 vec_c=4"
 P = KernelGemm(512, 512, 512, "TN")
 NT = KernelGemm(512, 512, 512, "NT")
+
+GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
@@ -40,6 +43,8 @@ BREAKS = {
     "offset_table_end": [
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
+    "grouped": [(GROUP, "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1", "h200", "family skinny")],
+    "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, pdl=none")],
     "output_dtype": [
         (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],
