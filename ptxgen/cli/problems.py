@@ -226,7 +226,7 @@ def bench(
     config: ConfigOption = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn (conv) or torch (grouped)."),
+        typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn or torch."),
     ] = None,
 ) -> Answer:
     """Time kernels, after a check of their results.

@@ -5,8 +5,9 @@ thread-level parallelism (TLP) of the whole group is below a threshold of the de
 tile. TLP counts the threads of the warps that are active at the same time, from the resources of a block and the
 limits of a multiprocessor.
 
-Two lines of the paper's Algorithm 1 are not followed. Line 8 prints ``while TLP >= threshold``; the text says that
-tiles shrink while TLP is below the threshold. Line 19 adds the new number of tiles to the old one; here it replaces it.
+Tables, equations and algorithms in this module are those of that article. Two lines of its Algorithm 1 are not
+followed. Line 8 prints ``while TLP >= threshold``; the text says that tiles shrink while TLP is below the threshold.
+Line 19 adds the new number of tiles to the old one; here it replaces it.
 """
 
 from __future__ import annotations
@@ -250,13 +251,13 @@ def _extents(items: ArrayLike) -> Ints:
     return found
 
 
-# ---- the paper's launch
+# ---- the launch of Zhang et al.
 
 
 @dataclass(frozen=True)
 class GridOfLargestItem:
-    """The paper's launch, the baseline of comparisons: grid z is the item, x and y are tiles along M and N of the
-    largest item, and every block has the threads of the largest tile.
+    """The launch of Zhang et al., a baseline: grid z is the item, x and y are tiles along M and N of the largest item,
+    and every block has the threads of the largest tile.
 
     Blocks outside their item end at once, and so do the threads that a smaller tile does not use.
     """

@@ -66,6 +66,7 @@ GROUPED = Operation(
     baselines={
         "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
         "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_baseline:TlpBaseline"),
+        "cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn_grouped:CudnnGrouped"),
         "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
     },
     random_kinds={"grouped": RandomKind("ptxgen.tuning.random_grouped:grouped", 0.0)},

@@ -1,4 +1,4 @@
-"""Suites of grouped products: random batches and Inception layers of the paper, and layers of experts of public
+"""Suites of grouped products: the random batches and Inception layers of Zhang et al., and layers of experts of public
 language models. Everything random has a seed, so a suite is the same in every process."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Group:
 
 # ---- batchgemm: Zhang et al., Journal of Systems Architecture 160 (2025) 103341, sections 5.1 and 5.7
 
-#: upper bounds of M and N, and of K: the paper's 12 ranges. The lower bound is 16
+#: upper bounds of M and N, and of K: the 12 ranges of section 5.1. The lower bound is 16
 RANGES = tuple((mn, k) for k in (128, 256, 512, 1024) for mn in (128, 256, 512))
 LEAST_EXTENT = 16
 BATCH_SIZES = (8, 16, 32, 64, 128, 256)

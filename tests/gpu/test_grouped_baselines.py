@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.grouped_suites import INCEPTION
 from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.runtime.vendor import cublas_grouped, torch_grouped
+from ptxgen.runtime.vendor import cublas_grouped, cudnn, torch_grouped
 from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
+from ptxgen.runtime.vendor.cudnn_grouped import CudnnGrouped
 from ptxgen.runtime.vendor.torch_grouped import TorchGrouped
 
 pytestmark = pytest.mark.gpu
@@ -115,3 +117,12 @@ def test_torch_is_right(driver: CudaDriver, layout: str, jagged: str) -> None:
         us, first = product.best([(found[0], found[1], found[2])] * 2, BRIEF)
         assert 0.5 < us < 1e5
         assert np.isnan(first)
+
+
+def test_cudnn_is_timed_item_by_item(driver: CudaDriver) -> None:
+    if cudnn.available() is None:
+        pytest.skip("no cuDNN")
+    p = GroupedGemm(INCEPTION["Inception-9"])
+    us, first = CudnnGrouped(driver, p).best([(0, 0, 0)] * 2, BRIEF)
+    assert len(p.items) < us < 1e5
+    assert np.isnan(first)

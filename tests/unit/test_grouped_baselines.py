@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.grouped_suites import INCEPTION
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import cublas_grouped, libraries, torch_grouped
+from ptxgen.runtime.vendor import cublas_grouped, cudnn_grouped, libraries, torch_grouped
 from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
 from ptxgen.runtime.vendor.torch_grouped import TorchGrouped
 
@@ -412,3 +414,33 @@ def test_error_without_pytorch_says_what_to_install() -> None:
     assert torch_grouped.available() is None
     with pytest.raises(UnavailableError, match="pip install torch"):
         grouped_mm(GroupedGemm(((4, 32, 64),), dtype="bf16", jagged="m"))
+
+
+# ---- cuDNN
+
+
+def test_items_are_1x1_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers of an Inception module, each timed once, in the order of the items."""
+    timed: list[Conv] = []
+
+    class StandInCudnn:
+        def __init__(self, driver: Any, problem: Conv) -> None:
+            self.problem = problem
+
+        def best(self, sets: Any, timing: Timing) -> tuple[float, float]:
+            timed.append(self.problem)
+            return float(self.problem.k), float("nan")
+
+    monkeypatch.setattr(cudnn_grouped, "Cudnn", StandInCudnn)
+    driver: Any = StandInDriver()
+    module = GroupedGemm((*INCEPTION["Inception-9"], (0, 16, 16)), dtype="f16", epilogue="relu")
+    us, first = cudnn_grouped.CudnnGrouped(driver, module).best(SETS, Timing())
+    assert us == 192 + 128 + 384 + 192 + 48
+    assert np.isnan(first)
+    assert [c.k for c in timed] == [192, 128, 384, 48]
+    assert {(c.n, c.c, c.h, c.w, c.r, c.s, c.dtype, c.epilogue) for c in timed} == {(1, 192, 7, 7, 1, 1, "f16", "relu")}
+    assert all(c.flops == 2 * 49 * 192 * c.k for c in timed)
+    line = cudnn_grouped.convolution(GroupedGemm(((50, 8, 4),)), 0)
+    assert (line.h, line.w) == (1, 50)
+    with pytest.raises(ShapeError, match="all items are empty"):
+        cudnn_grouped.CudnnGrouped(driver, GroupedGemm(((0, 4, 4), (4, 4, 0))))

@@ -38,7 +38,7 @@ def test_inception_modules_are_those_of_table_6() -> None:
     assert suites.INCEPTION["Inception-1"] == ((784, 96, 192), (784, 64, 192), (784, 32, 192), (784, 16, 192))
     assert suites.INCEPTION["Inception-8"][-1] == (49, 32, 192)
     assert [len(v) for v in suites.INCEPTION.values()] == [4, 3, 4, 3, 3, 4, 3, 5, 5]
-    # the sums of N, from the paper's table
+    # the sums of N
     assert [sum(n for _, n, _ in v) for v in suites.INCEPTION.values()] == [208, 224, 368, 248, 216, 352, 544, 736, 944]
 
 

@@ -1,4 +1,4 @@
-"""The tile policy by thread-level parallelism: the paper's tables, equations and algorithm."""
+"""The tile policy by thread-level parallelism: the tables, equations and algorithm of Zhang et al."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_active_warps_are_the_least_limit() -> None:
 
 
 def test_active_warps_agree_with_resident_blocks() -> None:
-    """Warps become active by whole blocks; the paper's estimate is less than one block higher."""
+    """Warps become active by whole blocks; Equation 9 is less than one block higher."""
     for tile in TILES:
         for registers in (24, 40, 96, 255):
             for shared in (0, 4096, 49152, 200_000):

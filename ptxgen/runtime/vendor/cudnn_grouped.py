@@ -1,0 +1,46 @@
+"""cuDNN for grouped products: every item is a 1x1 convolution, as the layers of an Inception module are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ptxgen.errors import ShapeError
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.runtime.cuda import CudaDriver
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.vendor.cudnn import Cudnn
+
+
+class CudnnGrouped:
+    """A grouped product computed by cuDNN, one convolution after the other, on tensors that it allocates. Layouts,
+    leading dimensions and ``more`` are not used.
+
+    UnavailableError: PyTorch is missing, or has no cuDNN. ShapeError: all items are empty.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...] = ()) -> None:
+        layers = [convolution(problem, i) for i, extents in enumerate(problem.items) if all(extents)]
+        if not layers:
+            raise ShapeError(f"{problem.key()}: all items are empty, which cuDNN does not support")
+        self.layers = [Cudnn(driver, layer) for layer in layers]
+
+    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> tuple[float, float]:
+        """Microseconds of all items: the sum of cuDNN's fastest times, and NaN, as for one convolution. ``sets``: their
+        number is the number of tensor sets used in rotation. LaunchError: cuDNN does not compute an item."""
+        known: dict[Conv, float] = {}
+        for layer in self.layers:
+            if layer.problem not in known:
+                known[layer.problem] = layer.best(sets, timing)[0]
+        return sum(known[layer.problem] for layer in self.layers), float("nan")
+
+
+def convolution(problem: GroupedGemm, item: int) -> Conv:
+    """Item ``item`` as a 1x1 convolution of one image with M pixels: K channels to N channels. The image is a square if
+    M is one."""
+    m, n, k = problem.items[item]
+    side = math.isqrt(m)
+    h, w = (side, side) if side * side == m else (1, m)
+    p = problem
+    return Conv(1, k, h, w, n, 1, 1, dtype=p.dtype, compute=p.compute, out=p.out, epilogue=p.epilogue)
