@@ -394,7 +394,7 @@ def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monk
 def test_shipped_model_has_the_current_features():
     m = Model.load(tuning_files.model_path("h200").parent)
     assert m.facts.families["simt"] > 9000
-    assert m.facts.error < 0.25
+    assert m.facts.error < 0.28
 
 
 def test_model_accepts_families_that_it_was_not_trained_on(saved, monkeypatch):
