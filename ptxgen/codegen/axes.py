@@ -49,7 +49,7 @@ class Axis:
 
     @property
     def counts(self) -> bool:
-        """Whether the axis is a positive number, of which models read the logarithm."""
+        """Whether the axis is a positive number, whose logarithm is a feature of models."""
         return self.default > 0 and self.least != 0 and not self.words
 
     def is_power_of_two(self, number: Any) -> Any:

@@ -55,7 +55,7 @@ _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 
 @dataclass(frozen=True)
 class DescriptorTable:
-    """The layout of a table in device memory that holds what blocks need to know of each item.
+    """The layout of a table in device memory that describes each item to the blocks.
 
     ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
     epilogue. The table has the tile counter, which launches leave zero, the number of tiles, the first tile of each
@@ -187,7 +187,7 @@ class GroupedScheduler(GridScheduler):
 
 @dataclass(frozen=True)
 class GroupedParameters(KernelParameters):
-    """Parameters of grouped kernels. Descriptors hold what differs between items."""
+    """Parameters of grouped kernels. Descriptors hold the values that differ between items."""
 
     @property
     def declarations(self) -> list[str]:

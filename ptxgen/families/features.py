@@ -2,7 +2,7 @@
 
 Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
 depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
-gathered, not recomputed. Every axis of a registered family is a feature, and so is what a family adds
+gathered, not recomputed. Every axis of a registered family is a feature; a family may add others
 (``Family.features``). A model reads features by name; an axis that a family lacks has its default.
 """
 
@@ -28,7 +28,7 @@ from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
 
-#: what one block of a configuration decides, besides the features of its axes
+#: features that depend on the configuration alone, in addition to its axes
 _OWN = (
     "threads",
     "shared",
@@ -50,7 +50,7 @@ _OWN = (
     "wavefronts",
     "ring",
 )
-#: what extents and slices decide
+#: features that depend on extents and slices
 _EXTENT = (
     "kg",
     "splitk",
@@ -82,7 +82,7 @@ _EXTENT = (
     "tiles_m",
     "tiles_n",
 )
-#: what needs both
+#: features that depend on both
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
@@ -176,7 +176,7 @@ def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, 
 
 
 def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
-    """The features ``names`` of the block of the configuration alone; of ``p`` only what its class shares is read."""
+    """The features ``names`` of configurations alone; reads only the fields of ``p`` that its class shares."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b

@@ -223,8 +223,8 @@ def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
     order = list(dict.fromkeys(group for group, _ in members))
     for (group, name), part in sorted(members.items(), key=lambda m: (order.index(m[0][0]), m[0][1])):
         first = [r.best / r.first for r in part]
-        beside = [r for r in part if r.vendor > 0]
-        ratios = [r.ratio for r in beside]
+        compared = [r for r in part if r.vendor > 0]
+        ratios = [r.ratio for r in compared]
         yield Summary(
             group,
             name,
@@ -233,11 +233,11 @@ def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
             float(np.quantile(first, 0.05)),
             min(first),
             _geometric([r.best / r.top for r in part]),
-            len(beside),
+            len(compared),
             _geometric(ratios),
             min(ratios, default=math.nan),
-            _geometric([r.vendor_first / r.first for r in beside if r.vendor_first > 0]),
-            _geometric([r.vendor / r.best for r in beside]),
+            _geometric([r.vendor_first / r.first for r in compared if r.vendor_first > 0]),
+            _geometric([r.vendor / r.best for r in compared]),
             sum(x < SLOWER for x in ratios) / len(ratios) if ratios else math.nan,
         )
 

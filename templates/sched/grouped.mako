@@ -1,4 +1,4 @@
-## Tiles of all items of a group: blocks loop over them. A descriptor table holds what differs between items.
+## Tiles of all items of a group: blocks loop over them. A descriptor table holds the values that differ between items.
 <%namespace name="raster" file="/sched/raster.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="parameters()">

@@ -5,7 +5,7 @@
     ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
 </%def>
 
-## Before and after what a block does for a tile.
+## Before and after the work of a block on a tile.
 <%def name="open()"></%def>
 <%def name="close()"></%def>
 

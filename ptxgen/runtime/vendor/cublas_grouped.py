@@ -29,7 +29,7 @@ from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor import libraries
 
 WORKSPACE = 64 << 20  #: bytes
-#: dtype, compute -> cublasComputeType_t: what the grouped call supports, with C of the type of A and B
+#: dtype, compute -> cublasComputeType_t: the combinations that the grouped call supports, with C of the type of A and B
 _COMPUTE = {
     ("f16", "f32"): 68,
     ("bf16", "f32"): 68,
@@ -143,7 +143,7 @@ class CublasGrouped:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    # ---- what the calls take
+    # ---- arguments of the calls
 
     def _check_alignment(self) -> None:
         """LaunchError: a matrix breaks the rule of 16-bit types and tf32: if K elements fill a multiple of 16 bytes
