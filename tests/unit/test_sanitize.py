@@ -172,10 +172,10 @@ def test_unknown_words_are_refused(words, message, capsys):
 
 
 def test_list_prints_the_kernels(capsys):
-    assert script.main(["--list", "--only", "slide"]) == 0
+    assert script.main(["--list", "--only", "depthwise"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(script.cases()["slide"])
-    assert all(line.startswith("slide | conv ") for line in lines)
+    assert len(lines) == len(script.cases()["depthwise"])
+    assert all(line.startswith("depthwise | conv ") for line in lines)
 
 
 def fake(folder, text, status):
@@ -205,11 +205,11 @@ def test_complete_sanitizer_is_preferred(tmp_path, monkeypatch):
 def test_group_runs_under_the_sanitizer(tmp_path):
     program = fake(tmp_path, RACE, 0)
     program.chmod(0o755)
-    found = script.sanitized(program, "slide", "racecheck", 3, tmp_path)
+    found = script.sanitized(program, "depthwise", "racecheck", 3, tmp_path)
     assert (found.kernels, found.errors, found.warnings) == (4, 0, 1)
-    command = (tmp_path / "slide-racecheck.log").read_text().splitlines()[-1]
+    command = (tmp_path / "depthwise-racecheck.log").read_text().splitlines()[-1]
     assert "--tool racecheck" in command
-    assert command.endswith("--run slide")
+    assert command.endswith("--run depthwise")
 
 
 def test_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
@@ -217,6 +217,6 @@ def test_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
     program.write_text(program.read_text().replace("sys.exit", "import time; time.sleep(60); sys.exit"))
     program.chmod(0o755)
     monkeypatch.setattr(script, "LIMIT", 0.5)
-    found = script.sanitized(program, "slide", "racecheck", 3, None)
+    found = script.sanitized(program, "depthwise", "racecheck", 3, None)
     assert found.errors == 1
     assert "not finished after 0.5 seconds" in found.lines
