@@ -18,6 +18,9 @@ __all__ = [
     "conv2d_input_grad",
     "conv2d_weight_grad",
     "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "gemm",
     "gemm_grouped",
     "gemm_jagged",
@@ -29,7 +32,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
-    from ptxgen.api.conv import conv1d, conv2d, conv2d_input_grad, conv2d_weight_grad, conv3d
+    from ptxgen.api.conv import (
+        conv1d,
+        conv2d,
+        conv2d_input_grad,
+        conv2d_weight_grad,
+        conv3d,
+        conv_transpose1d,
+        conv_transpose2d,
+        conv_transpose3d,
+    )
     from ptxgen.api.gemm import gemm
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
@@ -54,7 +66,7 @@ def __getattr__(name: str) -> Any:
         "workspace_size": "api.launch_cache",
     }
     modules |= dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged")
-    modules |= dict.fromkeys(("conv1d", "conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d"), "api.conv")
+    modules |= {name: "api.conv" for name in __all__ if name.startswith("conv")}
     if name in modules:
         return getattr(import_module(f"ptxgen.{modules[name]}"), name)
     raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")

@@ -1,9 +1,10 @@
-"""``conv1d``, ``conv2d``, ``conv3d`` and the gradients of ``conv2d`` on arrays of NumPy, PyTorch and CuPy."""
+"""``conv1d``, ``conv2d``, ``conv3d``, their transposes and the gradients of ``conv2d`` on arrays of NumPy, PyTorch and
+CuPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,23 @@ from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
 
 ACTIVATIONS = EPILOGUE_OPS[-1]
-#: direction -> argument names of the two operands, their roles, the role of the result
-ROLES = {
-    "forward": (("images", "filters"), ("images", "filters"), "results"),
-    "input_grad": (("grads", "filters"), ("results", "filters"), "images"),
-    "weight_grad": (("images", "grads"), ("images", "results"), "filters"),
-}
+
+
+class Signature(NamedTuple):
+    """The arrays of a function: the direction of its problem, the argument names of the two operands, their roles in
+    the problem, and the role of the result."""
+
+    direction: str
+    names: tuple[str, str]
+    roles: tuple[str, str]
+    result_role: str
+
+
+FORWARD = Signature("forward", ("images", "filters"), ("images", "filters"), "results")
+INPUT_GRAD = Signature("input_grad", ("grads", "filters"), ("results", "filters"), "images")
+WEIGHT_GRAD = Signature("weight_grad", ("images", "grads"), ("images", "results"), "filters")
+#: a transposed convolution is the input gradient of the convolution whose results have the shape of its images
+TRANSPOSED = Signature("input_grad", ("images", "filters"), ("results", "filters"), "images")
 #: role -> the problem's field for the alignment
 ALIGNMENT_FIELDS = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
 
@@ -65,7 +77,7 @@ def conv2d(
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -90,7 +102,7 @@ def conv1d(
     """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -115,7 +127,94 @@ def conv3d(
     """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout)
     return _call(
-        "forward", images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+    )
+
+
+def conv_transpose2d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
+    """activation(transposed convolution of ``images`` with ``filters`` + bias + residual), as an array of the same
+    library as ``images``: the map whose matrix is the transpose of ``conv2d``'s, as PyTorch's ``conv_transpose2d``.
+
+    Along an axis of n pixels and t taps the result has (n - 1)·stride - padding at both ends + dilation·(t - 1) + 1 +
+    output_padding pixels. ``output_padding``: one integer, or (height, width), smaller than stride plus the padding at
+    the end; pixels that no tap reaches are bias + residual. ``filter_layout`` names the axes of filters as for
+    ``conv2d``, of which this is the input gradient: K is the number of channels of images, and C that of the result per
+    group. ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments,
+    dtypes and errors: as for ``conv2d``.
+    """
+    arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    return _call(
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+    )
+
+
+def conv_transpose1d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
+    """``conv_transpose2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
+    arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    return _call(
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+    )
+
+
+def conv_transpose3d(
+    images: Any,
+    filters: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    layout: str = "NCDHW",
+    filter_layout: str | None = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    workspace: Any = None,
+) -> Any:
+    """``conv_transpose2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
+    arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    return _call(
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
     )
 
 
@@ -139,7 +238,7 @@ def conv2d_input_grad(
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     shape = _extents(input_shape, "input_shape")
-    return _call("input_grad", grads, filters, shape, arguments, out, compute, deterministic, workspace=workspace)
+    return _call(INPUT_GRAD, grads, filters, shape, arguments, out, compute, deterministic, workspace=workspace)
 
 
 def conv2d_weight_grad(
@@ -162,14 +261,14 @@ def conv2d_weight_grad(
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
     shape = _extents(filter_shape, "filter_shape")
-    return _call("weight_grad", images, grads, shape, arguments, out, compute, deterministic, workspace=workspace)
+    return _call(WEIGHT_GRAD, images, grads, shape, arguments, out, compute, deterministic, workspace=workspace)
 
 
 # ---- from arguments to a launch
 
 
 def _call(
-    direction: str,
+    signature: Signature,
     a: Any,
     b: Any,
     shape: tuple[int, ...] | None,
@@ -186,7 +285,7 @@ def _call(
         hash(arguments)
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
-    key = _key(direction, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
+    key = _key(signature, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
     ready = launch_cache.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not launch_cache.QUERY_SIZE:
         launch, make, runner = ready
@@ -194,21 +293,21 @@ def _call(
         epilogue_args = () if bias is None else (bias.data_ptr(),)
         if residual is not None:
             epilogue_args = (*epilogue_args, residual.data_ptr())
-        own = None if workspace is None else _workspace(workspace, runner, ROLES[direction][0], a, b, result)
+        own = None if workspace is None else _workspace(workspace, runner, signature.names, a, b, result)
         launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.current_stream(a), epilogue_args, own)
         return result
     arguments, shape = plain(arguments), plain(shape)  # the key must contain numbers, not mutable objects
     key = (
         None
         if out is not None
-        else _key(direction, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
+        else _key(signature, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
     )
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
         return _slow_path(
             key,
-            direction,
+            signature,
             a,
             b,
             shape,
@@ -235,7 +334,7 @@ def _extents(shape: Any, argument: str) -> tuple[int, ...]:
 
 
 def _key(
-    direction: str,
+    signature: Signature,
     a: Any,
     b: Any,
     shape: Any,
@@ -252,7 +351,7 @@ def _key(
         if not all(x is None or is_plain_tensor(x) for x in (a, b, bias, residual)):
             return None
         key = (
-            direction,
+            signature,
             arguments,
             shape,
             compute,
@@ -280,7 +379,7 @@ def _key(
 
 def _slow_path(
     key: Any,
-    direction: str,
+    signature: Signature,
     a: Any,
     b: Any,
     shape: tuple[int, ...] | None,
@@ -295,7 +394,7 @@ def _slow_path(
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
     it."""
-    names, roles, result_role = ROLES[direction]
+    direction, names, roles, result_role = signature
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
     launch_cache.require_driver(views[0])
@@ -304,6 +403,8 @@ def _slow_path(
         extents[result_role] = arguments.extents(
             result_role, shape, "input_shape" if result_role == "images" else "filter_shape"
         )
+    elif signature is TRANSPOSED:
+        arguments, extents[result_role] = arguments.transposed(extents["results"], extents["filters"])
     given = None if out is None else tensor(out, "out")
     fields: dict[str, Any] = {
         "direction": direction,
@@ -334,7 +435,7 @@ def _slow_path(
     result = make(a) if out is None else out
     target = tensor(result, "out")
     _check_out(arguments, problem, result_role, target, **dict(zip(names, views, strict=True)))
-    epilogue_args = _epilogue_args(arguments, problem, bias, residual, target)
+    epilogue_args = _epilogue_args(arguments, problem, result_role, bias, residual, target)
     launch_cache.require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
     if target.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
@@ -461,24 +562,26 @@ def _check_out(arguments: ConvArguments, problem: Conv, result_role: str, out: V
         raise InputError(f"out must be in the same memory as {' and '.join(operands)}")
 
 
-def _epilogue_args(arguments: ConvArguments, problem: Conv, bias: Any, residual: Any, out: View) -> dict[str, View]:
+def _epilogue_args(
+    arguments: ConvArguments, problem: Conv, result_role: str, bias: Any, residual: Any, out: View
+) -> dict[str, View]:
     """The epilogue operands by name. ShapeError, DtypeError, InputError: an operand does not match the problem."""
-    found = {}
-    for name, x, want in (("bias", bias, (problem.k,)), ("residual", residual, out.shape)):
+    found, channels = {}, problem.result_channels
+    for name, x, want in (("bias", bias, (channels,)), ("residual", residual, out.shape)):
         if x is None:
             continue
         v = tensor(x, name)
         if v.shape != want:
-            rule = "one per filter" if name == "bias" else "like the result"
+            rule = "one per channel of the result" if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (kind := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {kind} for results of {out.dtype}")
         if v.host != out.host:
             raise InputError(f"{name} must be in the same memory as images and filters")
         if not v.host and (
-            problem.k > 1 and v.strides != (1,)
+            channels > 1 and v.strides != (1,)
             if name == "bias"
-            else not _is_packed(arguments, "results", v, problem.layout)
+            else not _is_packed(arguments, result_role, v, problem.layout)
         ):
             rule = (
                 "it must be contiguous"

@@ -37,7 +37,7 @@ Extents = dict[str, int]
 class ConvArguments:
     """Stride, padding, dilation, groups and layouts of one call. ``dims``: number of spatial axes; ``stride``,
     ``dilation``: per (depth, height, width) after ``resolved``; ``padding``: unchanged from the caller; ``layout``,
-    ``filters``: layouts of the user's arrays.
+    ``filters``: layouts of the user's arrays; ``output_padding``: of a transposed convolution, like ``stride``.
 
     An array has the role ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument breaks a rule.
     """
@@ -49,6 +49,7 @@ class ConvArguments:
     groups: int = 1
     layout: str | None = None
     filters: str | None = None
+    output_padding: Any = 0
 
     def resolved(self) -> ConvArguments:
         """The arguments with defaults filled in. All but the padding are checked."""
@@ -65,7 +66,46 @@ class ConvArguments:
             padding=plain(self.padding),
             stride=self._per_axis("stride", self.stride, 1),
             dilation=self._per_axis("dilation", self.dilation, 1),
+            output_padding=self._per_axis("output_padding", self.output_padding, 0),
         )
+
+    def transposed(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[ConvArguments, Extents]:
+        """(the arguments of the convolution whose results have the extents ``images``, zpq, and whose input gradient a
+        transposed convolution is; the extents of the result). ``images``, ``filters``: extents of the operands.
+
+        ShapeError: channels of images and filters differ, an axis of images is empty, or ``output_padding`` is too
+        large."""
+        if images["k"] != filters["k"]:
+            raise ShapeError(
+                f"images have {images['k']} channels and filters {filters['k']} along K; they must be equal"
+            )
+        if isinstance(self.padding, str):
+            raise InputError(f"padding is {shown(self.padding)}; that of a transposed convolution must be numbers")
+        pads, out, found = (
+            list(self.padding_pairs({}, filters)),
+            [],
+            {"n": images["n"], "c": filters["c"] * self.groups},
+        )
+        for n, (axis, result, tap) in enumerate(zip("dhw", "zpq", "trs", strict=True)):
+            end, more, stride = pads[2 * n + 1], self.output_padding[n], self.stride[n]
+            if not images[result]:
+                raise ShapeError(f"images have no pixel along {axis}; a transposed convolution needs at least one")
+            if more >= stride + end:
+                raise ShapeError(
+                    f"output_padding is {more} along {axis}; it must be smaller than {stride + end}, the stride plus"
+                    " the padding at the end"
+                )
+            extent = (images[result] - 1) * stride + self.dilation[n] * (filters[tap] - 1) + 1 + more
+            found[axis] = extent - pads[2 * n] - end
+            if found[axis] < 0:
+                raise ShapeError(
+                    f"padding is {shown(self.padding)}; the result has {extent} pixels along {axis} without padding,"
+                    " which must not be more"
+                )
+            if more >= stride:  # the convolution with this padding would have more results
+                pads[2 * n + 1] = max(0, end - more)
+            out.append((pads[2 * n], pads[2 * n + 1]))
+        return replace(self, padding=tuple(out[3 - self.dims :])), found
 
     def _per_axis(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
         """One integer per axis (depth, height, width). ``rest``: the value for missing axes, and the minimum."""

@@ -37,9 +37,9 @@ class Conv(ProblemBase):
 
     ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
     from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
-    results. ``epilogue``, for ``forward`` only: ``scale``, ``bias`` (one for each filter), ``residual`` (of the
-    result's shape), an activation, as for Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start
-    of images (filters, results).
+    results. ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result),
+    ``residual`` (of the result's shape), an activation, as for Gemm. ``aligned_input`` (filter, output): the alignment
+    in bytes of the start of images (filters, results).
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -92,7 +92,7 @@ class Conv(ProblemBase):
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
             self._check_alignment(name, self.kind(stored))
         self._normalize_epilogue()
-        if self.epilogue and self.direction != "forward":
+        if self.epilogue and self.direction == "weight_grad":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
         self._require_memory()
 
@@ -267,6 +267,11 @@ class Conv(ProblemBase):
         ]
 
     @property
+    def result_channels(self) -> int:
+        """The number of channels of the result (not for ``weight_grad``)."""
+        return self.c if self.direction == "input_grad" else self.k
+
+    @property
     def deep(self) -> bool:
         """Whether the convolution has a depth axis."""
         return self.d > 1 or self.t > 1 or self.z > 1
@@ -286,7 +291,8 @@ class Conv(ProblemBase):
         channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
         channels = tuple(-1 if n == channel else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
-        known = {"scale_a": one, "scale_b": one, "bias": ((self.k,), channels), "residual": (result, result)}
+        bias = (self.result_channels,), channels
+        known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result)}
         return {name: known[name] for name in self.epilogue_operands}
 
     def kind(self, tensor: str) -> Dtype:

@@ -45,7 +45,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         c = (16, 32, 64)[rng.integers(3)] * int(rng.integers(1, 4))
     names = ("d", "h", "w")[3 - axes :]
     spatial = dict(zip(names, extents, strict=True)) | dict(zip(("t", "r", "s")[3 - axes :], taps, strict=True))
-    epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction == "forward" and dtype != "s8" else ""
+    epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if direction != "weight_grad" and dtype != "s8" else ""
     try:
         return Conv(
             int(rng.integers(1, 4)),

@@ -67,7 +67,7 @@ def test_random_convolutions_and_configurations(n: int) -> None:
     c = None
     while c is None:
         v = replace(problem(rng, n), direction=DIRECTIONS[n % 3], epilogue="")
-        if v.direction == "forward" and v.dtype != "s8" and rng.random() < 0.4:
+        if v.direction != "weight_grad" and v.dtype != "s8" and rng.random() < 0.4:
             v = replace(v, epilogue=str(rng.choice(["bias", "scale,bias,relu", "residual", "bias,residual"])))
         if rng.random() < 0.3:
             starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= v.kind(name).bytes])) for name in "xwy"]
@@ -131,7 +131,7 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
             dtype=dtype,
             compute="",
             out="",
-            epilogue=epilogue if v.direction == "forward" else "",
+            epilogue=epilogue,
         )
         for text in (
             "strip_results=4 block_rows=2 block_lanes=32",
@@ -166,6 +166,7 @@ def test_depthwise_input_grad_with_strides(layout, stride, taps, dilation, paddi
         groups=5,
         layout=layout,
         direction="input_grad",
+        epilogue="bias",
     )
     for beta, text in (
         (0.0, "strip_results=4 block_rows=2 block_lanes=32"),

@@ -74,6 +74,10 @@ def test_calls_agree_with_cudnn(driver, torch, dtype, last, stride, groups):
     dy = torch.randn_like(y)
     dx = ptxgen.conv2d_input_grad(dy, f, x.shape, **how)
     close(torch, dx, torch.nn.grad.conv2d_input(x.shape, f, dy, **how), 9 * 64 // groups)
+    shift = torch.randn(32, device="cuda", dtype=kind)
+    up = ptxgen.conv_transpose2d(dy, f, bias=shift, output_padding=stride - 1, **how)
+    want = torch.nn.functional.conv_transpose2d(dy, f, shift, output_padding=stride - 1, **how)
+    close(torch, up, want, 9 * 64 // groups)
     df = ptxgen.conv2d_weight_grad(x, dy, f.shape, **how)
     close(torch, df, torch.nn.grad.conv2d_weight(x, f.shape, dy, **how), 4 * y.shape[2] * y.shape[3])
 

@@ -155,6 +155,76 @@ def test_gradients_are_adjoint() -> None:
     assert np.array_equal(again, dx.transpose(last))
 
 
+def scattered(
+    x: Array,
+    f: Array,
+    stride: tuple[int, ...],
+    pads: tuple[tuple[int, int], ...],
+    dilation: tuple[int, ...],
+    more: tuple[int, ...],
+    groups: int = 1,
+) -> Array:
+    """A transposed convolution by definition: each pixel adds its multiple of a filter to the result. ``more``: the
+    output padding."""
+    c, taps = f.shape[1], f.shape[2:]
+    whole = [
+        (n - 1) * s + d * (t - 1) + 1 + m
+        for n, s, d, t, m in zip(x.shape[2:], stride, dilation, taps, more, strict=True)
+    ]
+    y = np.zeros((x.shape[0], c * groups, *whole))
+    for at in np.ndindex(*x.shape[2:]):
+        window = [
+            slice(i * s, i * s + d * (t - 1) + 1, d) for i, s, d, t in zip(at, stride, dilation, taps, strict=True)
+        ]
+        for g in range(groups):
+            mine = slice(g * len(f) // groups, (g + 1) * len(f) // groups)
+            y[(slice(None), slice(g * c, (g + 1) * c), *window)] += np.tensordot(
+                x[(slice(None), mine, *at)], f[mine], 1
+            )
+    return y[(..., *(slice(b, n - e) for n, (b, e) in zip(whole, pads, strict=True)))]
+
+
+@pytest.mark.parametrize(
+    ("given", "stride", "pads", "dilation", "more", "groups"),
+    [
+        ({"stride": 2}, (2, 2), ((0, 0), (0, 0)), (1, 1), (0, 0), 1),
+        ({"stride": (2, 3), "padding": 1, "output_padding": (1, 2)}, (2, 3), ((1, 1), (1, 1)), (1, 1), (1, 2), 2),
+        ({"stride": 4, "dilation": (2, 1), "output_padding": 3}, (4, 4), ((0, 0), (0, 0)), (2, 1), (3, 3), 1),
+        ({"dilation": 3, "padding": 2, "output_padding": 2}, (1, 1), ((2, 2), (2, 2)), (3, 3), (2, 2), 1),
+        ({"stride": 2, "padding": ((1, 0), (0, 2))}, (2, 2), ((1, 0), (0, 2)), (1, 1), (0, 0), 2),
+    ],
+)
+def test_transposed_convolutions(
+    given: dict[str, Any], stride: Any, pads: Any, dilation: Any, more: Any, groups: int
+) -> None:
+    """Strides above the extent of the filter, output padding of more than the stride, groups; bias, layouts."""
+    x, f, bias = integers(2, 6, 4, 3), integers(6, 2, 3, 2, seed=1), integers(2 * groups, seed=2)
+    want = scattered(x, f, stride, pads, dilation, more, groups)
+    assert np.array_equal(ptxgen.conv_transpose2d(x, f, groups=groups, **given), want)
+    last = (0, 2, 3, 1)
+    made = ptxgen.conv_transpose2d(
+        x.transpose(last),
+        f.transpose(last),
+        layout="NHWC",
+        groups=groups,
+        bias=bias,
+        residual=want.astype("f4").transpose(last),
+        activation="relu",
+        **given,
+    )
+    assert np.array_equal(made, np.maximum(2 * want + bias.reshape(-1, 1, 1), 0).transpose(last))
+
+
+def test_transposed_1d_and_3d_convolutions() -> None:
+    x, f = integers(2, 3, 7), integers(3, 4, 5, seed=1)
+    want = scattered(x, f, (3,), ((2, 2),), (1,), (1,))
+    assert np.array_equal(ptxgen.conv_transpose1d(x, f, stride=3, padding=2, output_padding=1), want)
+    x, f = integers(1, 3, 2, 3, 4), integers(3, 2, 2, 3, 3, seed=1)
+    want = scattered(x, f, (2, 1, 2), ((1, 1),) * 3, (1,) * 3, (0, 0, 1))
+    made = ptxgen.conv_transpose3d(x, f, stride=(2, 1, 2), padding=1, output_padding=(0, 0, 1))
+    assert np.array_equal(made, want)
+
+
 def test_epilogue_is_computed_by_the_kernel() -> None:
     x, f, bias, residual = integers(1, 3, 5, 5), integers(4, 3, 3, 3, seed=1), integers(4, seed=2), integers(1, 4, 3, 3)
     plain = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1))
@@ -220,6 +290,19 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d_input_grad(X, F, (2, 3, 7, 7)), ShapeError, r"grads has shape \(2, 3, 5, 5\)"),
         (lambda: ptxgen.conv2d_input_grad(X, F, (3, 7, 7)), ShapeError, r"input_shape has shape \(3, 7, 7\)"),
         (lambda: ptxgen.conv2d_weight_grad(X, X, (3, 3, 3, 3)), ShapeError, r"grads .* have \(2, 3, 3, 3\), NKPQ"),
+        (lambda: ptxgen.conv_transpose2d(X, F), ShapeError, "images have 3 channels and filters 4 along K"),
+        (lambda: ptxgen.conv_transpose2d(X[0], F), ShapeError, r"images has shape \(3, 5, 5\); it must have 4 axes"),
+        (lambda: ptxgen.conv_transpose2d(X[:, :, :0], F[:3]), ShapeError, "images have no pixel along h"),
+        (
+            lambda: ptxgen.conv_transpose2d(X, F[:3], stride=2, padding=1, output_padding=3),
+            ShapeError,
+            "output_padding is 3 along h; it must be smaller than 3, the stride plus the padding at the end",
+        ),
+        (lambda: ptxgen.conv_transpose2d(X, F[:3], output_padding=-1), ShapeError, "output_padding is -1"),
+        (lambda: ptxgen.conv_transpose2d(X, F[:3], padding=4), ShapeError, "the result has 7 pixels along h"),
+        (lambda: ptxgen.conv_transpose2d(X, F[:3], padding="same"), InputError, "padding is 'same'; .* numbers"),
+        (lambda: ptxgen.conv_transpose2d(X, F[:3], groups=2), ShapeError, "groups is 2"),
+        (lambda: ptxgen.conv_transpose2d(X, F[:3], bias=integers(4)), ShapeError, r"bias .* have \(3,\), one per chan"),
     ],
 )
 def test_errors_name_the_argument(call: Any, error: type[Exception], message: str) -> None:
@@ -266,6 +349,18 @@ def test_second_call_uses_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.Mon
         want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)) + bias.reshape(-1, 1, 1)
         assert np.array_equal(y.numpy(), np.maximum(want, 0))
         monkeypatch.setattr("ptxgen.api.conv._slow_path", None)  # the second call goes straight to the launch
+    assert len(launch_cache.launches) == 1
+
+
+def test_transposed_convolutions_use_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = Tensor(gpu, integers(4, 3, 3, 3, seed=1))
+    for seed in (0, 5):
+        x = integers(2, 4, 5, 6, seed=seed)
+        y = ptxgen.conv_transpose2d(Tensor(gpu, x, LAST), f, stride=2, output_padding=1)
+        want = scattered(x, f.numpy(), (2, 2), ((0, 0), (0, 0)), (1, 1), (1, 1))
+        assert np.array_equal(y.numpy(), want)
+        assert y.stride()[1] == 1  # the result has the layout of the images
+        monkeypatch.setattr("ptxgen.api.conv._slow_path", None)
     assert len(launch_cache.launches) == 1
 
 

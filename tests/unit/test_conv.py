@@ -155,7 +155,7 @@ def test_the_key_is_short() -> None:
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 HWCN f32", ShapeError, "layout is 'HWCN'"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 filters=RSCK", ShapeError, "filters is 'RSCK'"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 direction=back", InputError, "direction is 'back'"),
-        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=relu direction=input_grad", InputError, "takes none"),
+        ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=relu direction=weight_grad", InputError, "takes none"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=bias_row", InputError, "bias_row"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f64 aligned_input=4", ShapeError, "aligned_input is 4"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW s7", DtypeError, "dtype is 's7'"),

@@ -146,6 +146,13 @@ def test_gradients(asked: Any, direction: str, mask: list[bool]) -> None:
     assert (arguments[4], arguments[-1]) == ([1, 1, 1], mask)
 
 
+def test_the_bias_of_an_input_gradient_is_one_per_channel_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudnn, "_torch", lambda: Torch({}))
+    for direction, channels in (("forward", 16), ("input_grad", 8)):
+        p = Conv(2, 8, 6, 5, 16, 3, 3, padding=1, direction=direction, epilogue="bias")
+        assert cudnn.Cudnn(NO_DRIVER, p)._tensors("first")["bias"].shape == (channels,)
+
+
 @pytest.mark.parametrize(
     ("epilogue", "name"),
     [("bias,relu", "cudnn_convolution_relu"), ("bias,residual,relu", "cudnn_convolution_add_relu")],

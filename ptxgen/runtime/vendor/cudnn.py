@@ -116,7 +116,7 @@ class Cudnn:
             name: torch.randn(shape, device="cuda", dtype=torch.float32).to(kind).contiguous(memory_format=memory)
             for name, shape in shapes.items()
         }
-        made["bias"] = torch.randn(p.k, device="cuda").to(kind) if "bias" in p.epilogue_ops else None
+        made["bias"] = torch.randn(p.result_channels, device="cuda").to(kind) if "bias" in p.epilogue_ops else None
         return made
 
     def _candidates(self) -> list[Candidate]:
@@ -161,7 +161,7 @@ class Cudnn:
         if "bias" in stages and "bias" in more:
             y.add_(t["bias"].view(-1, *[1] * len(self._images)))
         if "residual" in stages:
-            y.add_(t["y"])
+            y.add_(t["y" if self.problem.direction == "forward" else "x"])
         if "relu" in stages:
             y.relu_()
         if "gelu" in stages:
