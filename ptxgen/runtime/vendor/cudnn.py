@@ -191,6 +191,7 @@ def _torch() -> Any:
         raise UnavailableError(
             f"cuDNN is used through PyTorch, which cannot be imported ({error}); pip install torch"
         ) from error
-    if not torch.cuda.is_available() or not torch.backends.cudnn.is_available():
+    backend: Any = torch.backends.cudnn  # has no annotations
+    if not torch.cuda.is_available() or not backend.is_available():
         raise UnavailableError(f"PyTorch {torch.__version__} has no GPU, or no cuDNN; install a build with CUDA")
     return torch
