@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE
-from ptxgen.codegen.vectorized import ceil_div, pick
+from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -25,5 +25,5 @@ def tiles_and_slices(p: KernelGemm, c: Any, sum_bytes: int) -> dict[str, Any]:
         "chunk": chunk,
         "slices": slices,
         "blocks": tiles * slices,
-        "workspace": pick((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
+        "workspace": where((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
     }

@@ -15,9 +15,9 @@ WARP = 32  #: threads of a warp
 SECTOR = 32  #: bytes of one global memory transaction
 
 
-def pick(condition: Any, yes: Any, no: Any) -> Any:
-    """``yes`` where ``condition`` holds, else ``no``."""
-    return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else (yes if condition else no)
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """``np.where`` for a column of conditions; ``x if condition else y`` for one."""
+    return np.where(condition, x, y) if isinstance(condition, np.ndarray) else (x if condition else y)
 
 
 def ceil_div(a: Any, b: Any) -> Any:

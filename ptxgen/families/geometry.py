@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
-from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, pick, register_cap
+from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
 from ptxgen.families.simt.geometry import warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -26,4 +26,4 @@ def geometry(p: KernelGemm, c: Any) -> Geometry:
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 
 
-__all__ = ["SECTOR", "WARP", "Geometry", "ceil_div", "geometry", "pick", "register_cap", "warp_rows"]
+__all__ = ["SECTOR", "WARP", "Geometry", "ceil_div", "geometry", "register_cap", "warp_rows", "where"]

@@ -22,9 +22,9 @@ Values = tuple[Array, Array, Array, tuple[Array, ...]]
 
 
 def check_grouped(
-    driver: Driver, problem: GroupedGemm, config: Config, seed: int = 0, slack: int = 0
+    driver: Driver, problem: GroupedGemm, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a group. ``slack`` is not used: rows have the leading dimensions of the problem."""
+    """The checks of a group. ``row_padding`` is not used: rows have the leading dimensions of the problem."""
     runner = Runner.of(driver, problem, config)
     try:
         for kind, alpha, beta, initial in CASES:

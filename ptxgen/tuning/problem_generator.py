@@ -60,8 +60,8 @@ class ProblemGenerator:
 
     def problem(self, number: int) -> Problem:
         rng = np.random.default_rng([self.seed, number])
-        draw = resolve(kinds()[pick(rng, self.kinds)].draw)
-        values = ARITHMETIC[pick(rng, self.arithmetic)][0]
+        draw = resolve(kinds()[weighted_choice(rng, self.kinds)].draw)
+        values = ARITHMETIC[weighted_choice(rng, self.arithmetic)][0]
         while True:
             try:
                 drawn: Problem = draw(rng, values, self.limits)
@@ -99,7 +99,7 @@ def read_weights(name: str, text: str) -> dict[str, float]:
     return out
 
 
-def pick(rng: np.random.Generator, weights: Mapping[str, float]) -> str:
+def weighted_choice(rng: np.random.Generator, weights: Mapping[str, float]) -> str:
     """A name with a chance in proportion to its weight."""
     total = sum(weights.values())
     return str(rng.choice(list(weights), p=[w / total for w in weights.values()]))

@@ -11,7 +11,7 @@ import numpy as np
 from ptxgen.errors import ShapeError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.conv_suites import SUITES
-from ptxgen.tuning.problem_generator import Limits, log_uniform, pick
+from ptxgen.tuning.problem_generator import Limits, log_uniform, weighted_choice
 
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites whose layers are varied
 DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}
@@ -35,7 +35,7 @@ def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Co
     narrow = values["dtype"] in ("f16", "bf16")
     layout = str(rng.choice(["NHWC", "NCHW", "CHWN"], p=[0.75, 0.2, 0.05] if narrow else [0.4, 0.5, 0.1]))
     fields: dict[str, Any] = {"compute": "", "out": "", "filters": "", **values}
-    fields |= {"layout": layout, "direction": pick(rng, DIRECTIONS)}
+    fields |= {"layout": layout, "direction": weighted_choice(rng, DIRECTIONS)}
     n, h, w = log_uniform(rng, IMAGES), base.h, base.w
     while True:
         c, k = _channels(base.c, width), _channels(base.k, width)

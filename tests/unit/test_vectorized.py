@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.codegen.vectorized import ceil_div, log2, pick, register_cap
+from ptxgen.codegen.vectorized import ceil_div, log2, register_cap, where
 from ptxgen.problem.device import device
 
 
-def test_pick_takes_integers_and_columns():
-    assert pick(True, 1, 2) == 1
-    assert pick(np.bool_(False), 1, 2) == 2
-    assert pick(np.array([True, False]), np.array([1, 2]), 9).tolist() == [1, 9]
+def test_where_takes_integers_and_columns():
+    assert where(True, 1, 2) == 1
+    assert where(np.bool_(False), 1, 2) == 2
+    assert where(np.array([True, False]), np.array([1, 2]), 9).tolist() == [1, 9]
 
 
 def test_ceil_div_rounds_up():

@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import WARP, IntOrColumn, pick
+from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -88,7 +88,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> MmaOperandGeometry:
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     bytes_, kind = p.element.bytes, fragment_load(p, kmajor)
     # rows of K that a quad of lanes reads have a distance of 32 bytes modulo 128
-    pad = pick(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
+    pad = where(tile * bytes_ % 128 == 32, 0, 32 // bytes_)
     row_pitch = c.u if kmajor else tile + (pad if kind == VECTOR else 0)
     row_elements = c.u if kmajor else tile
     rows = tile if kmajor else c.u
@@ -117,9 +117,9 @@ def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGe
     """Elements from one row of C to the next in shared memory, such that the stores of a warp have few bank conflicts:
     from lane to lane rows differ by ``a.adjacent``, vectors of up to 16 bytes by ``2 b.adjacent`` columns."""
     if sum_bytes == 8:
-        return nl + pick(a.adjacent > 1, 4, (8 - nl) % 16)
-    plain = pick(a.adjacent > 1, 4, (8 - nl) % 32)
-    return nl + pick(b.adjacent > 2, 4, pick(b.adjacent > 1, pick(a.adjacent > 1, 8, 16), plain))
+        return nl + where(a.adjacent > 1, 4, (8 - nl) % 16)
+    plain = where(a.adjacent > 1, 4, (8 - nl) % 32)
+    return nl + where(b.adjacent > 2, 4, where(b.adjacent > 1, where(a.adjacent > 1, 8, 16), plain))
 
 
 def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
@@ -132,34 +132,34 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
     sum_bytes = max(4, p.accumulator.bytes)
     c_row_pitch = _c_row_pitch(c.nl, sum_bytes, a, b)
     c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage_bytes, pick(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
+    shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
     permuted = 4 * sum(x.fragment_load == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     if p.element.fp8:  # where they are multiplied as f16, both halves are live at once
-        permuted = permuted + 3 * fragments + pick((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
+        permuted = permuted + 3 * fragments + where((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
     each = [np.maximum(x.loads // np.maximum(threads, 1), 1) for x in (a, b)]
     in_flight = sum(
-        pick(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
+        where(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
     )
     # each load that shares a pointer has an offset, which ptxas may widen to an address
     pointers = sum(
-        pick(n > POINTERS_LIMIT, pick((x.cp_async == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
-        + pick(c.bounds == 2, n, 0)
+        where(n > POINTERS_LIMIT, where((x.cp_async == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
+        + where(c.bounds == 2, n, 0)
         + (0 if addressing == STRIDED else 5)
         for n, x, addressing in zip(each, (a, b), (p.addr_a, p.addr_b), strict=True)
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all prefetched fragments
-    fragments = fragments * (c.fragment_prefetch + 1) - pick(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
+    fragments = fragments * (c.fragment_prefetch + 1) - where(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
     registers = sums + fragments + permuted + in_flight + pointers + 32 + 8 * words
     live = sums + fragments + permuted + in_flight
     expected_registers = np.minimum(registers, live + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     guarded = sum(
-        pick((x.cp_async == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * pick(x.vec * x.bytes == 16, n, 1), 0)
+        where((x.cp_async == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * where(x.vec * x.bytes == 16, n, 1), 0)
         for n, x in zip(each, (a, b), strict=True)
     )
-    deep = pick(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
+    deep = where(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
     packed_bytes = operand_packing.workspace(p, c)
     counts = tiles_and_slices(p, c, sum_bytes)
     return MmaGeometry(
@@ -180,7 +180,7 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
         registers=registers,
         expected_registers=expected_registers,
         # ptxas uses more registers where each thread can have 255
-        reg_margin=pick(threads * c.min_ctas_per_sm <= FULL_THREADS, np.minimum(guarded, 8 * GUARDED) + deep, 0),
+        reg_margin=where(threads * c.min_ctas_per_sm <= FULL_THREADS, np.minimum(guarded, 8 * GUARDED) + deep, 0),
         packed_bytes=packed_bytes,
         **counts | {"workspace": counts["workspace"] + packed_bytes},
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxgen.codegen.config import PACK
 from ptxgen.codegen.packing import ROW
-from ptxgen.codegen.vectorized import pick
+from ptxgen.codegen.vectorized import where
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -57,7 +57,7 @@ def copied_items(p: KernelGemm, name: str, items: int) -> int:
 def workspace(p: KernelGemm, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
     a, b = (packed_operand(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
-    return pick(c.operand_path_a == PACK, a, 0) + pick(c.operand_path_b == PACK, b, 0)
+    return where(c.operand_path_a == PACK, a, 0) + where(c.operand_path_b == PACK, b, 0)
 
 
 def packs(c: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
-from ptxgen.codegen.vectorized import pick
+from ptxgen.codegen.vectorized import where
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
@@ -27,7 +27,7 @@ def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
 
 def _widest(p: KernelGemm, c: Any, operand: int) -> Any:
     """Elements of the widest load of an operand: packed operands are aligned to 16 bytes."""
-    return pick(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
+    return where(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
 
 
 def _operand_path(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, pick
+from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, where
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
@@ -72,10 +72,10 @@ def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
     kmajor_smem = (keeps_layout == 1) & kmajor
     transposed = (keeps_layout == 0) & kmajor
     pad = max(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
-    row_pitch = pick(kmajor_smem, c.u, pick(transposed, tile + pad, tile))
-    stage_bytes = bytes_ * row_pitch * pick(kmajor_smem, tile, c.u)
+    row_pitch = where(kmajor_smem, c.u, where(transposed, tile + pad, tile))
+    stage_bytes = bytes_ * row_pitch * where(kmajor_smem, tile, c.u)
     sector_loads = SECTOR // (vec * p.element.bytes)
-    row_loads = pick(kmajor_smem, c.u // vec, pick(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
+    row_loads = where(kmajor_smem, c.u // vec, where(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
     return SimtOperandGeometry(
         name=name,
         tile=tile,
@@ -90,7 +90,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
         stage_bytes=stage_bytes,
         row_loads=row_loads,
         loads=tile * c.u // vec,
-        row_chunks=pick(kmajor_smem, c.u * bytes_ // 16, 0),
+        row_chunks=where(kmajor_smem, c.u * bytes_ // 16, 0),
         bytes=bytes_,
         chunk=16 // bytes_,
         addressing=p.addr_a if first else p.addr_b,
@@ -101,7 +101,7 @@ def _lines(x: SimtOperandGeometry, threads: Any, loads: Any) -> Any:
     """Rows (columns) of A (B) that a thread loads from. ``loads``: its loads."""
     one = np.maximum(x.row_loads // np.maximum(threads, 1), 1)
     many = np.maximum(x.tile * x.row_loads // np.maximum(threads, 1), 1)
-    return np.minimum(loads, pick(x.kmajor_smem | x.transposed, many, one))
+    return np.minimum(loads, where(x.kmajor_smem | x.transposed, many, one))
 
 
 def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
@@ -111,14 +111,14 @@ def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], th
     loads = sum(n if x.addressing == STRIDED else 0 for x, n in zip(operands, each, strict=True))
     lines = sum(_lines(x, threads, n) for x, n in zip(operands, each, strict=True))
     addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
-    bounds = pick(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(lines - LINES, 0) + 8, 0)
-    sets = pick(
-        c.ks > 1, pick(c.bounds == BOUNDS_PREDICATE, 56, pick(c.bounds == BOUNDS_NONE, 0, pick(c.ks > 2, 32, 6))), 0
+    bounds = where(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(lines - LINES, 0) + 8, 0)
+    sets = where(
+        c.ks > 1, where(c.bounds == BOUNDS_PREDICATE, 56, where(c.bounds == BOUNDS_NONE, 0, where(c.ks > 2, 32, 6))), 0
     )
     if p.element.bytes == 8:
-        kinds = 4 + pick(c.ks > 1, 20, 0) + pick(c.bounds == BOUNDS_PREDICATE, 16, 0)
+        kinds = 4 + where(c.ks > 1, 20, 0) + where(c.bounds == BOUNDS_PREDICATE, 16, 0)
     elif p.element.bytes < 4:
-        kinds = 4 + pick(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
+        kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
     else:
         kinds = 0
     return addresses + bounds + sum(x.row_chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
@@ -131,14 +131,14 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     kmajor_smem, through_registers = a.kmajor_smem | b.kmajor_smem, c.cp_async_a + c.cp_async_b < 2
     table_loads = sum(n if x.addressing != STRIDED else 0 for x, n in zip(operands, each, strict=True))
     most = 2 * np.maximum(table_loads - LOADS, 0)
-    most = most + pick(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
-    most = most + (F16X2_MARGIN if packed == 2 else pick((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
-    most = most + pick((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
-    ldg = pick(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
-    most = most + pick(ldg, LDG_MARGIN + (4 if words == 2 else 0), 0)
+    most = most + where(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
+    most = most + (F16X2_MARGIN if packed == 2 else where((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
+    most = most + where((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
+    ldg = where(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
+    most = most + where(ldg, LDG_MARGIN + (4 if words == 2 else 0), 0)
     resident = threads * c.min_ctas_per_sm
     rows = (a.kmajor_smem & b.kmajor_smem) & (c.bounds != BOUNDS_NONE) & (resident > 3 * FULL_THREADS - 1)
-    return pick(resident <= FULL_THREADS, most, pick(rows, KMAJOR_MARGIN, 0) + pick(c.ks > 1, F16X2_MARGIN, 0))
+    return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + where(c.ks > 1, F16X2_MARGIN, 0))
 
 
 def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
@@ -151,14 +151,14 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     c_row_pitch = c.nl + 4
     sum_bytes = max(4, p.accumulator.bytes)
     c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage_bytes, pick(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
+    shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = max(1, bytes_ // 4)
     packed = 2 if p.accumulator.bytes == 2 else 1
     fragments = (c.fragment_prefetch + 1) * (
-        c.ms * pick(a.kmajor_smem, a.chunk, 1) + c.ns * pick(b.kmajor_smem, b.chunk, 1) // packed
+        c.ms * where(a.kmajor_smem, a.chunk, 1) + c.ns * where(b.kmajor_smem, b.chunk, 1) // packed
     )
     in_flight = (
-        sum(pick(x.cp_async == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
+        sum(where(x.cp_async == 0, np.maximum(x.loads // np.maximum(threads, 1), 1) * x.vec, 0) for x in (a, b))
         * p.element.bytes
         // 4
     )
@@ -170,10 +170,10 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     beyond = 0
     if p.element.bytes == 2:
         beyond = (
-            2 * np.maximum(pointers - 8, 0) + pick(a.kmajor_smem | b.kmajor_smem, 24, 0) + (24 if packed == 2 else 0)
+            2 * np.maximum(pointers - 8, 0) + where(a.kmajor_smem | b.kmajor_smem, 24, 0) + (24 if packed == 2 else 0)
         )
     elif words == 2:
-        beyond = pick(a.kmajor_smem & b.kmajor_smem, fragments * words, pick(a.kmajor_smem | b.kmajor_smem, 8, 0))
+        beyond = where(a.kmajor_smem & b.kmajor_smem, fragments * words, where(a.kmajor_smem | b.kmajor_smem, 8, 0))
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
     registers = live + np.minimum(2 * pointers, 16) + tables + beyond + early + 34
@@ -202,5 +202,5 @@ def warp_rows(c: Any) -> Any:
         fits = (c.ml % (lanes_m * c.ms) == 0) & (c.nl % (WARP // lanes_m * c.ns) == 0)
         skew = np.abs(np.log2(lanes_m * c.ms / (WARP / lanes_m * c.ns)) + 0.1)
         better = fits & (skew < score)
-        best, score = pick(better, lanes_m, best), pick(better, skew, score)
+        best, score = where(better, lanes_m, best), where(better, skew, score)
     return best

@@ -26,7 +26,7 @@ import numpy as np
 
 from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, pick
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, where
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 SHORT = 8  #: the greatest extent of the short side
@@ -104,7 +104,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> SkinnyOperandGeometry:
         loads=0,
         name=name,
         long=long,
-        count=pick(short & (c.mma_m16 > 0), sums // 2, sums),
+        count=where(short & (c.mma_m16 > 0), sums // 2, sums),
         vec=vec,
         kmajor=kmajor,
         widest=most,
@@ -119,12 +119,12 @@ def _mma_registers(
     """Registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words, loads that ptxas
     hoists; fp8 is widened where the target has no instruction for it."""
     long_n = c.long_n == 1
-    words = np.maximum(pick(long_n, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
-    narrow = pick(long_n, c.vec_a, c.vec_b) * p.element.bytes < 4
+    words = np.maximum(where(long_n, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
+    narrow = where(long_n, c.vec_a, c.vec_b) * p.element.bytes < 4
     widened = 4 * count + loads_in_flight if p.element.fp8 else 0
     made = (count + short // 2) * words if p.compute == "tf32" else widened
-    early = pick(y_kmajor, pick(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
-    chunks = pick(split, loads_in_flight * words + count * (words + 2) + 16, 0)
+    early = where(y_kmajor, where(narrow, loads_y * 3 // 2, 0), loads_y * 2 + 6)
+    chunks = where(split, loads_in_flight * words + count * (words + 2) + 16, 0)
     return count * (short + 2) + loads_in_flight * words + short // 2 * (words + 2) + early + made + chunks + 40
 
 
@@ -133,44 +133,44 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
     a, b = operand(p, c, "a"), operand(p, c, "b")
     long_n = c.long_n == 1
     size = p.element.bytes
-    long_tile, count = pick(long_n, c.nl, c.ml), pick(long_n, c.ns, c.ms)
-    short_tile, short = pick(long_n, c.ml, c.nl), pick(long_n, c.ms, c.ns)
-    vec_x, vec_y = pick(long_n, c.vec_b, c.vec_a), pick(long_n, c.vec_a, c.vec_b)
-    x_kmajor = pick(long_n, b.kmajor, a.kmajor)
-    y_kmajor = pick(long_n, a.kmajor, b.kmajor)
+    long_tile, count = where(long_n, c.nl, c.ml), where(long_n, c.ns, c.ms)
+    short_tile, short = where(long_n, c.ml, c.nl), where(long_n, c.ms, c.ns)
+    vec_x, vec_y = where(long_n, c.vec_b, c.vec_a), where(long_n, c.vec_a, c.vec_b)
+    x_kmajor = where(long_n, b.kmajor, a.kmajor)
+    y_kmajor = where(long_n, a.kmajor, b.kmajor)
     along = long_tile // np.maximum(count, 1)
     lanes = WARP // np.maximum(c.lanes_long, 1)
     across = lanes * c.kl
     threads = along * across
     mma = c.mma_m16 > 0
-    short_lines = pick(mma, short // 2, short)
-    depth = pick(x_kmajor, vec_x, pick(y_kmajor, vec_y, 1))
+    short_lines = where(mma, short // 2, short)
+    depth = where(x_kmajor, vec_x, where(y_kmajor, vec_y, 1))
     steps = c.u // np.maximum(across * depth, 1)
-    loads_x = pick(x_kmajor, count, count // np.maximum(vec_x, 1) * depth)  # of a step
-    loads_y = pick(
+    loads_x = where(x_kmajor, count, count // np.maximum(vec_x, 1) * depth)  # of a step
+    loads_y = where(
         y_kmajor,
         short_lines * np.maximum(depth // np.maximum(vec_y, 1), 1),
         depth * np.maximum(short_lines // np.maximum(vec_y, 1), 1),
     )
-    a, b = (replace(x, loads=pick(x.long, loads_x, loads_y) * steps * threads) for x in (a, b))
+    a, b = (replace(x, loads=where(x.long, loads_x, loads_y) * steps * threads) for x in (a, b))
     sum_bytes = max(4, p.accumulator.bytes)
     c_row_pitch = c.nl + 4
     words = max(1, sum_bytes // 4)
     live = loads_x * steps * np.maximum(vec_x * size // 4, 1) + loads_y * np.maximum(vec_y * size // 4, 1)
     converted = 0 if size >= 4 and p.compute != "tf32" else (count + short) * np.minimum(depth, 4)
-    rows_x = pick(x_kmajor, count, count // np.maximum(vec_x, 1))  # lines with a pointer of their own
-    rows_y = pick(y_kmajor, short, short // np.maximum(vec_y, 1))
+    rows_x = where(x_kmajor, count, count // np.maximum(vec_x, 1))  # lines with a pointer of their own
+    rows_y = where(y_kmajor, short, short // np.maximum(vec_y, 1))
     pointers = 2 * (rows_x + rows_y)
     # ptxas uses more for addresses of later rows of K, and for early loads of Y
-    early_x = pick(
+    early_x = where(
         x_kmajor, 2 + 2 * np.maximum(count - SHORT, 0), rows_x + loads_x * steps * (5 if size == 1 else 3) // 4 + 2
     )
-    early_y = pick(y_kmajor, 0, np.minimum(rows_y * depth * steps, LOADS) * 3 // 4 + LOADS // 4)
+    early_y = where(y_kmajor, 0, np.minimum(rows_y * depth * steps, LOADS) * 3 // 4 + LOADS // 4)
     if size < 4:
-        early_y = early_y + pick(y_kmajor, 3 * np.maximum(count - SHORT, 0), np.minimum(loads_y, LOADS // 2))
+        early_y = early_y + where(y_kmajor, 3 * np.maximum(count - SHORT, 0), np.minimum(loads_y, LOADS // 2))
     else:
-        early_y = early_y + pick(y_kmajor, loads_y * np.maximum(vec_y * size // 4, 1) * 3 // 4, 0)
-    early_y = early_y + pick(a.unaligned | b.unaligned, loads_y + 12, 0)  # single elements
+        early_y = early_y + where(y_kmajor, loads_y * np.maximum(vec_y * size // 4, 1) * 3 // 4, 0)
+    early_y = early_y + where(a.unaligned | b.unaligned, loads_y + 12, 0)  # single elements
     registers = count * short * words + live + converted + pointers + early_x + early_y + (38 if size == 1 else 30)
     margin = WIDE_MARGIN if p.element.bytes == 8 or p.element.fp8 else 0
     return SkinnyGeometry(
@@ -194,16 +194,16 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
         loads_in_flight=loads_x * steps,
         unaligned=a.unaligned | b.unaligned,
         uk=depth * steps,
-        step_stride=pick(mma, lanes, across) * depth,
+        step_stride=where(mma, lanes, across) * depth,
         shared=c.ml * c_row_pitch * c.kl * sum_bytes,
         c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,
         c_via_smem=c.lanes_long > 0,
         reg_margin=np.maximum(
-            pick(threads * c.min_ctas_per_sm <= MARGIN_THREADS, margin, 0),
-            pick((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (short > 2) & (size == 4), KMAJOR_MARGIN, 0),
+            where(threads * c.min_ctas_per_sm <= MARGIN_THREADS, margin, 0),
+            where((c.kl > 1) & (c.mma_m16 == 0) & x_kmajor & y_kmajor & (short > 2) & (size == 4), KMAJOR_MARGIN, 0),
         ),
-        registers=pick(
+        registers=where(
             mma,
             _mma_registers(p, c, count, short, loads_x * steps, loads_y, y_kmajor, a.split_vectors | b.split_vectors),
             registers,

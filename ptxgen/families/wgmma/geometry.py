@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, pick
+from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -109,7 +109,7 @@ def widest(extent: Any, most: int, least: int) -> Any:
     result = np.zeros_like(extent) if isinstance(extent, np.ndarray) else 0
     width = least
     while width <= most:
-        result = pick(extent % width == 0, width, result)
+        result = where(extent % width == 0, width, result)
         width *= 2
     return result
 
@@ -157,13 +157,13 @@ def owners(groups: Any, blocks: Any) -> Any:
     """How many of the ``blocks`` that split K finish an equal part each of a tile with ``groups`` groups of columns."""
     result = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
     for n in range(2, MOST_OWNERS + 1):
-        result = pick((n <= blocks) & (groups % n == 0), n, result)
+        result = where((n <= blocks) & (groups % n == 0), n, result)
     return result
 
 
 def batch(accumulators: Any) -> Any:
     """Groups of partial sums that a thread with so many accumulators loads at once."""
-    return pick(accumulators <= 64, 16, 8)
+    return where(accumulators <= 64, 16, 8)
 
 
 def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
@@ -179,7 +179,7 @@ def from_registers(p: KernelGemm, c: Any) -> Any:
     """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
-    return (factor_bytes(p) != 2) & np.logical_not(pick(c.transposed_mma == 1, b, a))
+    return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
 
 
 def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
@@ -188,41 +188,41 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = p.im2col is not None and p.im2col.result is not None
     terms = [
-        pick((moves > 0) & (c.math_warpgroups == 1), 16, 0),
-        pick(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
-        pick((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
-        pick(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
+        where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
+        where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
+        where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
+        where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
     if not p.epilogue_ops:
         return reduce(np.maximum, terms)
     operations, direct, few = set(p.epilogue_ops), np.logical_not(via_smem), accumulators <= 128
     scaled, residual = "scale_rows" in operations, "residual" in operations
     vectors = bool(operations & {"scale_rows", "bias_row", "bias_column"})
-    along_x = pick(transposed, "bias_column" in operations, "bias_row" in operations)
+    along_x = where(transposed, "bias_column" in operations, "bias_row" in operations)
     out_bytes, loads = p.output.bytes, vectors or residual
     narrow = via_smem & vectors & (p.element.bytes == 1)
     multicast = (c.cluster_y > 1) & (accumulators >= 128) & (scaled & (out_bytes == 4) & direct | residual)
     terms += [
-        pick(direct & (out_bytes == 1) & few, 12, 0),
-        pick(direct & loads, pick(scaled & np.logical_not(few), 20, pick(few, 12, 3)), 2),
-        pick(via_smem & (loads or bool(operations & {"gelu", "silu"})), pick(few, 28, 20 if loads else 0), 0),
-        pick(wide, pick(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
-        pick(multicast, 28, 0),
-        pick(moves > 0, 8, 0),
-        pick(along_x, 35, 0) if scaled else 0,
+        where(direct & (out_bytes == 1) & few, 12, 0),
+        where(direct & loads, where(scaled & np.logical_not(few), 20, where(few, 12, 3)), 2),
+        where(via_smem & (loads or bool(operations & {"gelu", "silu"})), where(few, 28, 20 if loads else 0), 0),
+        where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
+        where(multicast, 28, 0),
+        where(moves > 0, 8, 0),
+        where(along_x, 35, 0) if scaled else 0,
     ]
     return reduce(np.maximum, terms)
 
 
 def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
     """Bytes of a stage of an operand whose rows are not aligned."""
-    lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
+    lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     return aligned(operand_packing.RESIDUES * operand_packing.residue_bytes(lines, width, size))
 
 
 def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> Any:
     """16-byte moves of each of ``threads`` threads that realign a stage of it."""
-    lines, width = pick(kmajor, tile, u), pick(kmajor, u, tile)
+    lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     across = threads // np.maximum(box // COLUMNS, 1)
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
@@ -230,37 +230,37 @@ def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> An
 def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
-    x_tile, y_tile = pick(transposed, c.nl, c.ml), pick(transposed, c.ml, c.nl)
+    x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
-    x_kmajor, y_kmajor = pick(transposed, b_kmajor, a_kmajor), pick(transposed, a_kmajor, b_kmajor)
-    x_extent, y_extent = pick(transposed, p.n, p.m), pick(transposed, p.m, p.n)
+    x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
+    x_extent, y_extent = where(transposed, p.n, p.m), where(transposed, p.m, p.n)
     a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
-    x_box = pick(x_kmajor, depth, pick(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
-    y_box = pick(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
-    x_rows = pick(c.tma_rows > 0, c.tma_rows, x_tile)
-    x_slice = pick(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
-    x_bytes = aligned(pick(x_kmajor, x_tile, x_rows) * c.u * size * count)
+    x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
+    y_box = where(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
+    x_rows = where(c.tma_rows > 0, c.tma_rows, x_tile)
+    x_slice = where(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
+    x_bytes = aligned(where(x_kmajor, x_tile, x_rows) * c.u * size * count)
     y_bytes = aligned(y_tile * c.u * size * count)
     a_realigned, b_realigned = operand_packing.realigns(c, "a"), operand_packing.realigns(c, "b")
-    x_realigned = pick(transposed, b_realigned, a_realigned)
-    y_realigned = pick(transposed, a_realigned, b_realigned)
-    x_bytes = pick(x_realigned, _unaligned_bytes(x_kmajor, x_tile, c.u, size), x_bytes)
-    y_bytes = pick(y_realigned, _unaligned_bytes(y_kmajor, y_tile, c.u, size), y_bytes)
-    threads = WARPGROUP * pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    x_moves = pick(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
-    y_moves = pick(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
+    x_realigned = where(transposed, b_realigned, a_realigned)
+    y_realigned = where(transposed, a_realigned, b_realigned)
+    x_bytes = where(x_realigned, _unaligned_bytes(x_kmajor, x_tile, c.u, size), x_bytes)
+    y_bytes = where(y_realigned, _unaligned_bytes(y_kmajor, y_tile, c.u, size), y_bytes)
+    threads = WARPGROUP * where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+    x_moves = where(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
+    y_moves = where(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.cluster_k)
-    tile_owners = pick((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
+    tile_owners = where((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
     owner_columns = y_tile // tile_owners
     single_reducer = (c.cluster_k > 1) & (by_cluster == 1)
-    dsmem_used = pick(c.cluster_k > 1, (c.cluster_k - single_reducer) * x_tile * owner_columns * 4, 0)
+    dsmem_used = where(c.cluster_k > 1, (c.cluster_k - single_reducer) * x_tile * owner_columns * 4, 0)
     dsmem_bytes = aligned(dsmem_used)
-    mi = x_tile // ROWS // pick(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+    mi = x_tile // ROWS // where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
     c_buffer = c.math_warpgroups * mi * ROWS * (owner_columns // np.maximum(c.epilogue_subtiles, 1)) * p.output.bytes
-    epilogue_bytes = aligned(pick(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
-    own_epilogue_bytes = pick(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
+    epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
+    own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
     pipeline_bytes = c.stages * (x_bytes + y_bytes)
     barrier_bytes = (
         16 * c.stages
@@ -269,7 +269,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
     )
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
-    tiles_x, tiles_y = pick(transposed, tiles_n, tiles_m), pick(transposed, tiles_m, tiles_n)
+    tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
     k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
@@ -277,8 +277,8 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     if p.grouped:
         blocks = p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))
     partial_bytes = x_tile * owner_columns * 4
-    fixup_bytes = blocks * partial_bytes * pick(c.splitk == SPLIT_SHARE, tile_owners, 1)
-    split_bytes = pick(c.kg > 1, pick(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
+    fixup_bytes = blocks * partial_bytes * where(c.splitk == SPLIT_SHARE, tile_owners, 1)
+    split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
     packed_bytes = operand_packing.workspace(p, c)
     accumulators = mi * y_tile // 2
     fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
@@ -291,11 +291,11 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     mainloop_regs = (
         mainloop_regs
         + LOOP_REGISTERS
-        + pick(fixup, 4 * batch(accumulators), 0)
-        + pick(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
+        + where(fixup, 4 * batch(accumulators), 0)
+        + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
     )
     moves = x_moves + y_moves
-    mainloop_regs = mainloop_regs + pick(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
+    mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
     setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
@@ -331,13 +331,13 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         realign_moves=moves,
         a_from_registers=a_from_registers,
         setmaxnreg=setmaxnreg,
-        setmaxnreg_producer=pick(less, PRODUCER_MORE, PRODUCER),
-        setmaxnreg_consumer=pick(less, CONSUMER_LESS, CONSUMER),
-        image_boxes=pick(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1)),
-        threads=WARPGROUP * c.math_warpgroups + pick(setmaxnreg, WARPGROUP, WARP),
+        setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
+        setmaxnreg_consumer=where(less, CONSUMER_LESS, CONSUMER),
+        image_boxes=where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1)),
+        threads=WARPGROUP * c.math_warpgroups + where(setmaxnreg, WARPGROUP, WARP),
         mainloop_regs=mainloop_regs,
         epilogue_regs=epilogue_regs,
-        registers=pick(setmaxnreg, EQUAL_REGISTERS, mainloop_regs),
+        registers=where(setmaxnreg, EQUAL_REGISTERS, mainloop_regs),
         shared=pipeline_bytes + dsmem_bytes + own_epilogue_bytes + barrier_bytes,
         accumulators=accumulators,
         tiles_m=tiles_m,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxgen.codegen.config import PACK, REALIGN
 from ptxgen.codegen.packing import ROW
-from ptxgen.codegen.vectorized import ceil_div, pick
+from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -121,4 +121,4 @@ def copy_bytes(p: KernelGemm, copy: PackedCopy) -> int:
 
 def workspace(p: KernelGemm, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
-    return pick(packs(c, "a"), _bytes(p, "a"), 0) + pick(packs(c, "b"), _bytes(p, "b"), 0)
+    return where(packs(c, "a"), _bytes(p, "a"), 0) + where(packs(c, "b"), _bytes(p, "b"), 0)
