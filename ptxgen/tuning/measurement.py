@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ptxgen.codegen.config import Config, parse_config
@@ -78,10 +79,13 @@ class Measurement:
         return out
 
 
+_parse_problem = lru_cache(maxsize=256)(parse)  # files have many rows of one problem
+
+
 def from_dict(values: dict[str, Any]) -> Measurement:
     """The measurement whose ``as_dict()`` is ``values``. ValueError: a value breaks a rule."""
     fields = dict(values)
-    fields["problem"] = parse(fields["problem"])
+    fields["problem"] = _parse_problem(fields["problem"])
     fields["config"] = parse_config(fields["config"])
     fields["environment"] = Environment(**fields["environment"])
     fields["samples"] = tuple(fields["samples"])
