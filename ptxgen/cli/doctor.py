@@ -24,8 +24,8 @@ PACKAGES = (
     ("platformdirs", "", "locations of files"),
     ("rich", "", "progress bars"),
     ("typer", "", "the command line"),
-    ("pycuda", "cuda", "the driver for NVIDIA GPUs"),
-    ("cuda-bindings", "cuda", "CUDA graphs"),
+    ("cuda-bindings", "cuda", "the driver for NVIDIA GPUs"),
+    ("pycuda", "pycuda", "the driver for NVIDIA GPUs where it is installed; built from source"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
     ("distributed", "dask", "collect --executor"),
@@ -110,14 +110,15 @@ def _gpu(name: str) -> Finding:
     from ptxgen.runtime.open_driver import open_driver
 
     try:
-        device = open_driver("cuda").device
+        opened = open_driver("cuda")
+        device, library = opened.device, getattr(opened, "library", "")
     except UnavailableError as error:
         if name:
             return finding("GPU", "missing", f"{name}, but it is not usable: {error}", 'pip install "ptxgen[cuda]"')
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
-    return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or 'PyCUDA'})")
+    return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or library})")
 
 
 def _ptxas(gpu: bool) -> Finding:

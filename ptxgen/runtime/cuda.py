@@ -1,13 +1,14 @@
-"""The driver for NVIDIA GPUs: PyCUDA loads and launches, in the primary context.
+"""The driver for NVIDIA GPUs: PyCUDA loads and launches, or cuda-bindings where PyCUDA is not installed.
 
-PyTorch, CuPy and the CUDA runtime use the primary context too, so the driver can use their memory and streams. The
-context is on PyCUDA's stack only inside ``context()``: PyCUDA aborts the process if a thread ends with a context on its
-stack.
+It uses the primary context, as PyTorch, CuPy and the CUDA runtime do, so it can use their memory and streams. The
+context is on the stack of the thread only inside ``context()``: PyCUDA aborts the process if a thread ends with a
+context on its stack.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,11 @@ from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
 from ptxgen.runtime.driver import Kernel, Timing
 
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+#: packages with PyCUDA's interface, in the order in which they are tried
+LIBRARIES = ("PyCUDA", "cuda-bindings")
 #: bytes of shared memory above which a kernel must set MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED_LIMIT = 48 << 10
 MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to capture without adding precision
@@ -34,8 +40,8 @@ NON_BLOCKING = 1
 
 
 class CudaKernel:
-    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry; ``functions``: PyCUDA's
-    functions by entry; ``stream_handles``: handles for launches on foreign streams by entry, created on demand. The
+    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry; ``functions``: those of
+    the library by entry; ``stream_handles``: handles for launches on foreign streams by entry, created on demand. The
     module is unloaded with the last reference."""
 
     __slots__ = ("__weakref__", "_driver", "functions", "registers", "source", "spills", "stream_handles")
@@ -56,19 +62,20 @@ class CudaKernel:
 
 
 class CudaDriver:
-    """A GPU, by its index. UnavailableError: PyCUDA, cuda-bindings or any GPU is missing. DeviceError: there is no such
-    GPU.
+    """A GPU, by its index. UnavailableError: cuda-bindings or any GPU is missing. DeviceError: there is no such GPU.
 
-    ``stream`` is the raw handle of the driver's own stream, which is used unless a launch names another. It
-    synchronises with the legacy default stream, as CUDA's blocking streams do. Thread-safe.
+    ``library``: one of ``LIBRARIES``; default: PyCUDA if it can be imported. ``stream`` is the raw handle of the
+    driver's own stream, which is used unless a launch names another. It synchronises with the legacy default stream, as
+    CUDA's blocking streams do. Thread-safe.
     """
 
     name = "cuda"
     clock = "hardware"
 
-    def __init__(self, index: int = 0) -> None:
-        self._cuda = cuda = _pycuda()
+    def __init__(self, index: int = 0, library: str = "") -> None:
         cuda_graph.load()
+        self.library, self._cuda = _library(library)
+        cuda = self._cuda
         self._error: type[Exception] = cuda.Error
         count = _gpu_count(cuda)
         if not 0 <= index < count:
@@ -212,7 +219,7 @@ class CudaDriver:
         The default stream of PyTorch and CuPy, whose handle is 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the driver
         rejected the launch, or an earlier launch destroyed the context.
         """
-        # PyCUDA's own call has the least overhead, so it is tried first.
+        # The library's own call has the least overhead, so it is tried first.
         entry = step.entry
         try:
             if stream or not entry:
@@ -259,7 +266,9 @@ class CudaDriver:
         shared: int,
         dependent: bool,
     ) -> launches.KernelHandle:
-        """The driver's handle of a PyCUDA function."""
+        """The driver's handle of a function of the library. PyCUDA's functions do not have it."""
+        if handle := getattr(function, "handle", 0):
+            return launches.KernelHandle(handle, len(parameters), dependent)
         with self._lock, self.context("querying a kernel handle"):
             capture_stream = self._capture_stream
             handle = cuda_graph.captured_function(
@@ -357,7 +366,7 @@ class CudaDriver:
     @contextmanager
     def context(self, doing: str = "using the GPU") -> Iterator[None]:
         """Makes the primary context current, in relaxed capture mode: the block may allocate and load during
-        captures. Errors of PyCUDA become LaunchErrors that begin with ``doing``."""
+        captures. Errors of the library become LaunchErrors that begin with ``doing``."""
         try:
             self._context.push()
             try:
@@ -384,23 +393,31 @@ class CudaDriver:
             pass
         try:
             self._context.detach()
-            if threading.get_ident() == self._thread:
+            if self.library == "PyCUDA" and threading.get_ident() == self._thread:
                 cuda_graph.drop_context()  # PyCUDA pushes the context in this thread to detach it
         except (self._error, LaunchError):
             pass
         self._memory.clear()
 
 
-def _pycuda() -> Any:
-    try:
-        import pycuda.driver
-    except ModuleNotFoundError as e:
-        if (e.name or "").split(".")[0] == "pycuda":
-            raise UnavailableError('PyCUDA is not installed; pip install "ptxgen[cuda]"') from e
-        raise UnavailableError(f'PyCUDA lacks {e.name}; pip install "ptxgen[cuda]"') from e
-    except ImportError as e:
-        raise UnavailableError(f"no GPU was found: PyCUDA cannot load NVIDIA's driver ({e})") from e
-    return pycuda.driver
+def _library(name: str) -> tuple[str, Any]:
+    """A row of ``LIBRARIES`` and its module; ``name``: empty for the first that can be imported. UnavailableError:
+    PyCUDA is named and cannot be imported."""
+    if name not in ("", *LIBRARIES):
+        raise InputError(f"library is {name!r}; it must be {' or '.join(LIBRARIES)}")
+    if name != "cuda-bindings":
+        try:
+            import pycuda.driver
+
+            return "PyCUDA", pycuda.driver
+        except ImportError as e:
+            if name:
+                raise UnavailableError(f"PyCUDA cannot be imported: {e}") from e
+            if (e.name or "").split(".")[0] != "pycuda":
+                _log.warning("PyCUDA cannot be imported, so cuda-bindings is used instead: %s", e)
+    from ptxgen.runtime import cuda_bindings
+
+    return "cuda-bindings", cuda_bindings
 
 
 def _gpu_count(cuda: Any) -> int:

@@ -1,7 +1,7 @@
 """Calls of cuda-bindings: CUDA graphs, tensor maps, contexts and stream capture.
 
-PyCUDA has no graphs, cannot wrap foreign stream handles, and does not expose function handles. The function handle of a
-kernel is read from the kernel node of a captured launch.
+PyCUDA has no graphs, cannot wrap foreign stream handles, and does not expose function handles. The handle of one of its
+functions is read from the kernel node of a captured launch.
 """
 
 from __future__ import annotations

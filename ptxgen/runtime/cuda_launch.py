@@ -1,4 +1,4 @@
-"""Launches through cuLaunchKernelEx: on streams that PyCUDA did not create, and with launch attributes.
+"""Launches through cuLaunchKernelEx: without PyCUDA, on streams that it did not create, and with launch attributes.
 
 The call goes through ctypes with argument structures that are built once. cuda-bindings would convert the arguments at
 each launch.
@@ -81,9 +81,9 @@ def _launcher() -> Any:
 
 
 class DependentFunction:
-    """Replaces PyCUDA's function for kernels with programmatic dependent launch.
+    """Replaces the library's function for kernels with programmatic dependent launch.
 
-    ``plain``: PyCUDA's function; ``make_handle``: creates its KernelHandle.
+    ``plain``: the library's function; ``make_handle``: creates its KernelHandle.
     """
 
     __slots__ = ("_make_handle", "_ready", "plain")

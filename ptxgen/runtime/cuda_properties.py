@@ -8,7 +8,7 @@ from ptxgen.problem.device import Device, describe
 
 
 def device(cuda: Any, gpu: Any) -> Device:
-    """The attributes of a GPU. ``cuda``: the module ``pycuda.driver``; ``gpu``: its device object."""
+    """The attributes of a GPU. ``cuda``: ``pycuda.driver`` or ``cuda_bindings``; ``gpu``: its device object."""
     facts = cuda.device_attribute
     major, minor = gpu.compute_capability()
     return describe(

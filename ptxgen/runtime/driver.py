@@ -1,4 +1,4 @@
-"""The driver interface. A driver loads and launches sources; there are two, ``cuda`` (PyCUDA) and ``emulated``."""
+"""The driver interface. A driver loads and launches sources; there are two, ``cuda`` and ``emulated``."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from ptxgen.runtime.driver import Driver
 
 
 def open_driver(name: str = "auto") -> Driver:
-    """The driver ``name``: ``cuda``, ``emulated``, or ``auto`` (CUDA if PyCUDA finds a GPU, else emulated).
+    """The driver ``name``: ``cuda``, ``emulated``, or ``auto`` (CUDA if there is a GPU, else emulated).
 
-    UnavailableError: ``name`` is ``cuda``, and PyCUDA or a GPU is missing.
+    UnavailableError: ``name`` is ``cuda``, and cuda-bindings or a GPU is missing.
     """
     if name not in ("auto", "cuda", "emulated"):
         raise DeviceError(f"driver is {name!r}; it must be auto, cuda or emulated")

@@ -19,7 +19,7 @@ import pytest
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.gemm import Gemm
-from ptxgen.runtime.cuda import CudaDriver, CudaKernel
+from ptxgen.runtime.cuda import LIBRARIES, CudaDriver, CudaKernel
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.vendor import cublaslt
@@ -94,10 +94,16 @@ INCREMENT = Step("increment", (4, 1, 1), (256, 1, 1), 0, (("u64", "C"), ("u32", 
 CLEAR = Step("", (4 * COUNT, 1, 1), arguments=(("u64", "C"),))
 
 
+@pytest.fixture(scope="module", params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> str:
+    """The package that loads and launches."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def driver() -> Iterator[CudaDriver]:
+def driver(library: str) -> Iterator[CudaDriver]:
     try:
-        made = CudaDriver()
+        made = CudaDriver(library=library)
     except UnavailableError as e:
         pytest.skip(str(e))
     yield made
@@ -125,11 +131,12 @@ def words(driver: CudaDriver, address: int, count: int = COUNT) -> np.ndarray:
     return out
 
 
-def child(code: str) -> subprocess.CompletedProcess[str]:
-    """Runs ``code`` in a process of its own, with this file's names imported."""
+def child(code: str, library: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``code`` in a process of its own, with this file's names imported; its driver uses ``library``."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.pathsep.join([here, *(p for p in sys.path if p)])
-    text = "from test_driver import *\n" + textwrap.dedent(code)
+    code = textwrap.dedent(code).replace("CudaDriver()", f"CudaDriver(library={library!r})")
+    text = f"from test_driver import *\n{code}"
     return subprocess.run(
         [sys.executable, "-c", text],
         env={**os.environ, "PYTHONPATH": path},
@@ -400,9 +407,10 @@ def test_threads_share_a_kernel_on_their_own_streams(driver: CudaDriver, kernel:
 
 
 @pytest.mark.usefixtures("driver")
-def test_torch_works_after_close() -> None:
+def test_torch_works_after_close(library: str) -> None:
     pytest.importorskip("torch")
-    done = child("""
+    done = child(
+        """
         import torch
         t = torch.ones(8, device="cuda")
         d = CudaDriver()
@@ -410,7 +418,9 @@ def test_torch_works_after_close() -> None:
         d.close()
         assert float((t + 1).sum()) == 16
         print("done")
-    """)
+    """,
+        library,
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
 
 
@@ -418,8 +428,9 @@ def test_torch_works_after_close() -> None:
 
 
 @pytest.mark.usefixtures("driver")
-def test_bad_address_is_a_launch_error_from_then_on() -> None:
-    done = child("""
+def test_bad_address_is_a_launch_error_from_then_on(library: str) -> None:
+    done = child(
+        """
         d = CudaDriver()
         k = d.load(SOURCE)
         a = d.allocate(16)
@@ -437,13 +448,16 @@ def test_bad_address_is_a_launch_error_from_then_on() -> None:
         assert fails(lambda: d.time([lambda: d.launch(k, INCREMENT, INCREMENT.pack({"C": a}))], Timing(1, 0.1)))
         assert fails(lambda: (d.launch(k, INCREMENT, INCREMENT.pack({"C": a})), d.synchronize()))
         print("done")
-    """)
+    """,
+        library,
+    )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["done"]), done.stderr
 
 
 @pytest.mark.usefixtures("driver")
-def test_thread_that_opened_a_driver_may_end() -> None:
-    done = child("""
+def test_thread_that_opened_a_driver_may_end(library: str) -> None:
+    done = child(
+        """
         made = []
         def work():
             d = CudaDriver()
@@ -460,7 +474,9 @@ def test_thread_that_opened_a_driver_may_end() -> None:
         assert np.all(words(d, c) == 2)
         d.release(c)
         print("done")
-    """)
+    """,
+        library,
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
     assert "PyCUDA" not in done.stderr
 

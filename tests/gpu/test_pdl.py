@@ -57,10 +57,12 @@ def test_kernels_in_streams_and_graphs(driver):
         for address, x in zip(used[3:], wide[3:], strict=True):
             driver.upload(address, x)
         go = runner.bind(*used[:3], 1.0, 1.0, tuple(used[3:]))
-        stream = driver._stream
+        stream = driver.stream
 
         def sequence(go=go, kept=kept, used=used, wide=wide, result=result, stream=stream):
-            copy = driver._cuda.memcpy_dtod_async
+            def copy(to, source_, size, stream):
+                cuda_graph.call(cuda_graph.load().cuMemcpyDtoDAsync, to, source_, size, stream)
+
             for to, source_, x in zip(used[:3], kept, wide, strict=False):
                 if x.nbytes:
                     copy(to, source_, x.nbytes, stream)

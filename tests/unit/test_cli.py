@@ -856,7 +856,7 @@ def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeyp
     real = metadata.version
 
     def version(name: str) -> str:
-        if name in ("mako", "pycuda"):
+        if name in ("mako", "cuda-bindings", "pycuda"):
             raise metadata.PackageNotFoundError(name)
         return real(name)
 
@@ -869,7 +869,7 @@ def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeyp
     assert 'pip install "ptxgen[cuda]"' in done.out
     monkeypatch.setattr(doctor, "_gpu_name", lambda: "NVIDIA H200, 580.1")
     found = {f["name"]: f["state"] for f in run("doctor", "--json").document["findings"]}
-    assert (found["pycuda"], found["mako"]) == ("missing", "missing")
+    assert (found["cuda-bindings"], found["pycuda"], found["mako"]) == ("missing", "optional", "missing")
 
 
 def test_doctor_works_with_a_damaged_database(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,247 @@
+"""The part of PyCUDA's interface that ``CudaDriver`` uses, on cuda-bindings alone: for machines without PyCUDA.
+
+Names and arguments are those of ``pycuda.driver``; its documentation describes them. Unlike PyCUDA's objects, these do
+not make their context current: the caller does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import weakref
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from ptxgen.runtime import cuda_graph
+from ptxgen.runtime.cuda_graph import DriverError as Error
+from ptxgen.runtime.cuda_graph import call, load
+from ptxgen.runtime.cuda_launch import KernelHandle, Sizes
+
+LOG_BYTES = 1 << 14  #: of the driver's assembler
+NAME_BYTES = 256  #: of a device's name
+ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6  #: CUjit_option
+
+#: retained primary contexts, by handle; objects of other contexts are gone
+_retained: Counter[int] = Counter()
+
+
+class _Names:
+    """The members of an enumeration of cuda-bindings, without their prefix."""
+
+    def __init__(self, kind: str, prefix: str) -> None:
+        self._kind, self._prefix = kind, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(load(), self._kind), self._prefix + name)
+
+
+device_attribute = _Names("CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_")
+function_attribute = _Names("CUfunction_attribute", "CU_FUNC_ATTRIBUTE_")
+
+
+def init() -> None:
+    """Initialises the driver. DriverError: NVIDIA's driver is missing, or it finds no GPU."""
+    try:
+        call(load().cuInit, 0)
+    except RuntimeError as e:  # cuda-bindings finds no libcuda
+        raise e if isinstance(e, Error) else Error(str(e), 100) from e
+
+
+def get_driver_version() -> int:
+    return int(call(load().cuDriverGetVersion))
+
+
+class Context:
+    """A retained primary context. ``handle``: of the context."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._context = call(load().cuDevicePrimaryCtxRetain, device)
+        self.handle = int(self._context)
+        _retained[self.handle] += 1
+
+    def push(self) -> None:
+        call(load().cuCtxPushCurrent, self._context)
+
+    @staticmethod
+    def pop() -> None:
+        call(load().cuCtxPopCurrent)
+
+    @staticmethod
+    def synchronize() -> None:
+        call(load().cuCtxSynchronize)
+
+    def detach(self) -> None:
+        """Releases the context."""
+        _retained[self.handle] -= 1
+        call(load().cuDevicePrimaryCtxRelease, self._device)
+
+
+class Device:
+    def __init__(self, index: int) -> None:
+        self._device = call(load().cuDeviceGet, index)
+
+    @staticmethod
+    def count() -> int:
+        return int(call(load().cuDeviceGetCount))
+
+    def name(self) -> str:
+        found: bytes = call(load().cuDeviceGetName, NAME_BYTES, self._device)
+        return found.rstrip(b"\0").decode(errors="replace")
+
+    def get_attribute(self, which: Any) -> int:
+        return int(call(load().cuDeviceGetAttribute, which, self._device))
+
+    def compute_capability(self) -> tuple[int, int]:
+        return (
+            self.get_attribute(device_attribute.COMPUTE_CAPABILITY_MAJOR),
+            self.get_attribute(device_attribute.COMPUTE_CAPABILITY_MINOR),
+        )
+
+    def retain_primary_context(self) -> Context:
+        return Context(self._device)
+
+
+class Stream:
+    """A stream, destroyed with its context. ``handle``: the raw handle."""
+
+    def __init__(self, flags: int = 0) -> None:
+        self._stream = call(load().cuStreamCreate, flags)
+        self.handle = int(self._stream)
+
+    def synchronize(self) -> None:
+        call(load().cuStreamSynchronize, self._stream)
+
+
+class Event:
+    """An event with a time. The context is current when the last reference ends."""
+
+    def __init__(self) -> None:
+        self._event = call(load().cuEventCreate, 0)
+
+    def record(self, stream: Stream) -> None:
+        call(load().cuEventRecord, self._event, stream.handle)
+
+    def synchronize(self) -> None:
+        call(load().cuEventSynchronize, self._event)
+
+    def time_since(self, begin: Event) -> float:
+        """Milliseconds since ``begin``."""
+        return float(call(load().cuEventElapsedTime, begin._event, self._event))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_event"):
+            load().cuEventDestroy(self._event)
+
+
+class DeviceAllocation:
+    def __init__(self, size: int) -> None:
+        self._address = int(call(load().cuMemAlloc, size))
+
+    def __int__(self) -> int:
+        return self._address
+
+    def free(self) -> None:
+        call(load().cuMemFree, self._address)
+
+
+mem_alloc = DeviceAllocation
+
+
+def memcpy_htod_async(address: int, data: np.ndarray[Any, Any], stream: Stream) -> None:
+    call(load().cuMemcpyHtoDAsync, address, data.ctypes.data, data.nbytes, stream.handle)
+
+
+def memcpy_dtoh_async(data: np.ndarray[Any, Any], address: int, stream: Stream) -> None:
+    call(load().cuMemcpyDtoHAsync, data.ctypes.data, address, data.nbytes, stream.handle)
+
+
+def memset_d8_async(address: int, value: int, count: int, stream: Stream) -> None:
+    call(load().cuMemsetD8Async, address, value, count, stream.handle)
+
+
+def memset_d32_async(address: int, value: int, count: int, stream: Stream) -> None:
+    call(load().cuMemsetD32Async, address, value, count, stream.handle)
+
+
+def pagelocked_zeros(size: int, kind: Any) -> np.ndarray[Any, Any]:
+    """``size`` elements in page-locked memory, which is freed with the last array on it."""
+    count = max(size * np.dtype(kind).itemsize, 1)
+    address = int(call(load().cuMemHostAlloc, count, 0))
+    memory = (ctypes.c_ubyte * count).from_address(address)
+    weakref.finalize(memory, _free_host, address, cuda_graph.current_context(), os.getpid()).atexit = False
+    array: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)
+    array[:] = 0
+    return array[: size * np.dtype(kind).itemsize].view(kind)
+
+
+def _free_host(address: int, context: int, process: int) -> None:
+    """Frees page-locked memory, unless its context is released or belongs to a parent process."""
+    if not _retained[context] or process != os.getpid():
+        return
+    driver = load()
+    driver.cuCtxPushCurrent(driver.CUcontext(context))
+    try:
+        with cuda_graph.relaxed_capture():
+            driver.cuMemFreeHost(address)
+    finally:
+        driver.cuCtxPopCurrent()
+
+
+class Module:
+    """A loaded module. It is unloaded with the last reference, when its context is current. DriverError: the driver
+    rejected ``code``, a cubin or text that ends with a zero byte; the message has the assembler's log."""
+
+    def __init__(self, code: bytes) -> None:
+        self._context = cuda_graph.current_context()
+        handle, log = ctypes.c_void_p(), ctypes.create_string_buffer(LOG_BYTES)
+        options = (ctypes.c_int * 2)(ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
+        if failed := _loader()(ctypes.byref(handle), code, 2, options, values):
+            error = cuda_graph.driver_error("cuModuleLoadDataEx", load().CUresult(failed))
+            text = log.value.decode(errors="replace").strip()
+            raise Error(f"{error}: {text}" if text else str(error), failed)
+        self.handle = load().CUmodule(handle.value)
+
+    def get_function(self, name: str) -> Function:
+        return Function(self, name)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle") and _retained[self._context]:
+            load().cuModuleUnload(self.handle)
+
+
+module_from_buffer = Module
+
+
+@functools.cache
+def _loader() -> Any:
+    """cuModuleLoadDataEx, called through ctypes: how cuda-bindings takes the buffer of a log depends on its version."""
+    pointer, _ = call(load().cuGetProcAddress, b"cuModuleLoadDataEx", 12000, 0)
+    where = ctypes.c_void_p
+    return ctypes.CFUNCTYPE(ctypes.c_int, where, ctypes.c_char_p, ctypes.c_uint, where, where)(int(pointer))
+
+
+class Function:
+    """A kernel of a module. ``handle``: its raw handle."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self._module = module  # unloaded with the last function
+        self._function = call(load().cuModuleGetFunction, module.handle, name.encode())
+        self.handle = int(self._function)
+        self._launcher: KernelHandle | None = None
+
+    def get_attribute(self, which: Any) -> int:
+        return int(call(load().cuFuncGetAttribute, which, self._function))
+
+    def set_attribute(self, which: Any, value: int) -> None:
+        call(load().cuFuncSetAttribute, self._function, which, value)
+
+    def _launch_kernel(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: Stream) -> None:
+        launcher = self._launcher
+        if launcher is None or launcher.size != len(parameters):
+            launcher = self._launcher = KernelHandle(self.handle, len(parameters))
+        launcher.launch(grid, block, parameters, shared, stream.handle)
