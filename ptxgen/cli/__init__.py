@@ -11,6 +11,7 @@ import sys
 from ptxgen.cli import collect as _collect
 from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import explain as _explain
+from ptxgen.cli import export as _export
 from ptxgen.cli import model as _model
 from ptxgen.cli import paper as _paper
 from ptxgen.cli import problems as _problems
@@ -20,9 +21,9 @@ from ptxgen.cli.command import app, run
 __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _paper)
+_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _paper)
 #: the order of commands in --help
-_ORDER = ("tune", "collect", "select", "explain", "emit", "check", "bench", "sampler", "emulate", "doctor")
+_ORDER = ("tune", "collect", "select", "explain", "emit", "export", "check", "bench", "sampler", "emulate", "doctor")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 

@@ -135,6 +135,12 @@ def render(plan: Plan) -> Source:
     return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))
 
 
+def render_file(template: str, **values: Any) -> str:
+    """The text of a template of the package that is not a kernel: a file of an exported library."""
+    text: str = lookup(str(templates_dir())).get_template(template).render(**values)
+    return text
+
+
 def _text(plan: Plan, templates: TemplateLookup) -> str:
     return tidy(templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan)))
 

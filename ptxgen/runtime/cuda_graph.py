@@ -16,12 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from ptxgen.codegen.source import TensorMap
-from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES
+from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.errors import LaunchError, UnavailableError
 
-# CUtensorMapDataType by dtype; CUtensorMapSwizzle by span of the pattern in bytes
-_MAP_TYPES = {"u8": 0, "s32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
-_MAP_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
 
 
@@ -212,8 +209,8 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     at = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     d, rank = description, len(description.extents)
     extents, pitches = (ctypes.c_uint64 * rank)(*d.extents), (ctypes.c_uint64 * (rank - 1))(*d.pitches)
-    words, kind = ctypes.c_uint32 * rank, _MAP_TYPES[d.dtype]
-    options = (_NO_INTERLEAVE, _MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
+    words, kind = ctypes.c_uint32 * rank, MAP_TYPES[d.dtype]
+    options = (_NO_INTERLEAVE, MAP_SWIZZLES[d.swizzle], _PROMOTE_128_BYTES, _FILL_ZERO)
     if d.pixel_box is None:
         name, ones = "cuTensorMapEncodeTiled", words(*[1] * rank)
         code = _encoder(name)(at, kind, rank, address, extents, pitches, words(*d.box), ones, *options)

@@ -1,0 +1,85 @@
+"""The manifest of an exported library: JSON that describes every kernel and every launch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ptxgen.codegen.source import Step, TensorMap
+from ptxgen.export.library import ExportedProblem, Library, Module
+from ptxgen.lowering.table import Table
+from ptxgen.runtime.assemble import Assembled
+
+#: version of the schema, which docs/export.md describes: readers refuse a greater one
+FORMAT = 1
+
+
+def text(library: Library, assembled: Mapping[int, Assembled], version: str, command: str) -> str:
+    """The manifest. ``assembled``: the machine code of each module, by number."""
+    document = {
+        "format": FORMAT,
+        "ptxgen": version,
+        "command": command,
+        "device": asdict(library.device),
+        "target": library.modules[0].source.target,
+        "modules": [_module(library, module, assembled[module.number]) for module in library.modules],
+        "tables": {"file": "kernels/tables.bin" if library.tables.size else None, "bytes": library.tables.size},
+        "problems": [_problem(library, p) for p in library.problems],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _module(library: Library, module: Module, code: Assembled) -> dict[str, Any]:
+    functions = [f for f in library.functions if f.module == module.number]
+    return {
+        "file": f"kernels/{module.name}.cubin",
+        "sha256": hashlib.sha256(code.cubin).hexdigest(),
+        "digest": module.source.digest,
+        "shared": module.source.shared,
+        "functions": [
+            {
+                "number": f.number,
+                "entry": f.entry,
+                "registers": code.registers.get(f.entry),
+                "spills": code.spills.get(f.entry),
+                "dependent": f.dependent,
+            }
+            for f in functions
+        ],
+    }
+
+
+def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
+    return {
+        "problem": p.problem.key(),
+        "fields": p.problem.as_dict(),
+        "config": p.config.values(),
+        "source": p.selection.source,
+        "us": None if p.selection.us != p.selection.us else p.selection.us,
+        "swapped": p.swapped,
+        "workspace": p.launch.workspace,
+        "zeroed": p.launch.zeroed,
+        "launches": [_step(library, p, step) for step in p.launch.steps],
+    }
+
+
+def _step(library: Library, p: ExportedProblem, step: Step) -> dict[str, Any]:
+    return {
+        "function": library.function(p.module, step.entry).number,
+        "grid": list(step.grid),
+        "block": list(step.block),
+        "shared": step.shared,
+        "parameters": [_parameter(library, kind, value) for kind, value in step.arguments],
+    }
+
+
+def _parameter(library: Library, kind: str, value: object) -> dict[str, Any]:
+    """A parameter: its type, and its value, or the name of a value that the caller supplies."""
+    if isinstance(value, TensorMap):
+        return {"type": "tensor_map", "map": asdict(value)}
+    if isinstance(value, Table):
+        return {"type": "u64", "table": library.tables.offsets[value]}
+    return {"type": kind, "name" if isinstance(value, str) else "value": value}

@@ -1,0 +1,581 @@
+/* Kernels of ptxgen ${version} for ${device.name}, ${target}. Made by: ${command} */
+#define _POSIX_C_SOURCE 200809L
+
+#include "ptxgen_kernels.h"
+
+#include <dlfcn.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the part of the driver's interface that the library uses */
+
+enum {
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+    CU_LAUNCH_PARAM_BUFFER_POINTER = 1,
+    CU_LAUNCH_PARAM_BUFFER_SIZE = 2,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2,
+    MAP_BYTES = ${map_bytes},         /* of a tensor map */
+    MAP_ALIGNMENT = ${map_alignment},      /* of its address */
+    PARAMETERS_AT = ${parameters_at},      /* offset of the first kernel parameter from a multiple of MAP_ALIGNMENT */
+    PARAMETER_BYTES = 4096, /* of a kernel, at most */
+    STATIC_SHARED_LIMIT = 48 << 10,
+    WORKSPACE_ALIGNMENT = 256
+};
+
+struct launch_attribute {
+    int id;
+    char padding[4];
+    union {
+        char bytes[64];
+        int enabled;
+    } value;
+};
+
+struct launch_configuration {
+    unsigned grid[3], block[3], shared;
+    struct CUstream_st *stream;
+    struct launch_attribute *attributes;
+    unsigned count;
+};
+
+/* Pointers are contexts, modules, functions and tensor maps; uint64_t are addresses of the GPU. */
+struct driver {
+    int (*cuCtxGetDevice)(int *);
+    int (*cuDeviceGetAttribute)(int *, int, int);
+    int (*cuModuleLoad)(void **, const char *);
+    int (*cuModuleUnload)(void *);
+    int (*cuModuleGetFunction)(void **, void *, const char *);
+    int (*cuFuncGetAttribute)(int *, int, void *);
+    int (*cuFuncSetAttribute)(void *, int, int);
+    int (*cuMemAlloc_v2)(uint64_t *, size_t);
+    int (*cuMemFree_v2)(uint64_t);
+    int (*cuMemcpyHtoD_v2)(uint64_t, const void *, size_t);
+    int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, struct CUstream_st *);
+    int (*cuLaunchKernelEx)(const struct launch_configuration *, void *, void **, void **);
+    int (*cuTensorMapEncodeTiled)(void *, int, uint32_t, uint64_t, const uint64_t *, const uint64_t *, const uint32_t *,
+                                  const uint32_t *, int, int, int, int);
+    int (*cuTensorMapEncodeIm2col)(void *, int, uint32_t, uint64_t, const uint64_t *, const uint64_t *, const int *,
+                                   const int *, uint32_t, uint32_t, const uint32_t *, int, int, int, int);
+};
+
+/* the functions of struct driver, in order */
+static const char *const driver_functions[] = {
+    "cuCtxGetDevice",   "cuDeviceGetAttribute", "cuModuleLoad",  "cuModuleUnload",  "cuModuleGetFunction",
+    "cuFuncGetAttribute", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoD_v2",
+    "cuMemsetD8Async",  "cuLaunchKernelEx",     "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
+};
+
+enum { DRIVER_FUNCTIONS = sizeof driver_functions / sizeof *driver_functions };
+
+_Static_assert(sizeof(struct driver) == DRIVER_FUNCTIONS * sizeof(void *), "each function of struct driver has a name");
+
+/* ---- modules and kernels */
+
+enum { MODULES = ${len(modules)}, FUNCTIONS = ${len(functions)}, TABLE_BYTES = ${tables.size} };
+
+static const struct module {
+    const char *file;
+    int shared; /* the most dynamic shared memory of its kernels */
+} modules[] = {
+% for module in modules:
+    {"kernels/${module.name}.cubin", ${module.source.shared}},
+% endfor
+};
+
+static const struct function {
+    int module;
+    const char *entry;
+    int dependent; /* may start before the preceding kernel of the stream has ended, and waits for it */
+} functions[] = {
+% for function in functions:
+    {${function.module}, "${function.entry}", ${int(function.dependent)}},
+% endfor
+};
+
+struct ptxgen_library {
+    struct driver driver;
+    void *handle; /* of libcuda */
+    void *modules[MODULES];
+    void *functions[FUNCTIONS];
+    uint64_t tables; /* address of the offset tables */
+};
+
+static _Thread_local int driver_result;
+
+int ptxgen_driver_result(void)
+{
+    return driver_result;
+}
+
+const char *ptxgen_status_text(ptxgen_status status)
+{
+    switch (status) {
+% for name, meaning in statuses:
+    case ${name}:
+        return "${meaning}";
+% endfor
+    }
+    return "not a status";
+}
+
+static ptxgen_status checked(int result)
+{
+    if (!result)
+        return PTXGEN_SUCCESS;
+    driver_result = result;
+    return PTXGEN_DRIVER_ERROR;
+}
+
+static ptxgen_status load_driver(ptxgen_library *library)
+{
+    library->handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library->handle)
+        return PTXGEN_NO_DRIVER;
+    for (int i = 0; i < DRIVER_FUNCTIONS; i++) {
+        void *found = dlsym(library->handle, driver_functions[i]);
+        if (!found)
+            return PTXGEN_NO_DRIVER;
+        memcpy((char *)&library->driver + i * sizeof found, &found, sizeof found);
+    }
+    return PTXGEN_SUCCESS;
+}
+
+static ptxgen_status check_device(const struct driver *driver)
+{
+    int device = 0, major = 0, minor = 0, multiprocessors = 0;
+    ptxgen_status status = checked(driver->cuCtxGetDevice(&device));
+    if (!status)
+        status = checked(driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+    if (!status)
+        status = checked(driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+    if (!status)
+        status = checked(driver->cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+    if (status)
+        return status;
+    /* blocks of some kernels wait for each other, so all must run at once */
+    if (major != ${device.sm // 10} || minor < ${device.sm % 10} || multiprocessors < ${device.sms})
+        return PTXGEN_WRONG_DEVICE;
+    return PTXGEN_SUCCESS;
+}
+
+static char *path_of(const char *folder, const char *file)
+{
+    size_t size = strlen(folder) + strlen(file) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", folder, file);
+    return path;
+}
+
+static ptxgen_status load_modules(ptxgen_library *library, const char *folder)
+{
+    for (int i = 0; i < MODULES; i++) {
+        char *path = path_of(folder, modules[i].file);
+        if (!path)
+            return PTXGEN_OUT_OF_MEMORY;
+        ptxgen_status status = checked(library->driver.cuModuleLoad(&library->modules[i], path));
+        free(path);
+        if (status)
+            return status;
+    }
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const struct function *f = &functions[i];
+        int shared = 0, dynamic = modules[f->module].shared;
+        ptxgen_status status =
+            checked(library->driver.cuModuleGetFunction(&library->functions[i], library->modules[f->module], f->entry));
+        if (!status)
+            status = checked(library->driver.cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                                                library->functions[i]));
+        if (!status && shared + dynamic > STATIC_SHARED_LIMIT)
+            status = checked(library->driver.cuFuncSetAttribute(
+                library->functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic));
+        if (status)
+            return status;
+    }
+    return PTXGEN_SUCCESS;
+}
+
+static ptxgen_status load_tables(ptxgen_library *library, const char *folder)
+{
+    if (!TABLE_BYTES)
+        return PTXGEN_SUCCESS;
+    char *path = path_of(folder, "kernels/tables.bin"), *words = malloc(TABLE_BYTES + 1);
+    FILE *file = path ? fopen(path, "rb") : NULL;
+    ptxgen_status status = path && words ? PTXGEN_SUCCESS : PTXGEN_OUT_OF_MEMORY;
+    if (!status && (!file || fread(words, 1, TABLE_BYTES + 1, file) != TABLE_BYTES))
+        status = PTXGEN_NO_FILE;
+    if (!status)
+        status = checked(library->driver.cuMemAlloc_v2(&library->tables, TABLE_BYTES));
+    if (!status)
+        status = checked(library->driver.cuMemcpyHtoD_v2(library->tables, words, TABLE_BYTES));
+    if (file)
+        fclose(file);
+    free(words);
+    free(path);
+    return status;
+}
+
+ptxgen_status ptxgen_create(const char *folder, ptxgen_library **library)
+{
+    if (!folder || !library)
+        return PTXGEN_INVALID_ARGUMENT;
+    *library = NULL;
+    ptxgen_library *made = calloc(1, sizeof *made);
+    if (!made)
+        return PTXGEN_OUT_OF_MEMORY;
+    ptxgen_status status = load_driver(made);
+    if (!status)
+        status = check_device(&made->driver);
+    if (!status)
+        status = load_modules(made, folder);
+    if (!status)
+        status = load_tables(made, folder);
+    if (status)
+        ptxgen_destroy(made);
+    else
+        *library = made;
+    return status;
+}
+
+void ptxgen_destroy(ptxgen_library *library)
+{
+    if (!library)
+        return;
+    if (library->tables)
+        library->driver.cuMemFree_v2(library->tables);
+    for (int i = 0; i < MODULES; i++)
+        if (library->modules[i])
+            library->driver.cuModuleUnload(library->modules[i]);
+    if (library->handle)
+        dlclose(library->handle);
+    free(library);
+}
+
+/* ---- launches */
+
+/* A call: its arguments, and the parameter buffer of the next launch. size: not NULL in a query of the workspace. */
+struct call {
+    ptxgen_library *library;
+    struct CUstream_st *stream;
+    const ptxgen_operands *operands;
+    size_t *size;
+    ptxgen_status status;
+    size_t used;
+    unsigned char parameters[PARAMETER_BYTES];
+};
+
+static uint64_t address(const void *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+/* Appends a parameter at the next multiple of its size. */
+static void put(struct call *x, const void *value, size_t size)
+{
+    size_t at = (x->used + size - 1) / size * size;
+    if (at + size > PARAMETER_BYTES) {
+        x->status = PTXGEN_INVALID_ARGUMENT;
+        return;
+    }
+    memset(x->parameters + x->used, 0, at - x->used);
+    memcpy(x->parameters + at, value, size);
+    x->used = at + size;
+}
+
+static inline void put_u32(struct call *x, int64_t value)
+{
+    uint32_t word = (uint32_t)value;
+    put(x, &word, sizeof word);
+}
+
+static inline void put_s32(struct call *x, double value)
+{
+    int32_t word = (int32_t)value;
+    put(x, &word, sizeof word);
+}
+
+static inline void put_u64(struct call *x, uint64_t value)
+{
+    put(x, &value, sizeof value);
+}
+
+static inline void put_f32(struct call *x, double value)
+{
+    float number = (float)value;
+    put(x, &number, sizeof number);
+}
+
+static inline void put_f64(struct call *x, double value)
+{
+    put(x, &value, sizeof value);
+}
+
+/* A tensor map. address: of the operand; offset: of the first element from it, in bytes. element: 0, or the bytes of an
+ * element of a tensor that may start between multiples of 16 bytes: its map begins at the preceding multiple. pixels: of
+ * an im2col map, else 0. */
+struct tensor_map {
+    int type, rank, swizzle, element;
+    uint64_t address;
+    uint64_t offset, extents[5], pitches[4];
+    uint32_t box[5];
+    uint32_t pixels, steps[5];
+    int lower[3], upper[3];
+};
+
+static inline void put_map(struct call *x, struct tensor_map t)
+{
+    static const uint32_t ones[5] = {1, 1, 1, 1, 1};
+    const struct driver *driver = &x->library->driver;
+    _Alignas(MAP_ALIGNMENT) unsigned char map[MAP_BYTES];
+    size_t at = x->used + (MAP_ALIGNMENT - (x->used + PARAMETERS_AT) % MAP_ALIGNMENT) % MAP_ALIGNMENT;
+    if (x->status)
+        return;
+    if (at + MAP_BYTES > PARAMETER_BYTES) {
+        x->status = PTXGEN_INVALID_ARGUMENT;
+        return;
+    }
+    uint64_t start = t.address + t.offset;
+    if (t.element) {
+        t.extents[0] += start % 16 / (uint64_t)t.element;
+        start -= start % 16;
+    }
+    if (t.pixels)
+        x->status = checked(driver->cuTensorMapEncodeIm2col(map, t.type, (uint32_t)t.rank, start, t.extents, t.pitches,
+                                                            t.lower, t.upper, t.box[0], t.pixels, t.steps, 0, t.swizzle,
+                                                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0));
+    else
+        x->status = checked(driver->cuTensorMapEncodeTiled(map, t.type, (uint32_t)t.rank, start, t.extents, t.pitches,
+                                                           t.box, ones, 0, t.swizzle,
+                                                           CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0));
+    memset(x->parameters + x->used, 0, at - x->used);
+    memcpy(x->parameters + at, map, MAP_BYTES);
+    x->used = at + MAP_BYTES;
+}
+
+/* Whether alpha and beta are integers of 32 bits, or fit a float. */
+static inline int scalars_fit(const struct call *x, int integers)
+{
+    const double values[] = {x->operands->alpha, x->operands->beta};
+    for (int i = 0; i < 2; i++) {
+        double v = values[i];
+        if (integers && !(v >= INT32_MIN && v <= INT32_MAX && v == floor(v)))
+            return 0;
+        if (!integers && isfinite(v) && fabs(v) > FLT_MAX)
+            return 0;
+    }
+    return 1;
+}
+
+/* Answers a query of the workspace; else checks the caller's, and clears it if kernels need zeros. Whether the launches
+ * follow. */
+static int begin(struct call *x, size_t bytes, int zeroed)
+{
+    const ptxgen_operands *o = x->operands;
+    if (x->size) {
+        *x->size = bytes;
+        return 0;
+    }
+    if (bytes > o->workspace_bytes || (bytes && !o->workspace)) {
+        x->status = PTXGEN_WORKSPACE_TOO_SMALL;
+        return 0;
+    }
+    if (bytes && address(o->workspace) % WORKSPACE_ALIGNMENT) {
+        x->status = PTXGEN_INVALID_ARGUMENT;
+        return 0;
+    }
+    if (bytes && zeroed && !o->workspace_is_zero)
+        x->status = checked(x->library->driver.cuMemsetD8Async(address(o->workspace), 0, bytes, x->stream));
+    return !x->status;
+}
+
+/* Launches a kernel with the parameters that were put since the last launch. */
+static void launch(struct call *x, int function, int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned threads,
+                   unsigned shared)
+{
+    struct launch_attribute attribute = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, {0}, {{0}}};
+    attribute.value.enabled = 1;
+    struct launch_configuration configuration = {
+        {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, {threads, 1, 1}, shared, x->stream, &attribute,
+        (unsigned)functions[function].dependent};
+    size_t used = x->used;
+    void *extra[] = {(void *)(uintptr_t)CU_LAUNCH_PARAM_BUFFER_POINTER, x->parameters,
+                     (void *)(uintptr_t)CU_LAUNCH_PARAM_BUFFER_SIZE, &used,
+                     NULL};
+    x->used = 0;
+    if (!x->status)
+        x->status = checked(
+            x->library->driver.cuLaunchKernelEx(&configuration, x->library->functions[function], NULL, extra));
+}
+
+/* ---- the launches of each problem */
+% for p in programs:
+
+/* ${p.title}
+ * ${p.config} */
+static void ${p.name}(struct call *x)
+{
+    % if p.scalars:
+    if (!scalars_fit(x, ${int(p.scalars == "s32")})) {
+        x->status = PTXGEN_INVALID_ARGUMENT;
+        return;
+    }
+    % endif
+    if (!begin(x, ${p.workspace}, ${int(p.zeroed)}))
+        return;
+    % for step in p.steps:
+        % for line in step.arguments:
+    ${line}
+        % endfor
+    launch(x, ${step.function}, ${step.grid[0]}, ${step.grid[1]}, ${step.grid[2]}, ${step.threads}, ${step.shared});
+    % endfor
+}
+% endfor
+
+/* ---- problems */
+
+enum { MOST_FIELDS = ${max(len(operation.fields) for operation in operations)} };
+
+/* A problem: its fields in the order of its structure, the alignment of A, B and C in bytes, and its launches. */
+struct entry {
+    int64_t fields[MOST_FIELDS];
+    int alignment[3];
+    void (*compute)(struct call *);
+};
+
+/* The problems of an operation, in ascending order of their fields. */
+struct operation {
+    int fields, count;
+    const struct entry *entries;
+};
+% for operation in operations:
+
+static const struct entry ${operation.name}_entries[] = {
+    % for entry in entries[operation.name]:
+    {{${", ".join(map(str, entry.fields))}}, {${", ".join(map(str, entry.alignment))}}, ${entry.program}},
+    % endfor
+    {{0}, {0}, NULL},
+};
+
+static const struct operation ${operation.name}_operation = {${len(operation.fields)}, ${len(entries[operation.name])}, ${operation.name}_entries};
+% endfor
+
+static int compared(const int64_t *a, const int64_t *b, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
+    return 0;
+}
+
+static int aligned(const ptxgen_operands *o, const int alignment[3])
+{
+    return address(o->a) % (uint64_t)alignment[0] == 0 && address(o->b) % (uint64_t)alignment[1] == 0 &&
+           (address(o->c) | address(o->residual)) % (uint64_t)alignment[2] == 0;
+}
+
+/* The exported problem with these fields, whose alignments the operands have; NULL: there is none. */
+static const struct entry *find(const struct operation *operation, const int64_t *fields, const ptxgen_operands *o)
+{
+    int first = 0, end = operation->count;
+    while (first < end) {
+        int middle = first + (end - first) / 2;
+        if (compared(operation->entries[middle].fields, fields, operation->fields) < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    for (; first < operation->count; first++) {
+        const struct entry *entry = &operation->entries[first];
+        if (compared(entry->fields, fields, operation->fields))
+            break;
+        if (aligned(o, entry->alignment))
+            return entry;
+    }
+    return NULL;
+}
+
+static ptxgen_status compute(const struct operation *operation, const int64_t *fields, struct call *x)
+{
+    const struct entry *entry = find(operation, fields, x->operands);
+    if (!entry)
+        return PTXGEN_NOT_EXPORTED;
+    entry->compute(x);
+    return x->status;
+}
+
+/* Whether all fields are numbers that products of two of them cannot overflow: below 2^31, strides below 2^40. */
+static int in_range(const int64_t *fields, int count, int strides)
+{
+    for (int i = 0; i < count; i++)
+        if (fields[i] < (i < count - strides ? 0 : -1) || fields[i] >= INT64_C(1) << (i < count - strides ? 31 : 40))
+            return 0;
+    return 1;
+}
+
+/* Packed leading dimensions and strides get one value, as in ptxgen. */
+static void normalize_gemm(ptxgen_gemm_problem *p)
+{
+    int transposed_a = p->layout == PTXGEN_TN || p->layout == PTXGEN_TT;
+    int transposed_b = p->layout == PTXGEN_NT || p->layout == PTXGEN_TT;
+    const int64_t rows[] = {transposed_a ? p->k : p->m, transposed_b ? p->n : p->k, p->m};
+    const int64_t columns[] = {transposed_a ? p->m : p->k, transposed_b ? p->k : p->n, p->n};
+    int64_t *const leading[] = {&p->lda, &p->ldb, &p->ldc};
+    int64_t *const strides[] = {&p->stride_a, &p->stride_b, &p->stride_c};
+    p->batch = p->batch ? p->batch : 1;
+    for (int i = 0; i < 3; i++) {
+        if (!*leading[i])
+            *leading[i] = columns[i] ? columns[i] : 1;
+        if (p->batch == 1 || *strides[i] == rows[i] * *leading[i])
+            *strides[i] = -1;
+    }
+}
+
+/* Fields without effect get one value, as in ptxgen. */
+static void normalize_conv2d(ptxgen_conv2d_problem *p)
+{
+    p->dilation_h = p->r == 1 ? 1 : p->dilation_h;
+    p->dilation_w = p->s == 1 ? 1 : p->dilation_w;
+    if (p->h + p->pad_top + p->pad_bottom == p->dilation_h * (p->r - 1) + 1)
+        p->stride_h = 1;
+    if (p->w + p->pad_left + p->pad_right == p->dilation_w * (p->s - 1) + 1)
+        p->stride_w = 1;
+}
+
+/* ---- the functions of the header */
+% for operation in operations:
+
+static ptxgen_status serve_${operation.name}(const ptxgen_${operation.name}_problem *problem, struct call *x)
+{
+    if (!x->library || !problem || !x->operands)
+        return PTXGEN_INVALID_ARGUMENT;
+    ptxgen_${operation.name}_problem p = *problem;
+    const int64_t given[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
+    if (!in_range(given, ${len(operation.fields)}, ${operation.strides}))
+        return PTXGEN_INVALID_ARGUMENT;
+    normalize_${operation.name}(&p);
+    const int64_t fields[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
+    return compute(&${operation.name}_operation, fields, x);
+}
+
+ptxgen_status ptxgen_${operation.name}(ptxgen_library *library, struct CUstream_st *stream,
+                          const ptxgen_${operation.name}_problem *problem, const ptxgen_operands *operands)
+{
+    struct call x = {.library = library, .stream = stream, .operands = operands};
+    return serve_${operation.name}(problem, &x);
+}
+
+ptxgen_status ptxgen_${operation.name}_workspace(ptxgen_library *library, const ptxgen_${operation.name}_problem *problem,
+                                    const ptxgen_operands *operands, size_t *bytes)
+{
+    struct call x = {.library = library, .operands = operands, .size = bytes};
+    return bytes ? serve_${operation.name}(problem, &x) : PTXGEN_INVALID_ARGUMENT;
+}
+% endfor

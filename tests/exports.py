@@ -1,0 +1,203 @@
+"""Builds exported libraries with a CUDA driver that records calls, and compares the calls with those of Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptxgen.codegen.source import Launch, TensorMap
+from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
+from ptxgen.export.library import Library, key_of
+from ptxgen.export.operations import OPERATIONS
+from ptxgen.problem.registry import Problem
+
+STUB = Path(__file__).parent / "data" / "stub_cuda.c"
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+ADDRESSES = {"A": 0x10_0000_0000, "B": 0x20_0000_0000, "C": 0x30_0000_0000, "W": 0x40_0000_0000}
+#: of the arrays of the epilogue, one after the other
+OTHERS = 0x50_0000_0000
+#: by member of ptxgen_operands
+ARRAYS = ("scale_a", "scale_b", "bias", "residual")
+STREAM = 77
+
+RUNNER = """
+#include "ptxgen_kernels.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int count, char **arguments)
+{{
+    ptxgen_library *library = NULL;
+    char name[32];
+    int64_t v[32];
+    int status = ptxgen_create(arguments[1], &library);
+    printf("{{\\"create\\": %d, \\"result\\": %d}}\\n", status, ptxgen_driver_result());
+    while (!status && scanf("%31s", name) == 1) {{
+        ptxgen_operands o = {{0}};
+        uint64_t at[8];
+        size_t bytes = 0;
+        int fields = 0, given = 0, zero = 0;
+        if (scanf("%d", &fields) != 1 || fields > 32)
+            return 2;
+        for (int i = 0; i < fields; i++)
+            given += scanf("%" SCNd64, &v[i]);
+        for (int i = 0; i < 8; i++)
+            given += scanf("%" SCNu64, &at[i]);
+        given += scanf("%zu %d %lf %lf", &o.workspace_bytes, &zero, &o.alpha, &o.beta);
+        if (given != fields + 12)
+            return 2;
+        o.a = (void *)at[0], o.b = (void *)at[1], o.c = (void *)at[2], o.workspace = (void *)at[3];
+        o.scale_a = (void *)at[4], o.scale_b = (void *)at[5], o.bias = (void *)at[6], o.residual = (void *)at[7];
+        o.workspace_is_zero = zero;
+        int query = -1, call = -1;
+{cases}
+        printf("{{\\"call\\": %d, \\"query\\": %d, \\"bytes\\": %zu}}\\n", call, query, bytes);
+    }}
+    ptxgen_destroy(library);
+    return count != 2;
+}}
+"""
+CASE = """        if (!strcmp(name, "{name}")) {{
+            ptxgen_{name}_problem p;
+            memset(&p, 0, sizeof p);
+            {fields}
+            query = ptxgen_{name}_workspace(library, &p, &o, &bytes);
+            call = ptxgen_{name}(library, (struct CUstream_st *){stream}, &p, &o);
+        }}"""
+
+
+@dataclass
+class Call:
+    """What a call of the C library did: the status of the call and of the query, the bytes of workspace that the query
+    returned, and the calls of the driver."""
+
+    status: int
+    query: int
+    bytes: int
+    driver: list[dict[str, Any]] = field(default_factory=list)
+
+
+def compiler() -> str | None:
+    return shutil.which("gcc")
+
+
+def build(folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
+    """Compiles the library in ``folder`` with a program that calls it, and the recording driver. Returns the program."""
+    cases = [
+        CASE.format(
+            name=o.name,
+            stream=STREAM,
+            fields=" ".join(f"p.{f.name} = ({f.kind})v[{i}];" for i, f in enumerate(o.fields)),
+        )
+        for o in OPERATIONS.values()
+    ]
+    (folder / "runner.c").write_text(RUNNER.format(cases="\n".join(cases)))
+    build_stub(folder)
+    program = folder / "runner"
+    sources = [str(folder / "runner.c"), str(folder / "ptxgen_kernels.c")]
+    command = [str(compiler()), *WARNINGS, *flags, "-ffp-contract=off", f"-I{folder}", *sources, "-o", str(program)]
+    subprocess.run([*command, "-ldl", "-lm"], check=True)
+    return program
+
+
+def build_stub(folder: Path) -> None:
+    """Compiles the recording driver to ``libcuda.so.1`` in ``folder``."""
+    command = [str(compiler()), "-std=c11", "-Wall", "-Werror", "-shared", "-fPIC", str(STUB)]
+    subprocess.run([*command, "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")], check=True)
+
+
+def request(problem: Problem, *, workspace: int = 1 << 40, zero: bool = False, **addresses: int) -> str:
+    """A line for the program: a call of ``problem``. ``addresses``: of A, B, C, W, where they are not ADDRESSES."""
+    at = {**ADDRESSES, **addresses}
+    others = [OTHERS + i * (1 << 32) for i in range(len(ARRAYS))]
+    numbers = [*key_of(problem), at["A"], at["B"], at["C"], at["W"], *others, workspace, int(zero), 2.0, 3.0]
+    count = len(OPERATIONS[problem.operation].fields)
+    return f"{OPERATIONS[problem.operation].name} {count} {' '.join(map(str, numbers))}"
+
+
+def run(program: Path, requests: Iterable[str], **environment: str) -> tuple[dict[str, Any], list[Call]]:
+    """What the library does for each request. AssertionError: a sanitizer found an error.
+
+    Returns the result of creating the library, with the address of the offset tables, and its calls.
+    """
+    done = subprocess.run(
+        [program, program.parent],
+        input="\n".join(requests),
+        env={**os.environ, "LD_LIBRARY_PATH": str(program.parent), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    created: dict[str, Any] = {}
+    out: list[Call] = []
+    driver: list[dict[str, Any]] = []
+    for line in lines:
+        if "create" in line or "upload" in line:
+            created |= line
+        elif "call" in line:
+            out.append(Call(line["call"], line["query"], line["bytes"], driver))
+            driver = []
+        else:
+            driver.append(line)
+    return created, out
+
+
+def expected(
+    library: Library, launch: Launch, dependent: Sequence[str], *, swapped: bool = False, tables: int = 0
+) -> list[dict[str, Any]]:
+    """The calls of the driver by which Python's launch path computes ``launch`` on the addresses of ``request``, the
+    workspace not zero. ``tables``: address of the offset tables. Tensor maps are bytes of zero, as the recording driver
+    encodes them."""
+    at: dict[str, Any] = {**ADDRESSES, "alpha": 2, "beta": 3}
+    if swapped:
+        at["A"], at["B"] = at["B"], at["A"]
+    at |= {name: OTHERS + i * (1 << 32) for i, name in enumerate(ARRAYS)}
+    out: list[dict[str, Any]] = []
+    if launch.workspace and launch.zeroed:
+        out.append({"memset": at["W"], "byte": 0, "bytes": launch.workspace, "stream": STREAM})
+    for step in launch.steps:
+        step = step.with_table_addresses(lambda table: tables + library.tables.offsets[table])
+        maps: list[dict[str, Any]] = []
+        tail = step.pack_maps(lambda m, address, maps=maps: maps.append(_map(m, address)) or bytes(MAP_BYTES), at)
+        out += maps
+        out.append(
+            {
+                "launch": step.entry,
+                "stream": STREAM,
+                "shared": step.shared,
+                "grid": list(step.grid),
+                "block": list(step.block),
+                "dependent": int(step.entry in dependent),
+                "parameters": (step.pack(at) + tail).hex(),
+            }
+        )
+    return out
+
+
+def _map(m: TensorMap, address: int) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "map": MAP_TYPES[m.dtype],
+        "address": address,
+        "extents": list(m.extents),
+        "pitches": list(m.pitches),
+        "box": list(m.box),
+        "steps": [1] * len(m.extents),
+    }
+    if m.pixel_box is not None:
+        out |= {
+            "steps": [1, *m.pixel_box.strides, 1],
+            "lower": list(m.pixel_box.lower),
+            "upper": list(m.pixel_box.upper),
+        }
+    return {**out, "modes": [0, MAP_SWIZZLES[m.swizzle], 2, 0]}

@@ -1,0 +1,213 @@
+"""Exported libraries make the launches that Python makes, with a driver that records calls. Compiled with sanitizers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ptxgen.cli.command import run as run_command
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import InputError
+from ptxgen.export import manifest
+from ptxgen.export.files import write
+from ptxgen.export.library import Library
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.selection import Selection, require
+from tests import exports
+
+needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")
+H200 = device("h200")
+
+#: with a configuration where the choice would not have the property that its name says
+PROBLEMS: dict[str, tuple[Problem, str]] = {
+    "wgmma": (Gemm(512, 512, 512, dtype="f16"), ""),
+    "split_bf16x3": (Gemm(256, 128, 320, compute="f32_bf16x6"), ""),
+    "epilogue": (Gemm(256, 384, 128, "NT", "f16", epilogue="bias_column,residual,relu"), ""),
+    "batch": (Gemm(64, 64, 64, "TN", "f16", batch=7), ""),
+    "unaligned": (Gemm(63, 65, 67, "TT", aligned_a=4, ldb=70), ""),
+    "integers": (Gemm(64, 128, 256, "NT", "s8"), ""),
+    "im2col": (Conv(4, 64, 14, 14, 64, 3, 3, padding=1, layout="NHWC", dtype="f16", epilogue="bias,relu"), ""),
+    "tables": (Conv(2, 3, 20, 22, 5, 3, 3, stride=2), "family=simt"),
+    "phases": (Conv(2, 8, 9, 9, 8, 3, 3, stride=2, direction="input_grad"), ""),
+    "dependent": (Gemm(128, 128, 128), "family=simt pdl=on_exit"),
+    "zeroed": (Gemm(128, 128, 256), "family=simt kg=2 splitk=flag_red"),
+}
+
+
+def choose(problem: Problem) -> Selection:
+    text = next(config for known, config in PROBLEMS.values() if known == problem)
+    return Selection(problem, parse_config(text), "given") if text else require(problem, H200)[0]
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return Library.of([problem for problem, _ in PROBLEMS.values()], H200, choose)
+
+
+@pytest.fixture(scope="module")
+def folder(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    write(library, folder, version="1", command="test")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(folder: Path) -> Path:
+    return exports.build(folder)
+
+
+@needs_compiler
+def test_launches_are_those_of_python(library: Library, program: Path) -> None:
+    created, calls = exports.run(program, [exports.request(p.problem) for p in library.problems])
+    assert created["create"] == 0
+    assert created["bytes"] == library.tables.size > 0
+    for p, call in zip(library.problems, calls, strict=True):
+        entries = p.module.source.pdl_entries
+        made = exports.expected(library, p.launch, entries, swapped=p.swapped, tables=created["upload"])
+        assert call == exports.Call(0, 0, p.launch.workspace, made), p.problem.key()
+    made_dependent = {line["dependent"] for call in calls for line in call.driver if "launch" in line}
+    assert made_dependent == {0, 1}
+    assert any(p.swapped for p in library.problems)
+
+
+@needs_compiler
+def test_equivalent_fields_find_the_problem(library: Library, program: Path) -> None:
+    packed = Gemm(512, 512, 512, dtype="f16")
+    line = exports.request(packed)
+    assert line.count(" 512 512 512 512 512 512 1 -1 -1 -1 ") == 1
+    other = line.replace(" 512 512 512 512 512 512 1 -1 -1 -1 ", " 512 512 512 0 0 0 0 7 8 9 ")
+    _, (first, second) = exports.run(program, [line, other])
+    assert first.status == 0
+    assert first == second
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "options", "status"),
+    [
+        ("wgmma", {"A": exports.ADDRESSES["A"] + 8}, 2),  # not aligned as the kernel needs
+        ("split_bf16x3", {"workspace": 1000}, 3),
+        ("split_bf16x3", {"W": 0}, 3),
+        ("split_bf16x3", {"W": exports.ADDRESSES["W"] + 128}, 1),
+    ],
+)
+def test_bad_operands_are_errors(name: str, options: dict[str, int], status: int, program: Path) -> None:
+    problem = PROBLEMS[name][0]
+    _, [call] = exports.run(program, [exports.request(problem, **options)])
+    assert (call.status, call.driver) == (status, [])
+
+
+@needs_compiler
+def test_other_problems_are_errors(program: Path) -> None:
+    problem = PROBLEMS["batch"][0]
+    lines = [
+        exports.request(replace(problem, batch=8)),
+        exports.request(replace(problem, layout="NN")),
+        exports.request(Conv(4, 64, 14, 14, 64, 3, 3, padding=1, dtype="f16")),
+        exports.request(problem).replace(" 64 64 64 ", " 64 -1 64 ", 1),
+        exports.request(problem).replace(" 64 64 64 ", f" 64 {1 << 40} {1 << 40} ", 1),
+        exports.request(PROBLEMS["integers"][0]).replace(" 2.0 3.0", " 2.5 3.0"),
+        exports.request(PROBLEMS["wgmma"][0]).replace(" 2.0 3.0", " 1e39 3.0"),
+    ]
+    _, calls = exports.run(program, lines)
+    assert [(c.status, c.driver) for c in calls] == [(s, []) for s in (2, 2, 2, 1, 1, 1, 1)]
+
+
+@needs_compiler
+def test_zero_workspace_is_not_cleared(library: Library, program: Path) -> None:
+    p = next(p for p in library.problems if p.problem == PROBLEMS["zeroed"][0])
+    _, (cleared, kept) = exports.run(program, [exports.request(p.problem), exports.request(p.problem, zero=True)])
+    assert cleared.driver[0].keys() == {"memset", "byte", "bytes", "stream"}
+    assert cleared.driver[1:] == kept.driver
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("environment", "status"),
+    [
+        ({"STUB_CUDA_SMS": "131"}, 6),
+        ({"STUB_CUDA_FAIL": "cuCtxGetDevice"}, 8),
+        ({"STUB_CUDA_FAIL": "cuMemAlloc_v2"}, 8),
+        ({"LD_LIBRARY_PATH": "/nowhere"}, 4),
+    ],
+)
+def test_errors_of_create(environment: dict[str, str], status: int, program: Path) -> None:
+    created, _ = exports.run(program, [], **environment)
+    assert created["create"] == status
+    assert created["result"] == (2 if status == 8 else 0)
+
+
+@needs_compiler
+@pytest.mark.parametrize("failing", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled"])
+def test_driver_error_of_a_call_is_returned(failing: str, program: Path) -> None:
+    _, [call] = exports.run(program, [exports.request(PROBLEMS["wgmma"][0])], STUB_CUDA_FAIL=failing)
+    assert call.status == 8
+
+
+@needs_compiler
+def test_missing_and_short_files_are_errors(folder: Path, program: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copy"
+    shutil.copytree(folder, copied)
+    tables = copied / "kernels" / "tables.bin"
+    tables.write_bytes(tables.read_bytes()[:-1])
+    assert exports.run(copied / program.name, [])[0]["create"] == 5
+    next((copied / "kernels").glob("*.cubin")).unlink()
+    created, _ = exports.run(copied / program.name, [])
+    assert (created["create"], created["result"]) == (8, 301)
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
+def test_example_builds_with_cmake_and_runs(folder: Path, tmp_path: Path) -> None:
+    exports.build_stub(tmp_path)
+    quiet = {"cwd": tmp_path, "check": True, "capture_output": True}
+    subprocess.run(["cmake", "-S", str(folder), "-B", "build", "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror"], **quiet)  # type: ignore[call-overload]
+    subprocess.run(["cmake", "--build", "build"], **quiet)  # type: ignore[call-overload]
+    problem = PROBLEMS["wgmma"][0]
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(bytes(512 * 512 * 2))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    words = [tmp_path / "build" / "example", folder, "a", "b", "c"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert f"{problem.m * problem.n * 2} bytes of results" in done.stdout  # type: ignore[attr-defined]
+    assert (tmp_path / "c").stat().st_size == 512 * 512 * 2
+
+
+def test_manifest_describes_kernels_and_launches(library: Library, folder: Path) -> None:
+    document = json.loads((folder / "manifest.json").read_text())
+    assert document["format"] == manifest.FORMAT
+    assert document["device"]["name"] == "h200"
+    for module in document["modules"]:
+        assert hashlib.sha256((folder / module["file"]).read_bytes()).hexdigest() == module["sha256"]
+    sizes = {"u32": "I", "u64": "Q", "f32": "f", "f64": "d", "s32": "i"}
+    for p, row in zip(library.problems, document["problems"], strict=True):
+        assert row["problem"] == p.problem.key()
+        for step, launch in zip(p.launch.steps, row["launches"], strict=True):
+            assert (launch["grid"], launch["block"]) == (list(step.grid), list(step.block))
+            plain = [x for x in launch["parameters"] if x["type"] != "tensor_map"]
+            packed = struct.calcsize("@" + "".join(sizes[x["type"]] for x in plain))
+            names = dict.fromkeys([*exports.ADDRESSES, *exports.ARRAYS, "alpha", "beta"], 0)
+            step = step.with_table_addresses(library.tables.offsets.__getitem__)
+            assert packed <= len(step.pack(names))
+            assert len(launch["parameters"]) - len(plain) == len(step.maps)
+
+
+def test_problems_without_a_c_function_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    deep = Conv(1, 4, 8, 8, 4, 3, 3, d=4, t=3)
+    with pytest.raises(InputError, match="three dimensions"):
+        Library.of([deep], H200, choose)
+    arguments = ["export", "grouped", "--shape", "4x8,8,8", "--device", "h200", "--folder", str(tmp_path / "x")]
+    assert run_command(arguments) == 2
+    assert "operation is 'grouped'; export takes gemm and conv" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
