@@ -27,6 +27,7 @@ RED_CYCLES = 1.6  #: of one multiprocessor's share of the L2 per red, vector or 
 QUEUE = 8.0  #: per slice that adds to the same address
 EXPOSED_STORE = 0.3  #: share of the store that many waves do not hide
 LAUNCH_US = 1.7  #: one launch in a graph
+TABLE_US = 2.0  #: the kernel that makes the descriptor table of a jagged group
 PIPE = 0.99  #: share of the FMA peak that loops of many warps reach
 FEW_WARPS = 0.15  #: slow-down of a scheduler with one warp; with two, half of it
 DRAM = 0.92  #: share of the data sheet's bandwidth that kernels reach
@@ -74,6 +75,14 @@ SPLIT_BF16X3_US, SPLIT_BF16X3_DRAM = 1.5, 0.75  #: the kernel that splits f32 in
 PLANES_NARROW = 0.16  #: slow-down of products of planes, times the share by which a tile is narrower than 128 columns
 PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: adding planes to the totals
 BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, with cluster_k and kg
+
+# ---- copies and stores of grouped SIMT kernels: docs/adr/grouped-loads.md
+
+#: cycles of the load/store unit per warp instruction: cp.async of 4 or 8 bytes, which passes through L1, and of 16
+#: bytes; ld.global and st.shared, up to 4 bytes per thread and for each further 4
+CP_ASYNC_L1, CP_ASYNC_L2 = 5.0, 4.0
+LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
+COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
 
 #: dense multiply-adds per cycle of one multiprocessor by mma.sync, by (dtype, compute), of targets that were not
 #: measured: the rates of the vendor's data sheets over multiprocessors and boost clock. sm_86, 89

@@ -52,7 +52,9 @@ class Family:
 
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
-    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``.
+    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``grouped_model``: the
+    performance model of those kernels, None: ``model``. ``calibrated(p)``: whether the performance model alone ranks
+    configurations of ``p`` until a model is trained on groups: it has terms that other measurements do not correct.
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
@@ -74,6 +76,8 @@ class Family:
     probes: Callable[[], Sequence[Probe]] = tuple
     offset_tables: bool = False
     grouped: Callable[[KernelGemm], bool] = lambda p: False
+    grouped_model: Any = None
+    calibrated: Callable[[KernelGemm], bool] = lambda p: False
 
     @property
     def code(self) -> int:

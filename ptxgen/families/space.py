@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families import perf_grouped, registry
+from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
@@ -63,7 +63,8 @@ class Part:
 
 def cost_model(p: KernelGemm, family: str) -> Any:
     """The module that computes the time of a launch from the cost of its blocks."""
-    return perf_grouped if p.grouped else registry.FAMILIES[family].model
+    found = registry.FAMILIES[family]
+    return (found.grouped_model if p.grouped else None) or found.model
 
 
 class _Lazy(Mapping[str, Ints]):

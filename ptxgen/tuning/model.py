@@ -127,6 +127,7 @@ class Model:
             error=round(errors[chosen][1], 4) if errors else float("nan"),
             errors={t: round(e[0], 4) for t, e in errors.items()},
             families=rows.families,
+            grouped=rows.grouped,
             commits=tuple(sorted(rows.commits)),
             newest=rows.newest,
         )
@@ -137,11 +138,11 @@ class Model:
         p = lower(problem)
         return self._score(p, columns, self.device, clock.predict(p, columns, self.device))
 
-    def _learnt(self, c: Columns) -> NDArray[np.intp]:
-        """The rows of families that the model was trained on."""
+    def _learnt(self, p: KernelGemm, c: Columns) -> NDArray[np.intp]:
+        """The rows of families that the model was trained on, for problems like ``p``."""
         if not self.trained or self.facts is None:
             return np.zeros(0, np.intp)
-        known = [FAMILIES.index(f) for f in model_files.known(self.facts)]
+        known = [FAMILIES.index(f) for f in model_files.known(self.facts, p)]
         if len(known) == len(FAMILIES):
             return np.arange(len(c))
         if isinstance(c, Candidates):
@@ -152,7 +153,7 @@ class Model:
 
     def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
         """Microseconds of rows that take ``us`` by the performance model."""
-        learnt = self._learnt(c)
+        learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return us
         out = us.copy()
@@ -176,7 +177,7 @@ class Model:
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
         more trees rank fewer."""
-        learnt = self._learnt(c)
+        learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))
         left, log_us = np.arange(len(c)), np.log2(us)

@@ -16,6 +16,7 @@ from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.features import all_names, features
 from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.tuning import model_trees as trees
 from ptxgen.tuning.exchange import replacing
@@ -30,7 +31,7 @@ BYTES_MOST = 1 << 26  #: of a file
 class Facts:
     """The facts that are stored with a trained model. ``errors``: root mean square of log2(predicted / measured) by
     target, on held-out problems, without the mean of each problem; ``error``: that of the chosen target, including the
-    mean; ``families``: number of rows of each."""
+    mean; ``families``: number of rows of each; ``grouped``: number of rows of groups of GEMMs."""
 
     device: dict[str, Any]
     target: str
@@ -40,6 +41,7 @@ class Facts:
     error: float = float("nan")
     errors: dict[str, float] = field(default_factory=dict)
     families: dict[str, int] = field(default_factory=dict)
+    grouped: int = 0
     commits: tuple[str, ...] = ()
     newest: float = 0.0  #: when the latest of the measurements was made
     trees: int = TREES
@@ -49,9 +51,12 @@ class Facts:
 FEW = 100  #: rows of a family below which also a trained model ranks its kernels by the performance model
 
 
-def known(facts: Facts) -> list[str]:
-    """The families with enough training data."""
-    return [f for f in FAMILIES if facts.families.get(f, 0) >= FEW]
+def known(facts: Facts, p: KernelGemm | None = None) -> list[str]:
+    """The families with enough training data, for ``p`` if it is given."""
+    found = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
+    if p is None or facts.grouped >= FEW:
+        return found
+    return [name for name in found if not FAMILIES[name].calibrated(p)]
 
 
 def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
@@ -177,7 +182,7 @@ def _facts(content: dict[str, Any]) -> Facts:
     if isinstance(values.get("families"), dict):
         values["families"] = {config_migration.FAMILIES.get(f, f): n for f, n in values["families"].items()}
     facts = Facts(**values)
-    for name in ("rows", "problems", "skipped", "trees", "depth"):
+    for name in ("rows", "problems", "skipped", "grouped", "trees", "depth"):
         if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:
             raise ValueError(f"{name} is {getattr(facts, name)}; it must be a count")
     for name in ("error", "newest"):

@@ -58,7 +58,7 @@ def clock_of(d: Device) -> str:
 @dataclass(frozen=True)
 class Training:
     """Training data, one row per measurement. ``group``: the index of its problem in ``problems``; ``families``: number
-    of rows of each family; ``family``: code of the family of each row."""
+    of rows of each family; ``grouped``: of rows of groups of GEMMs; ``family``: code of the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -69,6 +69,7 @@ class Training:
     commits: frozenset[str]
     newest: float
     families: dict[str, int] = field(default_factory=dict)
+    grouped: int = 0
     problems: tuple[Problem, ...] = ()
     family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -77,7 +78,7 @@ class Training:
         """``names``: the features; none: ``features.default_names()``."""
         names = names or default_names()
         by_problem: dict[Problem, list[tuple[Config, float]]] = {}
-        commits, skipped, newest = set(), 0, 0.0
+        commits, skipped, newest, grouped = set(), 0, 0.0, 0
         for m in measurements:
             e = m.environment
             if m.outcome != "ok" or not m.samples or e.device != d.name or e.clock != clock_of(d) or not m.us > 0:
@@ -95,6 +96,7 @@ class Training:
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # later rules may reject them
             skipped += len(rows) - len(good)
+            grouped += len(good) * p.grouped
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             us = clock.predict(p, c, d)
@@ -115,6 +117,7 @@ class Training:
             commits=frozenset(commits - {""}),
             newest=newest,
             families=dict(sorted(families.items())),
+            grouped=grouped,
             problems=problems,
             family=np.concatenate(family),
         )

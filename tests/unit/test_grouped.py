@@ -9,17 +9,21 @@ import pytest
 
 import ptxgen
 from ptxgen.api import launch_cache
+from ptxgen.codegen.config import FAMILIES
 from ptxgen.codegen.grouped import DescriptorTable, GroupTable
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
-from ptxgen.families import perf_model
+from ptxgen.families import perf_model, space
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.grouped_suites import random_items
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.tuning.selection import select
+from ptxgen.tuning.model_files import Facts, known
+from ptxgen.tuning.selection import model_for, select
 
 ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (13, 37, 101))
 H200 = device("h200")
@@ -122,6 +126,57 @@ def test_tiles_and_iterations_of_columns():
     mean, longest = p.tile_iterations(ml, nl, u)
     assert longest.tolist() == [13, 4]
     assert mean[0] == (6 * 3 + 1 * 0 + 3 * 13) / 10
+
+
+#: fastest of 780 configurations, microseconds on an H200, f32: (bound of M and N, of K, items)
+FASTEST = {(512, 512, 256): 270.0, (512, 128, 256): 100.0, (128, 512, 256): 37.1, (128, 128, 256): 15.5}
+
+
+@pytest.mark.parametrize("bounds", FASTEST, ids=str)
+def test_model_prefers_the_fastest_measured_copies(bounds):
+    """Rows of any alignment: single elements through registers, C through shared memory. Whole 16 bytes are faster."""
+    mn, k, count = bounds
+    items = random_items(count, mn, k)
+    p = lower(GroupedGemm(items))
+    c = space.candidates(p, H200)
+    us = perf_model.predict(p, c, H200)
+    chosen = c.row(int(us.argmin()))
+    assert (chosen.cp_async_a, chosen.cp_async_b) == (0, 0)
+    assert chosen.epilogue_smem == 1 or chosen.kl > 1
+    assert abs(np.log2(us.min() / FASTEST[bounds])) < 0.3
+    aligned = lower(GroupedGemm(tuple((-(-m // 4) * 4, -(-n // 4) * 4, -(-d // 4) * 4) for m, n, d in items)))
+    faster = perf_model.predict(aligned, space.candidates(aligned, H200), H200).min()
+    assert 1.08 < us.min() / faster < 1.4
+
+
+@pytest.mark.parametrize(
+    ("p", "families"),
+    [
+        (GroupedGemm(((300, 512, 256), (0, 512, 256), (77, 512, 256)), "NN", "bf16", jagged="m"), "simt mma wgmma"),
+        (GroupedGemm(((300, 512, 256), (64, 40, 56)), "NT", "bf16"), "simt mma"),
+        (GroupedGemm(((300, 512, 256), (300, 512, 0)), "TN", "f64", jagged="k"), "simt mma"),
+    ],
+    ids=lambda p: p.problem_kind if isinstance(p, GroupedGemm) else "",
+)
+def test_every_family_with_the_tile_loop_has_candidates(p, families):
+    """The candidates are those rows of the whole tables of the families that no rule rejects."""
+    p = lower(p)
+    c = space.candidates(p, H200)
+    assert {FAMILIES[code] for code in np.unique(c.family)} == set(families.split())
+    rows = [c.row(int(i)) for i in np.random.default_rng(0).integers(0, len(c), 60)]
+    assert all(first_violation(p, row, H200) is None for row in rows)
+    for part, _, rows_of, _ in c.groups():
+        assert len(np.unique(rows_of)) == len(part.base.columns)
+
+
+def test_trees_that_saw_no_group_do_not_rank_calibrated_families():
+    facts = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "mma": 200})
+    gemm, group = lower(Gemm(64, 64, 64)), lower(GroupedGemm(ITEMS))
+    assert known(facts, gemm) == ["simt", "mma"]
+    assert known(facts, group) == ["mma"]
+    assert known(replace(facts, grouped=100), group) == ["simt", "mma"]
+    chosen = model_for(H200).rank(GroupedGemm(ITEMS), H200, 1)[0]
+    assert chosen[1] == pytest.approx(perf_model.predict(group, chosen[0], H200))
 
 
 def test_time_grows_with_the_work():

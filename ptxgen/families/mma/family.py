@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families import perf_costs
+from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import geometry
@@ -39,5 +39,6 @@ FAMILY = Family(
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,
+    grouped_model=perf_grouped,
     probes=_probes,
 )

@@ -59,10 +59,12 @@ class SimtSpace(MultistageSpace):
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         """Interleaves lanes on small tiles, unless a warp has a single row or column of threads. C goes through shared
-        memory where stores from registers would be scalar, if it fits."""
+        memory where stores from registers would be scalar, if it fits: with a K-major B, and in groups whose rows of C
+        are not aligned to 16 bytes."""
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
-        staged = (c.kmajor_smem_b == 1) & (c.kl == 1)
+        narrow = p.grouped and p.vectors[2] * p.output.bytes < 16
+        staged = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1)
         if staged.any():
             staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, skip=self.tile_rules)
         return c.replace(epilogue_smem=staged)
@@ -90,7 +92,11 @@ class SimtSpace(MultistageSpace):
         return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
+def adjacent_c(c: Any, g: SimtGeometry) -> Any:
+    """Adjacent elements of C that a thread has in registers."""
+    return np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
+
+
 def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
-    adjacent = np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, adjacent))
+    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, adjacent_c(c, g)))

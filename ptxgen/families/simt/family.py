@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
-from ptxgen.families import perf_costs
+from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
@@ -32,5 +32,7 @@ FAMILY = Family(
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,
+    grouped_model=perf_grouped,
+    calibrated=lambda p: p.grouped,
     probes=_probes,
 )

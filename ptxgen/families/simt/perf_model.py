@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families import perf_costs
+from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
-from ptxgen.families.simt.candidates import width_c
+from ptxgen.families.simt.candidates import adjacent_c, width_c
 from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -34,6 +34,18 @@ def _stage_stores(x: SimtOperandGeometry) -> tuple[Any, Any]:
     instructions = np.where(x.cp_async == 1, loads, through)
     wavefronts = np.where(x.transposed, np.where(x.cp_async == 1, 2 * elements, elements), elements * x.bytes / 4)
     return instructions, np.maximum(wavefronts, instructions)
+
+
+def _copy_cycles(x: SimtOperandGeometry, element: int) -> Any:
+    """Cycles of the load/store unit in which a block copies one stage of an operand, counted by instruction.
+    ``element``: bytes of an element in global memory."""
+    loads, access = x.loads / WARP, x.vec * element
+    asynchronous = loads * np.where(access < 16, perf_costs.CP_ASYNC_L1, perf_costs.CP_ASYNC_L2)
+    loaded = perf_costs.LDG + perf_costs.LDG_WORD * np.maximum(access / 4 - 1, 0)
+    words = x.vec * x.bytes / 4
+    whole = perf_costs.STS + perf_costs.STS_WORD * np.maximum(words - 1, 0)
+    stored = np.where(x.transposed, x.vec * (perf_costs.STS + perf_costs.STS_WORD * (x.bytes / 4 - 1)), whole)
+    return np.where(x.cp_async == 1, asynchronous, loads * (loaded + stored))
 
 
 def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
@@ -61,7 +73,10 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     issue = fma * banks * order + reads * (read_a + read_b) + sts_a + sts_b + warps * 14 + 2 * loads + checks
     math = lanes / perf_costs.fma_rate(p, d) * order
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
-    shared = reads * (waves_a + waves_b) + waves_sts_a + waves_sts_b
+    copies = waves_sts_a + waves_sts_b
+    if p.grouped:
+        copies = _copy_cycles(g.a, p.element.bytes) + _copy_cycles(g.b, p.element.bytes)
+    shared = reads * (waves_a + waves_b) + copies
     moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
     narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
@@ -70,15 +85,18 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
+    costs = epilogue_costs(p, c, g, d, width_c(p, c, g))
+    if p.grouped:
+        costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent_c(c, g))
     return Work.of(
         len(c),
         busy=busy,
-        idle=busy * perf_costs.FEW_WARPS * 4 / warps,
+        idle=busy * (perf_costs.COPY_FEW_WARPS if p.grouped else perf_costs.FEW_WARPS) * 4 / warps,
         latency=latency,
         math=math,
         shared=shared,
         moved_a=moved_a,
         moved_b=moved_b,
         stages=c.stages,
-        **epilogue_costs(p, c, g, d, width_c(p, c, g)),
+        **costs,
     )

@@ -111,7 +111,7 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_operand_path",
         "wgmma_realign_k",
         "grouped_slices",
-        "wgmma_grouped",
+        "wgmma_grouped_k",
     )
 
     def neutral(self, p: KernelGemm) -> KernelGemm:

@@ -326,11 +326,15 @@ RULES = (
                 & (c.cluster_k == 1)
                 & (c.pingpong == 0)
                 & (g.planes == 1)
-                & (p.k > 0)
             )
         ),
-        "K={p.k}, persistent={c.persistent}, cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k},"
-        " pingpong={c.pingpong}: the tile loop of a group takes K above 0, persistent=1, single blocks and pingpong=0",
+        "persistent={c.persistent}, cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k},"
+        " pingpong={c.pingpong}: the tile loop of a group takes persistent=1, single blocks and pingpong=0",
+    ),
+    Rule(
+        "wgmma_grouped_k",
+        lambda p, c, g, d: (not p.grouped) | (p.k > 0),
+        "K={p.k}: the tile loop of a group takes K above 0",
     ),
     Rule(
         "wgmma_persistent",
