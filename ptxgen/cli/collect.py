@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, explain_interrupt
+from ptxgen.cli.command import TUNE_COMMANDS, Answer, app, command, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions, SeedOption, open_lines
 from ptxgen.tuning.deadline import Terminated
 
@@ -79,7 +79,14 @@ def _raise_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@command(app, "collect")
+@command(
+    app,
+    "collect",
+    "--time-limit 3600",
+    "--devices 0-3 --dtypes f16=2,bf16=1 --mixture gemm,thin",
+    panel=TUNE_COMMANDS,
+    tables=False,
+)
 def collect(
     options: DatabaseOptions,
     time_limit: Annotated[

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from dataclasses import Field, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 from ptxgen.tuning.deadline import Terminated
 
@@ -35,26 +38,52 @@ EPILOG = """Exit codes: 0 success; 1 a check failed, a kernel could not be gener
 is stale, or a requested result is missing; 2 invalid input; 3 a package, tool or device is not available; 4 the
 database cannot be used; 130 interrupted by Ctrl-C (SIGINT); 143 ended by SIGTERM."""
 
-app = typer.Typer(
+#: titles of command groups in the help, in this order
+TUNE_COMMANDS, USE_COMMANDS = "Tune", "Use kernels"
+UNDERSTAND_COMMANDS, STORE_COMMANDS = "Understand", "Data and installation"
+COMMAND_PANELS = (USE_COMMANDS, TUNE_COMMANDS, UNDERSTAND_COMMANDS, STORE_COMMANDS)
+
+
+class GroupedCommands(TyperGroup):
+    """A command group whose help lists commands by panel."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        width = max(map(len, self.commands), default=0)
+        for name in self.list_commands(ctx):
+            found = self.commands[name]
+            if not found.hidden:
+                panel = getattr(found, "rich_help_panel", None) or "Commands"
+                text = found.get_short_help_str(limit=formatter.width - width - 6)
+                panels.setdefault(panel, []).append((name.ljust(width), text))
+        for title in sorted(panels, key=lambda t: COMMAND_PANELS.index(t) if t in COMMAND_PANELS else 0):
+            with formatter.section(title):
+                formatter.write_dl(panels[title])
+
+
+def _group(**options: Any) -> typer.Typer:
+    return typer.Typer(
+        cls=GroupedCommands,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **options,
+    )
+
+
+app = _group(
     name="ptxgen",
     help="Input-aware auto-tuning of matrix kernels: generates PTX, times it on the GPU, selects by shape.",
     epilog=EPILOG,
-    no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-db = typer.Typer(
-    help="Export, import, recheck and describe the tuning database.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(db, name="db")
-model = typer.Typer(help="Evaluate the model that predicts times.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(model, name="model")
-paper = typer.Typer(
-    help="Print tables of the paper, measured with ptxgen.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(paper, name="paper")
+db = _group(name="db", help="Export, import, recheck and describe the tuning database.")
+app.add_typer(db, rich_help_panel=STORE_COMMANDS)
+model = _group(name="model", help="Evaluate the model that predicts times.")
+app.add_typer(model, rich_help_panel=UNDERSTAND_COMMANDS)
+paper = _group(name="paper", help="Print tables of the paper, measured with ptxgen.")
+app.add_typer(paper, rich_help_panel=UNDERSTAND_COMMANDS)
 #: base class of the errors of the argument parser; typer does not export it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint
@@ -73,11 +102,11 @@ PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, O
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command. ``document``: printed with ``--json``; ``text``: printed otherwise; ``code``: exit
-    code."""
+    """The result of a command. ``document``: printed with ``--json``; ``text``: printed otherwise, in the width of the
+    terminal if it is tables and lines, as it is if it is a string; ``code``: exit code."""
 
     document: dict[str, Any]
-    text: str
+    text: Parts | str
     code: int = 0
 
 
@@ -88,12 +117,24 @@ class Common:
     panel: ClassVar[str] = OUTPUT_PANEL
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
+    csv: Annotated[bool, typer.Option("--csv", help="Print the tables as CSV, with all columns.")] = False
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, however wide. [default: 80 columns]")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False
 
 
-def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+#: options of commands that print tables
+TABLE_OPTIONS = ("csv", "wide")
+
+
+def command(
+    group: typer.Typer, name: str, *examples: str, panel: str = "", tables: bool = True
+) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Registers a function as a command. Its first parameter is a ``Common`` or a dataclass that extends it; the
-    fields of that class become options, the same in every command that uses it."""
+    fields of that class become options, the same in every command that uses it.
+
+    ``examples``: arguments of two useful calls, for the help; ``panel``: the title of its group in the help;
+    ``tables``: False: the command prints no table and lacks ``TABLE_OPTIONS``.
+    """
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         shared: dict[str, type[Common]] = {}
@@ -104,30 +145,61 @@ def command(group: typer.Typer, name: str) -> Callable[[Callable[..., Answer]], 
             if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
                 shared[p.name] = kind
                 types = get_type_hints(kind, include_extras=True)
-                for f in fields(kind):
+                for f in _fields(kind, tables):
                     parameters[f.name] = _parameter(f.name, _in_panel(types[f.name], _panel(kind, f.name)), f.default)
             else:
                 parameters[p.name] = _parameter(p.name, kind, p.default)
 
         def execute(**values: Any) -> None:
-            options = {n: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for n, kind in shared.items()}
+            options = {
+                n: kind(**{f.name: values.pop(f.name) for f in _fields(kind, tables)}) for n, kind in shared.items()
+            }
             common = next(iter(options.values()))
             with _reported(common):
+                if common.json and common.csv:
+                    raise InputError("--json and --csv are given; give one of them")
                 answer = function(**options, **values)
-                _print(answer.document if common.json else answer.text)
+                _print(answer.document if common.json else shown(answer, common))
             raise typer.Exit(answer.code)
 
         execute.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
         execute.__annotations__ = {n: p.annotation for n, p in parameters.items()}
         execute.__doc__ = function.__doc__
-        group.command(name, cls=GroupedCommand, epilog=EPILOG)(execute)
+        path = name if group is app else f"{group.info.name} {name}"
+        kind = type("Command", (GroupedCommand,), {"examples": tuple(f"{path} {e}".strip() for e in examples)})
+        group.command(name, cls=kind, rich_help_panel=panel or None)(execute)
         return function
 
     return register
 
 
+def shown(answer: Answer, common: Common) -> str:
+    """The text of an answer, as the options of ``common`` say. InputError: ``--csv`` without a table to print."""
+    parts: Parts = [answer.text] if isinstance(answer.text, str) else answer.text
+    if common.csv:
+        if not any(isinstance(part, Table) for part in parts):
+            raise InputError("--csv is given; this answer has no table")
+        return csv_of(parts)
+    return answer.text if isinstance(answer.text, str) else text_of(parts, None if common.wide else terminal_width())
+
+
+def _fields(kind: type[Common], tables: bool) -> list[Field[Any]]:
+    return [f for f in fields(kind) if tables or f.name not in TABLE_OPTIONS]
+
+
 class GroupedCommand(TyperCommand):
-    """A command whose help lists options by panel, in the order in which panels first occur."""
+    """A command whose help lists options by panel, in the order in which panels first occur, and has examples."""
+
+    examples: ClassVar[tuple[str, ...]] = ()
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    for line in _continued(f"python -m ptxgen {example}", formatter.width - 6):
+                        formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+        with formatter.section("Exit codes"):
+            formatter.write_text("python -m ptxgen --help lists them.")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -142,6 +214,17 @@ class GroupedCommand(TyperCommand):
         for title in sorted(panels, key=lambda title: PANELS.index(title) if title in PANELS else 0):
             with formatter.section(title):
                 formatter.write_dl(panels[title])
+
+
+def _continued(line: str, width: int) -> list[str]:
+    """A command line in lines of at most ``width`` columns, all but the last one with a backslash at the end."""
+    lines = ["$"]
+    for word in re.split(r" (?=--?[a-z])", line):
+        if len(lines[-1]) + 1 + len(word) > width - 2 and lines[-1] != "$":
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    return lines
 
 
 def _filled(text: str) -> str:
@@ -171,7 +254,20 @@ def _in_panel(annotation: Any, panel: str) -> Any:
     return Annotated[kind, information]
 
 
+#: type of an option -> how the help names its value
+METAVARS = {int: "N", float: "X", Path: "FILE"}
+
+
 def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    """A parameter; an option without a name for its value gets that of its type, or else its own in capitals."""
+    if get_origin(kind) is Annotated:
+        of, information = get_args(kind)
+        types = [t for t in (of, *get_args(of)) if t is not type(None)]
+        if isinstance(information, OptionInfo) and information.metavar is None and bool not in types:
+            information = copy(information)
+            known = [METAVARS[t] for t in types if t in METAVARS]
+            information.metavar = known[0] if known else name.upper()
+            kind = Annotated[of, information]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ptxgen.cli.command import Answer, Common, app, command
+from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, Common, app, command
 from ptxgen.cli.options import SeedOption
 from ptxgen.errors import Fault, InputError, ParseError, UnsupportedError
 
@@ -40,7 +40,14 @@ def _switch(name: str, word: str) -> bool:
     return word == "on"
 
 
-@command(app, "emulate")
+@command(
+    app,
+    "emulate",
+    "saxpy.ptx --grid 4 --block 256 --arg u32:1000 --arg f32:2 --arg 'f32[1000]=iota' --arg 'f32[1000]=ones:out=y.npy'",
+    "kernel.ptx --entry main --block 128 --statistics full --json",
+    panel=UNDERSTAND_COMMANDS,
+    tables=False,
+)
 def emulate(
     options: Common,
     file: Annotated[Path, typer.Argument(help="PTX file; - reads standard input.")],

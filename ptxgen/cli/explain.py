@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command
+from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, app, command
 from ptxgen.cli.options import Target
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
 
 
-@command(app, "explain")
+@command(
+    app,
+    "explain",
+    "gemm --shape 2560,16,2560 --layout NN --device h200",
+    "gemm --shape 512,512,512 --device h200 --from bench.json",
+    panel=UNDERSTAND_COMMANDS,
+    tables=False,
+)
 def explain(
     target: Target,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of candidates, the choice included.")] = 5,

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
-from ptxgen.cli.report import Document, config_fields, number, problem_fields, source_text, table
+from ptxgen.cli.report import Document, config_fields, problem_fields, source_text
+from ptxgen.cli.tables import Table, number
 from ptxgen.problem.operation import Case
 from ptxgen.tuning.explanation import Candidate, Explanation
 
@@ -60,7 +61,7 @@ def _lines(row: Document, device: str) -> list[str]:
     head = f"{row['name']}: {key}" if row["name"] != key else key
     out = _wrapped(f"{head} on {device}", "", "  ")
     best = row["candidates"][0]
-    origin = source_text({**best, "predicted": False})
+    origin = source_text(best)
     out += _wrapped(f"choice: {origin}, {_time(best)}", "", "  ")
     out += _wrapped(best["config_text"], "  ", "  ")
     out += [*_wrapped(_floor(row), "", "  "), *_wrapped(_vendor(row, best), "", "  "), ""]
@@ -102,7 +103,7 @@ def _candidates(rows: list[Document]) -> list[str]:
         measured = None if r["measured_us"] != r["measured_us"] else r["measured_us"]
         where = r["residency"]
         lines.append([i + 1, r["origin"], r["predicted_us"], measured, f"{where['occupancy']:.0%}", where["waves"]])
-    out = table(("", "source", "predicted µs", "measured µs", "occupancy", "waves"), lines).split("\n")
+    out = Table(("", "source", "predicted µs", "measured µs", "occupancy", "waves"), lines).text().split("\n")
     for i, r in enumerate(rows[1:]):
         out += _wrapped(f"{i + 2}: {_differences(rows[0], r)}", "", "   ")
     return out
@@ -126,7 +127,7 @@ def _residency(r: Document) -> list[str]:
         "blocks": "",
     }
     rows = [[n, used[n], k, "binds" if n in r["binding"] else ""] for n, k in r["limits"].items()]
-    lines = table(("resource", "used by a block", "blocks that fit", ""), rows).split("\n")
+    lines = Table(("resource", "used by a block", "blocks that fit", ""), rows).text().split("\n")
     unit = "tiles per resident block" if r["persistent"] else "waves"
     lines += _wrapped(
         f"{r['resident']} resident blocks, occupancy {r['occupancy']:.0%};"
@@ -141,7 +142,7 @@ def _residency(r: Document) -> list[str]:
 def _rejections(row: Document) -> list[str]:
     rejected: dict[str, Any] = row["rejected"]
     title = f"{row['legal']} legal candidates; {sum(rejected.values())} rejected"
-    return [title, *table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).split("\n")]
+    return [title, *Table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).text().split("\n")]
 
 
 def _nearest(rows: list[Document]) -> list[str]:
@@ -152,4 +153,4 @@ def _nearest(rows: list[Document]) -> list[str]:
     shown = [[n["problem"], n["distance"], n["us"], n["config"]["family"]] for n in rows]
     widest = WIDTH - 36
     shown = [[key if len(key) <= widest else key[: widest - 1] + "…", *rest] for key, *rest in shown]
-    return lines + table(("problem", "distance", "measured µs", "family"), shown).split("\n")
+    return lines + Table(("problem", "distance", "measured µs", "family"), shown).text().split("\n")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
 
 
-@command(model, "evaluate")
+@command(model, "evaluate", "--no-curve", "--device h200 --samples --perceptrons 10000 --json")
 def evaluate(
     options: Common,
     path: Annotated[
@@ -89,7 +89,7 @@ def evaluate(
     return Answer(document, report.evaluation_text(document))
 
 
-@command(model, "validate")
+@command(model, "validate", "--problems 100 --time-limit 600", "--from rows.jsonl")
 def validate(
     options: DatabaseOptions,
     problems: Annotated[int, typer.Option(min=1, help="Number of random problems.")] = 450,

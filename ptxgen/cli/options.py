@@ -165,6 +165,13 @@ class Target(ProblemOptions):
             help='File with one JSON object per line, {"m": 1, "n": 2, "k": 3, ...}; - reads standard input.',
         ),
     ] = None
+    column_major: Annotated[
+        bool,
+        typer.Option(
+            "--column-major",
+            help="gemm: extents, layout and options of A and B are in column-major order, as in BLAS and the paper.",
+        ),
+    ] = False
     device: Annotated[
         str | None,
         typer.Option(help="Device name, for example h200, sm_86 or emulated. [default: the GPU, else emulated]"),
@@ -196,12 +203,15 @@ class Target(ProblemOptions):
         chosen = self.fields(of.options)
         cases: list[Case] = []
         for text in self.shape or ():
-            problem = of.problem(**of.problem.read_shape(text), **chosen)
-            cases.append(suites.Case(problem.key(), problem))
+            values = {"operation": of.name, **of.problem.read_shape(text), **chosen}
+            cases.append(suites.case_of(values, self.column_major))
         if self.shapes_file is not None:
             with open_lines(self.shapes_file) as lines:
-                cases += suites.read(lines, str(self.shapes_file), self.operation or "", **chosen)
+                file, name = str(self.shapes_file), self.operation or ""
+                cases += suites.read(lines, file, name, column_major=self.column_major, **chosen)
         if suite := self.suite or ("" if self.shape or self.shapes_file is not None else default):
+            if self.column_major:
+                raise InputError(f"--column-major is given; suite {suite} sets the order of its extents itself")
             cases += suites.cases(suite, of.name, **chosen)
         if not cases:
             if self.shapes_file is not None:

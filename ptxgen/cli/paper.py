@@ -35,14 +35,13 @@ class TableOptions(DatabaseOptions):
         Path | None,
         typer.Option("--from", metavar="FILE", help="Read the JSON document of this command, or of the one it runs."),
     ] = None
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table as CSV, too.")] = None
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw a .png, .svg or .pdf, too.")
     ] = None
 
 
 def _answer(options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer]) -> Answer:
-    """The table ``name`` as text, in the requested files and, with ``--json``, as the document that it is made from.
+    """The table ``name`` as text, in the requested picture and, with ``--json``, as the document that it is made from.
     ``source``: the commands whose documents serve; ``run``: runs the first of them."""
     from ptxgen.cli import paper_tables, pictures, report
     from ptxgen.errors import InputError
@@ -53,14 +52,12 @@ def _answer(options: TableOptions, name: str, source: tuple[str, ...], run: Call
     if not answer.document.get(paper_tables.CONTENTS[name]):
         raise InputError(f"{options.source} has no {paper_tables.CONTENTS[name]}: {paper_tables.REMEDIES[name]}")
     table = paper_tables.TABLES[name](answer.document)
-    if options.csv is not None:
-        options.csv.write_text(table.csv(), encoding="utf-8")
     if options.picture is not None:
         pictures.draw(table.chart, options.picture)
-    return Answer(answer.document, table.text(), answer.code)
+    return Answer(answer.document, table.parts, answer.code)
 
 
-@command(paper, "table1")
+@command(paper, "table1", "--device h200", "--device h200 --picture table1.png")
 def table1(
     options: TableOptions,
     device: DeviceOption = None,
@@ -81,7 +78,7 @@ def table1(
     return _answer(options, "table1", ("sampler",), run)
 
 
-@command(paper, "table2")
+@command(paper, "table2", "--picture table2.png", "--from evaluation.json --csv")
 def table2(
     options: TableOptions,
     device: Annotated[str, typer.Option(help="The device whose shipped measurements are used.")] = "h200",
@@ -101,7 +98,7 @@ def table2(
     return _answer(options, "table2", ("model evaluate",), run)
 
 
-@command(paper, "figure5")
+@command(paper, "figure5", "--picture figure5.png", "--from evaluation.json --csv")
 def figure5(
     options: TableOptions,
     device: Annotated[str, typer.Option(help="The device whose shipped measurements are used.")] = "h200",
@@ -139,7 +136,7 @@ def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> 
     return _answer(options, name, ("bench",), run)
 
 
-@command(paper, "table4")
+@command(paper, "table4", "--dtype f16", "--from bench.json --picture table4.png")
 def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None) -> Answer:
     """Print Table 4: the speed of GEMMs, beside cuBLASLt's best candidate and its heuristic's choice.
 
@@ -149,7 +146,7 @@ def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOpt
     return _speeds(options, "table4", target, "cublas")
 
 
-@command(paper, "table5")
+@command(paper, "table5", "--dtype f16 --layout NHWC", "--from bench.json --picture table5.png")
 def table5(
     options: TableOptions,
     dtype: DtypeOption = None,
@@ -166,7 +163,7 @@ def table5(
     return _speeds(options, "table5", target, "cudnn")
 
 
-@command(paper, "table6")
+@command(paper, "table6", "--device h200", "--device h200 --dtype f16 --csv")
 def table6(
     options: TableOptions, device: DeviceOption = None, dtype: DtypeOption = None, compute: ComputeOption = None
 ) -> Answer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +9,17 @@ from typing import Any
 from ptxgen.cli.pictures import Bars, Chart, Grid, Lines
 from ptxgen.cli.report import (
     CONFIG,
+    OPTIONAL,
     PAPER,
     REGRESSOR,
     Document,
     config_cells,
-    number,
     operation_in,
     regressor_cells,
     shape_cells,
     shape_titles,
-    table,
 )
+from ptxgen.cli.tables import Parts, Table, number
 
 #: problems of the paper's Table 6, a selection of those of Table 4
 TABLE_6 = (
@@ -52,23 +50,18 @@ TABLE_2 = {
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table or figure of the paper. ``notes``: lines after the table."""
+    """A table or figure of the paper. ``notes``: lines after the table; ``optional``: columns that a narrow text leaves
+    out."""
 
     titles: Sequence[str]
     rows: list[list[Any]]
     notes: Sequence[str]
     chart: Chart
+    optional: Sequence[str] = ()
 
-    def text(self) -> str:
-        return "\n".join([table(self.titles, self.rows), *self.notes])
-
-    def csv(self) -> str:
-        """RFC 4180, with a header line."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.titles)
-        writer.writerows([["" if v is None else v for v in row] for row in self.rows])
-        return out.getvalue()
+    @property
+    def parts(self) -> Parts:
+        return [Table(self.titles, self.rows, self.optional), *self.notes]
 
 
 def table1(document: Document) -> PaperTable:
@@ -156,7 +149,14 @@ def speeds(document: Document, title: str) -> PaperTable:
     )
     notes = [f"TFLOP/s on {document['device']}; ratio: time of {vendor} / time of ptxgen, measured in the same run"]
     notes += [f"geometric mean of the ratios, {name}: {number(_mean(found))}" for name, found in ratios.items()]
-    return PaperTable(heads, rows, notes, chart)
+    optional = (
+        "note",
+        "column-major",
+        "ratio to heuristic",
+        f"{vendor} heuristic",
+        *reversed(shape_titles(document)[1:]),
+    )
+    return PaperTable(heads, rows, notes, chart, optional)
 
 
 def table4(document: Document) -> PaperTable:
@@ -171,13 +171,13 @@ def table6(document: Document) -> PaperTable:
     """Chosen configurations of problems of Table 4."""
     rows = [[r["name"], *config_cells(r), r["origin"]] for r in document["rows"] if r["name"] in TABLE_6]
     symbols = [symbol for symbol, _ in PAPER]
-    labels, cells = [r[0] for r in rows], [r[1 : 1 + len(PAPER)] for r in rows]
+    labels, cells = [r[0] for r in rows], [r[2 : 2 + len(PAPER)] for r in rows]
     title = f"Table 6: chosen configurations on {document['device']}, {_arithmetic(document)}"
     notes = [
         f"device: {document['device']}; the paper is column-major, so its M and N are N and M here",
         "an axis that the kernel's family lacks is empty",
     ]
-    return PaperTable(("problem", *CONFIG, "source"), rows, notes, Grid(title, labels, symbols, cells))
+    return PaperTable(("problem", *CONFIG, "source"), rows, notes, Grid(title, labels, symbols, cells), OPTIONAL)
 
 
 def _arithmetic(document: Document) -> str:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, command_line, explain_interrupt
+from ptxgen.cli.command import (
+    TUNE_COMMANDS,
+    UNDERSTAND_COMMANDS,
+    USE_COMMANDS,
+    Answer,
+    app,
+    command,
+    command_line,
+    explain_interrupt,
+)
 from ptxgen.cli.options import ConfigOption, SeedOption, ShardOption, Target, TimeLimitOption
 from ptxgen.errors import InputError, UnavailableError
 
@@ -43,7 +52,13 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
     return dispatch.Selection(problem, given, "given")
 
 
-@command(app, "tune")
+@command(
+    app,
+    "tune",
+    "gemm --shape 784,128,512 --dtype f16",
+    "gemm --shapes-file shapes.jsonl --time-limit 600",
+    panel=TUNE_COMMANDS,
+)
 def tune(
     target: Target,
     samples: Annotated[int | None, typer.Option(min=0, help="Random configurations to time per problem.")] = None,
@@ -140,7 +155,13 @@ def tune(
     return Answer(document, report.tune_text(document), int(missing))
 
 
-@command(app, "select")
+@command(
+    app,
+    "select",
+    "gemm --shape 2560,16,2560 --column-major --device h200",
+    "conv --suite isaac --layout NHWC --dtype f16 --device h200 --wide",
+    panel=USE_COMMANDS,
+)
 def select(
     target: Target,
     model: Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")] = False,
@@ -168,7 +189,14 @@ def select(
     return Answer(document, report.select_text(document))
 
 
-@command(app, "emit")
+@command(
+    app,
+    "emit",
+    "gemm --shape 512,512,512 --layout TN --device sm_86",
+    "gemm --shape 512,512,512 --device h200 --config 'ms=8 ns=8 ml=64 nl=64 u=16'",
+    panel=USE_COMMANDS,
+    tables=False,
+)
 def emit(target: Target, config: ConfigOption = None) -> Answer:
     """Print the PTX of the kernel for a problem.
 
@@ -200,7 +228,13 @@ def emit(target: Target, config: ConfigOption = None) -> Answer:
     return Answer(document, source.text)
 
 
-@command(app, "check")
+@command(
+    app,
+    "check",
+    "gemm --shape 33,65,127 --layout NT --device emulated",
+    "conv --shape N=2,C=8,H=9,W=7,K=8,R=3,S=3,pad=1 --device emulated",
+    panel=USE_COMMANDS,
+)
 def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0) -> Answer:
     """Compare results with float64 references.
 
@@ -220,7 +254,13 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0) -> 
     return Answer(document, report.check_text(document), int(not all(row["ok"] for row in rows)))
 
 
-@command(app, "bench")
+@command(
+    app,
+    "bench",
+    "gemm --suite isaac --baseline cublas",
+    "gemm --shape 64,64,64 --dtype f16 --device emulated",
+    panel=USE_COMMANDS,
+)
 def bench(
     target: Target,
     config: ConfigOption = None,
@@ -264,7 +304,13 @@ def bench(
     return Answer(document, report.bench_text(document), int(incomplete))
 
 
-@command(app, "sampler")
+@command(
+    app,
+    "sampler",
+    "gemm --shape 64,64,64 --device h200",
+    "conv --suite isaac --device h200 --draws 20000",
+    panel=UNDERSTAND_COMMANDS,
+)
 def sampler(
     target: Target,
     draws: Annotated[int, typer.Option(min=1, help="Number of draws of each sampler.")] = 200_000,

@@ -15,8 +15,9 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from ptxgen.cli.tables import Parts, Predicted, Table
 from ptxgen.codegen.axes import COMMON
-from ptxgen.codegen.config import Config, axes_of, default_family
+from ptxgen.codegen.config import Config, axes_of
 from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import Progress
@@ -27,6 +28,7 @@ Document = dict[str, Any]
 PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
+PREDICTED = "~: predicted, not measured"
 
 
 # ---- plain data
@@ -146,49 +148,29 @@ def summary(rows: Sequence[Document]) -> Document:
 # ---- text
 
 
-def by_operation(text: Callable[[Document], str]) -> Callable[[Document], str]:
+def by_operation(parts: Callable[[Document], Parts]) -> Callable[[Document], Parts]:
     """Prints one table per operation, because columns differ between operations."""
 
-    def all_operations(document: Document) -> str:
+    def all_operations(document: Document) -> Parts:
         groups: dict[str, list[Document]] = {}
         for row in document["rows"]:
             groups.setdefault(row["problem"]["operation"], []).append(row)
         documents = [{**document, "rows": rows} for rows in groups.values()] or [document]
-        return "\n\n".join(map(text, documents))
+        first, *others = map(parts, documents)
+        return [*first, *(part for other in others for part in ("", *other))]
 
     return all_operations
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A text table. Columns of numbers are right-aligned; empty columns are omitted."""
-    cells = [[_cell(v) for v in row] for row in rows]
-    columns = [i for i, title in enumerate(titles) if not rows or any(row[i] for row in cells)]
-    lines = [[titles[i] for i in columns], *([row[i] for i in columns] for row in cells)]
-    widths = [max(len(line[j]) for line in lines) for j in range(len(columns))]
-    right = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) and bool(rows) for i in columns]
-    out = []
-    for line in lines:
-        padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(line, widths, right, strict=True))
-        out.append("  ".join(padded).rstrip())
-    return "\n".join(out)
+def predicted_note(rows: Sequence[Document]) -> Parts:
+    """The line that explains the mark of predicted times, if a row has one."""
+    return [PREDICTED] if any(r["predicted"] and r["us"] is not None and math.isfinite(r["us"]) for r in rows) else []
 
 
-def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return number(value)
-    return str(value)
-
-
-def number(value: Any) -> str:
-    """A number with about four digits, without an exponent."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        return "-"
-    size = abs(value)
-    return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
+def time_cell(row: Document, name: str = "us", modelled: bool = False) -> Any:
+    """A time or a speed of a row, marked if it is predicted. ``modelled``: the clock is a model."""
+    value = row[name]
+    return Predicted(value) if value is not None and (modelled or row.get("predicted")) else value
 
 
 def shape_titles(document: Document) -> tuple[str, ...]:
@@ -210,34 +192,35 @@ def shape_cells(row: Document) -> list[Any]:
 
 
 def source_text(row: Document) -> str:
-    """The origin of a configuration, the device whose data was scaled, and a mark of predicted times."""
-    notes = [row["scaled_from"], "predicted" if row["predicted"] and math.isfinite(row["us"]) else ""]
-    note = ", ".join(filter(None, notes))
-    return f"{row['origin']} ({note})" if note else str(row["origin"])
+    """The origin of a configuration, and the device whose data was scaled."""
+    return f"{row['origin']} ({row['scaled_from']})" if row["scaled_from"] else str(row["origin"])
 
 
 def config_cells(row: Document) -> list[Any]:
-    """The axes of Table 6 of the paper, then all other axes that differ from their defaults."""
+    """The family, the axes of Table 6 of the paper, then all other axes that differ from their defaults."""
     values = row.get("config")
     if values is None:
-        return [None] * len(PAPER) + [""]
+        return [None] * (1 + len(PAPER)) + [""]
     others = (a for a in axes_of(values["family"]) if not a.symbol and values[a.name] != a.value(a.default))
-    named = [f"family={values['family']}"] if values["family"] != default_family() else []
-    settings = [*named, *(f"{a.name}={values[a.name]}" for a in others)]
-    return [values.get(name) for _, name in PAPER] + [" ".join(settings)]
+    settings = " ".join(f"{a.name}={values[a.name]}" for a in others)
+    return [values["family"], *(values.get(name) for _, name in PAPER), settings]
 
 
-CONFIG = (*(symbol for symbol, _ in PAPER), "other settings")
-
-
-@by_operation
-def select_text(document: Document) -> str:
-    rows = [[*shape_cells(r), *config_cells(r), r["us"], source_text(r)] for r in document["rows"]]
-    return table((*shape_titles(document), *CONFIG, "µs", "source"), rows) + f"\ndevice: {document['device']}"
+CONFIG = ("family", *(symbol for symbol, _ in PAPER), "other settings")
+#: the columns that a narrow table leaves out, in this order
+OPTIONAL = ("other settings", "K_S", "M_S", "N_S", "K_L", "U", "K_G", "column-major", "M_L", "N_L", "family")
 
 
 @by_operation
-def check_text(document: Document) -> str:
+def select_text(document: Document) -> Parts:
+    rows = [[*shape_cells(r), *config_cells(r), time_cell(r), source_text(r), r["predicted"]] for r in document["rows"]]
+    table = Table((*shape_titles(document), *CONFIG, "µs", "source", "predicted"), rows, OPTIONAL, ("predicted",))
+    configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
+    return [table, *configurations, *predicted_note(document["rows"]), f"device: {document['device']}"]
+
+
+@by_operation
+def check_text(document: Document) -> Parts:
     rows, titles = [], shape_titles(document)
     for r in document["rows"]:
         for i, result in enumerate(r["results"]):
@@ -245,19 +228,23 @@ def check_text(document: Document) -> str:
             rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", result["text"]])
     wrong = sum(not r["ok"] for r in document["rows"])
     end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all correct")
-    return table((*titles, "inputs", "result", "error against float64"), rows) + f"\n{end}"
+    return [Table((*titles, "inputs", "result", "error against float64"), rows, ("column-major",)), end]
 
 
 @by_operation
-def bench_text(document: Document) -> str:
+def bench_text(document: Document) -> Parts:
+    modelled = document["clock"] == "model"
     rows = []
     for r in document["rows"]:
-        times = [r["us"], r["vendor_us"], r["ratio"], r["tflops"]]
-        rows.append([*shape_cells(r), *times, *config_cells(r), r["origin"], r["note"]])
+        measured = {**r, "predicted": False}
+        times = [time_cell(measured, "us", modelled), r["vendor_us"], r["ratio"]]
+        speed = time_cell(measured, "tflops", modelled)
+        rows.append([*shape_cells(r), *times, speed, *config_cells(r), source_text(r), document["clock"], r["note"]])
     baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
-    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "note")
-    lines = [table(titles, rows)]
+    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "clock", "note")
+    lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source"), ("clock", "note"))]
+    lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
     total = document["summary"]
     if document["baseline"]:
         if total["rows"]:
@@ -266,73 +253,73 @@ def bench_text(document: Document) -> str:
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
         lines.append(f"ratio: time of the fastest {vendor} candidate / time of ptxgen, measured in the same run")
     lines.append(f"device: {document['device']}")
-    if document["clock"] == "model":
-        lines.append(MODEL_CLOCK)
-    return "\n".join(lines)
+    if modelled:
+        lines.append(f"~: {MODEL_CLOCK}")
+    return lines
 
 
 @by_operation
-def tune_text(document: Document) -> str:
-    rows = []
+def tune_text(document: Document) -> Parts:
+    modelled, rows = document["clock"] == "model", []
     for r in document["rows"]:
         failures = " ".join(f"{outcome}={count}" for outcome, count in r["failures"].items())
-        rows.append([*shape_cells(r), r["us"], r["tflops"], *config_cells(r), r["measured"], failures])
-    lines = [table((*shape_titles(document), "µs", "TFLOP/s", *CONFIG, "measured", "failed"), rows)]
+        times = [time_cell(r, name, modelled) for name in ("us", "tflops")]
+        rows.append([*shape_cells(r), *times, *config_cells(r), r["measured"], failures, document["clock"]])
+    titles = (*shape_titles(document), "µs", "TFLOP/s", *CONFIG, "measured", "failed", "clock")
+    lines: list[Table | str] = [Table(titles, rows, OPTIONAL, ("clock",))]
     lines.append(f"device: {document['device']}; {document['seconds']:.0f} s; stored in {document['database']}")
-    if document["clock"] == "model":
-        lines.append(MODEL_CLOCK)
-    return "\n".join(lines)
+    if modelled:
+        lines.append(f"~: {MODEL_CLOCK}")
+    return lines
 
 
 @by_operation
-def sampler_text(document: Document) -> str:
+def sampler_text(document: Document) -> Parts:
     rows = []
     for r in document["rows"]:
         acceptance = {s["sampler"]: s["acceptance"] for s in r["samplers"]}
         categorical, uniform = acceptance["categorical"], acceptance["uniform"]
-        rows.append(
-            [*shape_cells(r), f"{categorical:.2%}", f"{uniform:.4%}", number(categorical / uniform) if uniform else "-"]
-        )
-    lines = [table((*shape_titles(document), "categorical", "uniform", "ratio"), rows)]
-    lines.append(f"fraction of draws that are legal on {document['device']}; Table 1 of the paper has 20% and 0.1%")
-    return "\n".join(lines)
+        ratio = categorical / uniform if uniform else None
+        rows.append([*shape_cells(r), f"{categorical:.2%}", f"{uniform:.4%}", ratio])
+    return [
+        Table((*shape_titles(document), "categorical", "uniform", "ratio"), rows, ("column-major",)),
+        f"fraction of draws that are legal on {document['device']}; Table 1 of the paper has 20% and 0.1%",
+    ]
 
 
-def evaluation_text(document: Document) -> str:
+def evaluation_text(document: Document) -> Parts:
     heads = ("group", "problems", "first", "5th percentile", "worst", "best of 8")
     columns = ("problems", "first", "fifth", "worst", "top")
     shown = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
-    lines = [table(heads, shown)]
+    lines: list[Table | str] = [Table(heads, shown)]
     if document["curve"]:
         points = [[p["problems"], p["rows"], *(_three(p[c]) for c in ("error", "first"))] for p in document["curve"]]
-        lines += ["", table(("training problems", "rows", "error", "first"), points)]
+        lines += ["", Table(("training problems", "rows", "error", "first"), points)]
     for name in ("samples", "architectures"):
         if found := [regressor_cells(r) for r in document[name]]:
-            lines += ["", table(REGRESSOR, found)]
+            lines += ["", Table(REGRESSOR, found)]
     lines += [
         "",
         f"{document['folds']} folds of {document['problems']} problems, {document['rows']} measurements of"
         f" {document['device']}; error: {document['error']:.3f}, root mean square of log2(predicted / measured)",
         "first, best of 8: time of the fastest measured configuration / time of the model's choice, offline",
     ]
-    return "\n".join(lines)
+    return lines
 
 
-def validation_text(document: Document) -> str:
-    heads = ("group", "problems", "first", "5th pct", "worst", "best of 8", "vendor", "worst", "heuristic", "slower")
+def validation_text(document: Document) -> Parts:
+    heads = ("group", "problems", "first", "5th pct", "worst", "best of 8", "vendor", "worst ", "heuristic", "slower")
     columns = ("problems", "first", "fifth", "worst", "top", "ratio", "ratio_worst", "ratio_first", "slower")
     rows = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
-    return "\n".join(
-        [
-            table(heads, rows),
-            "",
-            f"{document['problems']} problems of seed {document['seed']} on {document['device']},"
-            f" {document['configurations']} configurations",
-            "first, best of 8: time of the fastest known configuration / time of the model's choice",
-            "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
-            "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
-        ]
-    )
+    return [
+        Table(heads, rows, ("5th pct", "worst ", "heuristic")),
+        "",
+        f"{document['problems']} problems of seed {document['seed']} on {document['device']},"
+        f" {document['configurations']} configurations",
+        "first, best of 8: time of the fastest known configuration / time of the model's choice",
+        "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
+        "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
+    ]
 
 
 REGRESSOR = ("regressor", "weights", "samples", "MSE", "first")
@@ -348,21 +335,21 @@ def _three(value: Any) -> Any:
     return f"{value:.3f}" if isinstance(value, float) else value
 
 
-def info_text(document: Document) -> str:
-    lines = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
+def info_text(document: Document) -> Parts:
+    lines: list[Table | str] = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
     lines.append(f"{document['problems']} problems, {document['measurements']} measurements")
     if document["unreadable"]:
         lines.append(f"{document['unreadable']} measurements have unknown axes")
     if document["rows"]:
         rows = [[r["device"], r["clock"], r["outcome"], r["count"]] for r in document["rows"]]
-        lines += ["", table(("device", "clock", "outcome", "measurements"), rows)]
+        lines += ["", Table(("device", "clock", "outcome", "measurements"), rows)]
     if document["winners"]:
         rows = [[r["device"], r["clock"], r["count"], r["stale"]] for r in document["winners"]]
-        lines += ["", table(("device", "clock", "winners", "stale"), rows)]
+        lines += ["", Table(("device", "clock", "winners", "stale"), rows)]
     if document["stale_winners"]:
         rows = [[r["device"], r["problem"], r["reason"]] for r in document["stale_winners"]]
-        lines += ["", table(("device", "stale winner", "reason"), rows)]
-    return "\n".join(lines)
+        lines += ["", Table(("device", "stale winner", "reason"), rows)]
+    return lines
 
 
 def recheck_fields(device: str, row: Any) -> Document:
@@ -380,18 +367,23 @@ def recheck_fields(device: str, row: Any) -> Document:
     }
 
 
-def recheck_text(document: Document) -> str:
+def recheck_text(document: Document) -> Parts:
     """The number of winners by state, then the timed winners, then the stale and failed ones."""
     rows = document["rows"]
-    lines = [table(("state", "winners"), sorted(Counter(row["state"] for row in rows).items()))]
-    for states, heads in (
-        (("timed", "replaced"), ("us_before", "us", "state", "config_text")),
-        (("stale", "failed"), ("state", "reason")),
+    lines: list[Table | str] = [
+        Table(("state", "winners"), [list(pair) for pair in sorted(Counter(row["state"] for row in rows).items())])
+    ]
+    for states, fields in (
+        (
+            ("timed", "replaced"),
+            {"us_before": "µs before", "us": "µs", "state": "state", "config_text": "configuration"},
+        ),
+        (("stale", "failed"), {"state": "state", "reason": "reason"}),
     ):
-        found = [[r["problem"], *(r[head] for head in heads)] for r in rows if r["state"] in states]
+        found = [[r["problem"], *(r[name] for name in fields)] for r in rows if r["state"] in states]
         if found:
-            lines += ["", table(("problem", *(h.replace("_", " ") for h in heads)), found)]
-    return "\n".join(lines)
+            lines += ["", Table(("problem", *fields.values()), found, ("configuration",))]
+    return lines
 
 
 def pairs_text(document: Document) -> str:
@@ -399,14 +391,11 @@ def pairs_text(document: Document) -> str:
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in document.items())
 
 
-def doctor_text(document: Document) -> str:
+def doctor_text(document: Document) -> Parts:
     mark = {"ok": "ok", "missing": "MISSING", "optional": "-"}
-    rows = [[r["name"], mark[r["state"]], r["found"]] for r in document["findings"]]
-    lines = [table(("item", "state", "found"), rows)]
-    for r in document["findings"]:
-        if r["remedy"]:
-            lines.append(f"\n{r['name']}: {r['remedy']}")
-    return "\n".join(lines)
+    rows = [[r["name"], mark[r["state"]], r["found"], r["remedy"]] for r in document["findings"]]
+    lines: list[Table | str] = [Table(("item", "state", "found", "remedy"), rows, csv_only=("remedy",))]
+    return lines + [f"{r['name']}: {r['remedy']}" for r in document["findings"] if r["remedy"]]
 
 
 # ---- progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, db, explain_interrupt
+from ptxgen.cli.command import STORE_COMMANDS, Answer, app, command, db, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxgen.runtime.driver import Driver
 
 
-@command(db, "export")
+@command(db, "export", "results", "results --device h200 --no-raw", tables=False)
 def export(
     options: DatabaseOptions,
     folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device.")],
@@ -52,7 +52,7 @@ def export(
     return Answer({"command": "db export", "files": files}, text)
 
 
-@command(db, "import")
+@command(db, "import", "results", "results/h200/winners.txt", tables=False)
 def import_(
     options: DatabaseOptions,
     path: Annotated[Path, typer.Argument(help="An exported folder, the folder of one device, or one file.")],
@@ -79,7 +79,7 @@ def _current_digest(name: str, problem: Problem, config: Config) -> str:
     return render(plan_for(problem, config, device(name))).digest
 
 
-@command(db, "merge")
+@command(db, "merge", "other.sqlite", "node1.sqlite node2.sqlite --database all.sqlite", tables=False)
 def merge(
     options: DatabaseOptions,
     others: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Databases to read.")],
@@ -101,7 +101,7 @@ def merge(
     return Answer({"command": "db merge", "database": options.path, **counts}, pairs_text(counts))
 
 
-@command(db, "recheck")
+@command(db, "recheck", "", "results --device h200 --seconds 480")
 def recheck(
     options: DatabaseOptions,
     folder: Annotated[
@@ -166,7 +166,7 @@ def _driver_of(device: str) -> Driver | None:
     return driver if driver.device.name == device else None
 
 
-@command(db, "info")
+@command(db, "info", "", "--database other.sqlite --json")
 def info(options: DatabaseOptions) -> Answer:
     """Print the contents of the database."""
     from ptxgen.cli.report import info_text
@@ -178,7 +178,7 @@ def info(options: DatabaseOptions) -> Answer:
     return Answer(document, info_text(document))
 
 
-@command(app, "doctor")
+@command(app, "doctor", "", "--json", panel=STORE_COMMANDS)
 def doctor(options: DatabaseOptions) -> Answer:
     """Examine the installation.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
+from ptxgen.problem.dtypes import DTYPES, Dtype, canonical, dtype
 
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
@@ -149,7 +149,12 @@ class ProblemBase:
                 object.__setattr__(self, f.name, check(f.name, getattr(self, f.name)))
 
     def _normalize_dtypes(self) -> None:
-        """Fills in ``compute`` and ``out``, if they are empty. DtypeError: a type is not supported."""
+        """Fills in ``compute`` and ``out``, if they are empty, and converts other names of types. DtypeError: a type is
+        not supported."""
+        for name in ("dtype", "compute", "out"):
+            value = getattr(self, name)
+            if value not in DTYPES:
+                object.__setattr__(self, name, canonical(value))
         word("dtype", self.dtype, COMPUTE_MODES, DtypeError)
         for name, table in (("compute", COMPUTE_MODES), ("out", OUT_DTYPES)):
             allowed = table[self.dtype]
@@ -159,6 +164,13 @@ class ProblemBase:
             if value not in allowed:
                 known = ", ".join(allowed)
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
+
+    def _normalize_layout(self, name: str, known: tuple[str, ...]) -> None:
+        """Converts the field ``name`` to capitals. ShapeError: it is not one of ``known``."""
+        value = getattr(self, name)
+        if value not in known:
+            object.__setattr__(self, name, value.upper() if value.upper() in known else value)
+            word(name, getattr(self, name), known, ShapeError)
 
     def _check_alignment(self, name: str, kind: Dtype) -> None:
         """ShapeError: the alignment of an operand is not a power of two from the element size to 16 bytes."""

@@ -82,10 +82,10 @@ class Conv(ProblemBase):
             ("n", "c", "d", "h", "w", "k", "t", "r", "s", "groups", "aligned_input", "aligned_filter", "aligned_output")
         )
         self._check_words_and_flags()
-        word("layout", self.layout, FILTERS, ShapeError)
+        self._normalize_layout("layout", tuple(FILTERS))
         if not self.filters:
             object.__setattr__(self, "filters", FILTERS[self.layout])
-        word("filters", self.filters, tuple(FILTERS.values()), ShapeError)
+        self._normalize_layout("filters", tuple(FILTERS.values()))
         word("direction", self.direction, DIRECTIONS)
         self._normalize_spatial()
         self._normalize_dtypes()

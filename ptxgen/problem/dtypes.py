@@ -24,7 +24,8 @@ class Dtype:
     of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
     precision to which tensor cores truncate products and the accumulator (25 bits on Hopper, 13 for fp8);
     ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
-    scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all.
+    scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all;
+    ``aliases``: other names that users may write, besides the NumPy type's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Dtype:
     wgmma: tuple[str, ...] = ()
     widened: str = ""
     sm: int = 0
+    aliases: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -139,6 +141,7 @@ DTYPES = {
             mma_truncation=2.0**-24,
             wgmma=("f32", "f16"),
             widened="f32",
+            aliases=("fp16", "half"),
         ),
         Dtype(
             "bf16",
@@ -167,6 +170,7 @@ DTYPES = {
             cuda=0,
             mma="tf32",
             wgmma=("tf32", "f32_bf16x6"),
+            aliases=("fp32", "float", "single"),
         ),
         Dtype(
             "f64",
@@ -178,6 +182,7 @@ DTYPES = {
             tma="f64",
             cuda=1,
             mma="f64",
+            aliases=("fp64", "double"),
         ),
         _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28),
         _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29),
@@ -193,14 +198,23 @@ DTYPES = {
             mma="s8",
             wgmma=("s32",),
             widened="s32",
+            aliases=("i8",),
         ),
-        Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10),
+        Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10, aliases=("i32",)),
     )
 }
 
+_ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *d.aliases)}
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 #: the types that arrays may have, for messages
 ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 only for results"
+
+
+def canonical(name: str) -> str:
+    """The PTX name of a type that is written in another way: ``fp16``, ``float16``, ``half``, ``F16``,
+    ``torch.float16``. Other words are returned in lower case."""
+    word = name.lower().removeprefix("torch.").removeprefix("numpy.").removeprefix("np.")
+    return _ALIASES.get(word, word)
 
 
 def dtype(name: str) -> Dtype:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from ptxgen.arguments import integer, shown, word
+from ptxgen.arguments import integer, shown
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
@@ -74,7 +74,7 @@ class Gemm(ProblemBase):
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
         self._check_words_and_flags()
-        word("layout", self.layout, LAYOUTS, ShapeError)
+        self._normalize_layout("layout", LAYOUTS)
         self._normalize_dtypes()
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.n)):
             value = getattr(self, name)

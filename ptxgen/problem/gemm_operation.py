@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.gemm_suites import SUITES, TITLES, cells
+from ptxgen.problem.gemm_suites import SUITES, TITLES, cells, from_column_major
 from ptxgen.problem.operation import Baseline, Operation, RandomKind
 from ptxgen.problem.reference import Array, as_matrices
 
@@ -36,6 +36,7 @@ GEMM = Operation(
     operand_sets="ptxgen.tuning.bench:GemmOperandSets",
     titles=TITLES,
     cells=cells,
+    column_major=from_column_major,
     suites=SUITES,
     baselines={"cublas": Baseline("cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt")},
     random_kinds={

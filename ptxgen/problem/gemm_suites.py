@@ -8,11 +8,12 @@ from typing import Any
 
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case, Suite, by_name
+from ptxgen.problem.registry import from_dict
 
 
 @dataclass(frozen=True)
 class ColumnMajor:
-    """A row of the paper's Table 4: M, N, K and transpositions in column-major terms, as in BLAS."""
+    """M, N, K and transpositions in column-major terms, as in BLAS and in the paper's Table 4."""
 
     m: int
     n: int
@@ -28,6 +29,25 @@ class ColumnMajor:
 
     def __str__(self) -> str:
         return f"{self.m},{self.n},{self.k} {'NT'[self.a_t]}{'NT'[self.b_t]}"
+
+
+#: fields that column-major terms exchange
+_EXCHANGED = {"m": "n", "lda": "ldb", "stride_a": "stride_b", "aligned_a": "aligned_b"}
+_EXCHANGED |= {b: a for a, b in _EXCHANGED.items()}
+_EXCHANGED_OPS = {"bias_row": "bias_column", "bias_column": "bias_row"}
+
+
+def from_column_major(values: dict[str, Any]) -> Case:
+    """The case of fields of a GEMM in column-major terms: the row-major product on the same memory. A and B are
+    exchanged, M and N, and the biases of rows and columns. InputError: the fields describe no problem."""
+    out = {_EXCHANGED.get(name, name): value for name, value in values.items()}
+    if isinstance(layout := out.get("layout"), str):
+        out["layout"] = layout[::-1]
+    if isinstance(epilogue := out.get("epilogue"), str):
+        out["epilogue"] = ",".join(_EXCHANGED_OPS.get(name, name) for name in epilogue.split(","))
+    p = from_dict(out)
+    assert isinstance(p, Gemm)
+    return Case(p.key(), p, ColumnMajor(p.n, p.m, p.k, p.layout[1] == "T", p.layout[0] == "T"))
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
@@ -135,13 +155,10 @@ SUITES = by_name(
 
 def cells(row: dict[str, Any]) -> list[Any]:
     p, paper = row["problem"], row.get("column_major")
-    column_major = ""
-    if paper:
-        yes = ("No", "Yes")
-        column_major = f"{paper['m']},{paper['n']},{paper['k']} {yes[paper['a_t']]}/{yes[paper['b_t']]}"
+    column_major = str(ColumnMajor(**paper)) if paper else ""
     others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
     items = f"{p['batch']} x " if p["batch"] != 1 else ""
     return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
 
 
-TITLES = ("paper M,N,K A-T/B-T", "M,N,K", "layout", "dtype", "compute", "out")
+TITLES = ("column-major", "M,N,K", "layout", "dtype", "compute", "out")

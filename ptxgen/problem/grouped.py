@@ -64,7 +64,7 @@ class GroupedGemm(ProblemBase):
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", _items(self.items))
         self._check_words_and_flags()
-        word("layout", self.layout, LAYOUTS, ShapeError)
+        self._normalize_layout("layout", LAYOUTS)
         word("jagged", self.jagged, JAGGED)
         self._normalize_dtypes()
         self._normalize_epilogue()

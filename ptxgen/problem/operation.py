@@ -28,8 +28,9 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with a name. ``column_major``: the row of the paper's Table 4, for problems of
-    that table; ``count``: the number of times that a program computes the problem, which is its weight in tuning."""
+    """A problem with a name. ``column_major``: the problem in column-major terms, for problems that are given so, as
+    those of the paper's Table 4; ``count``: the number of times that a program computes the problem, its weight in
+    tuning."""
 
     name: str
     problem: ProblemBase
@@ -91,7 +92,8 @@ class Operation:
     kernel is timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``:
     the columns of tables that identify a problem, and their cells for a row of a command's JSON document;
     ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
-    in all operations.
+    in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS) terms,
+    None: the operation has no such form.
     """
 
     problem: type[ProblemBase]
@@ -105,6 +107,7 @@ class Operation:
     suites: Mapping[str, Suite] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
+    column_major: Callable[[dict[str, Any]], Case] | None = None
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ptxgen.arguments import shown
@@ -28,10 +29,13 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
     return list(suite.build(**fields))
 
 
-def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: Any) -> Iterator[Case]:
+def read(
+    lines: Iterable[str | bytes], name: str, of: str = "gemm", column_major: bool = False, **fields: Any
+) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
     and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation; if
-    empty, each line may name its own, by default ``gemm``; ``name``: the name of the file, for errors.
+    empty, each line may name its own, by default ``gemm``; ``name``: the name of the file, for errors;
+    ``column_major``: the lines and ``fields`` are in column-major terms.
 
     InputError: a line breaks a rule; the message names both.
     """
@@ -43,10 +47,22 @@ def read(lines: Iterable[str | bytes], name: str, of: str = "gemm", **fields: An
             if values.setdefault("operation", of or "gemm") != of and of:
                 raise InputError(f"operation is {values['operation']!r}; a command on {of} takes only {of}")
             title, count = _title(values.pop("name", "")), _count(values.pop("count", 1))
-            problem = from_dict({**fields, **values})
+            case = case_of({**fields, **values}, column_major)
         except (ValueError, TypeError) as error:  # InputError is a ValueError
             raise InputError(f"{name}, line {number}: {error}") from error
-        yield Case(title or problem.key(), problem, count=count)
+        yield replace(case, name=title or case.name, count=count)
+
+
+def case_of(values: dict[str, Any], column_major: bool) -> Case:
+    """The problem with these fields. ``column_major``: they are in column-major terms. InputError: they describe no
+    problem, or the operation has no column-major form."""
+    if not column_major:
+        problem = from_dict(values)
+        return Case(problem.key(), problem)
+    operation = operation_named(values.get("operation", "gemm"))
+    if operation.column_major is None:
+        raise InputError(f"--column-major is given; {operation.name} has no column-major form")
+    return operation.column_major(values)
 
 
 def _text(line: str | bytes) -> str:

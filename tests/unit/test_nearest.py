@@ -93,7 +93,7 @@ def test_the_source_is_printed_and_marked():
         report.source_text(report.selection_fields(case, select(WINNER, d, use_model=model)[0]))
         for d, model in ((H200, False), (H200, True), (H100, False), (H100, True))
     ]
-    assert texts == ["shipped", "model (predicted)", "shipped (h200, predicted)", "model (h200, predicted)"]
+    assert texts == ["shipped", "model", "shipped (h200)", "model (h200)"]
 
 
 def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp_path: Path, monkeypatch):

@@ -110,6 +110,24 @@ def test_invalid_dicts_are_refused(values, words):
 
 
 @pytest.mark.parametrize(
+    ("layout", "dtype", "found"),
+    [
+        ("nt", "fp16", ("NT", "f16", "f32", "f16")),
+        ("Nt", "half", ("NT", "f16", "f32", "f16")),
+        ("NT", "torch.float32", ("NT", "f32", "f32", "f32")),
+        ("NT", "double", ("NT", "f64", "f64", "f64")),
+        ("NT", "float8_e4m3fn", ("NT", "e4m3", "f32", "bf16")),
+        ("NT", "INT8", ("NT", "s8", "s32", "s32")),
+    ],
+)
+def test_other_names_of_types_and_layouts_make_the_same_problem(layout, dtype, found):
+    p = Gemm(4, 5, 6, layout, dtype)
+    assert (p.layout, p.dtype, p.compute, p.out) == found
+    assert p == Gemm(4, 5, 6, found[0], found[1])
+    assert Gemm(4, 5, 6, dtype="half", compute="FP16", out="float").out == "f32"
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"m": -1}, "m is -1; it must be an integer from 0"),
@@ -122,8 +140,8 @@ def test_invalid_dicts_are_refused(values, words):
         ({"aligned_a": 2}, "aligned_a is 2 bytes; it must be a power of two from 4 to 16"),
         ({"aligned_b": 32}, "aligned_b is 32"),
         ({"aligned_c": 0}, "aligned_c is 0"),
-        ({"layout": "nn"}, "layout is 'nn'; it must be one of NN, NT, TN, TT"),
-        ({"dtype": "float32"}, "dtype is 'float32'; it must be one of f16"),
+        ({"layout": "nx"}, "layout is 'nx'; it must be one of NN, NT, TN, TT"),
+        ({"dtype": "float31"}, "dtype is 'float31'; it must be one of f16"),
         ({"compute": "f64"}, "compute is 'f64'; with dtype f32"),
         ({"out": "f16"}, "out is 'f16'; with dtype f32"),
     ],

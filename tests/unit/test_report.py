@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ptxgen.cli import report
+from ptxgen.cli.tables import Predicted, Table, csv_of, number, text_of
 from ptxgen.codegen.config import Config
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Deviation
@@ -52,19 +53,50 @@ def test_documents_are_valid_json() -> None:
 
 
 def test_table_aligns_columns_and_omits_blank_ones() -> None:
-    output = report.table(("name", "blank", "n", "x"), [["a", "", 5, 1.25], ["long name", None, 1000, None]])
+    output = Table(("name", "blank", "n", "x"), [["a", "", 5, 1.25], ["long name", None, 1000, None]]).text()
     assert output.splitlines() == ["name          n     x", "a             5  1.25", "long name  1000"]
 
 
 def test_table_without_rows_has_its_titles() -> None:
-    assert report.table(("a", "b"), []) == "a  b"
+    assert Table(("a", "b"), []).text() == "a  b"
+
+
+def test_a_narrow_table_states_constants_once_then_omits_columns_then_shortens() -> None:
+    rows = [["first", "f32", 1, "x" * 30, "a" * 20], ["second", "f32", 2, "y" * 30, "b" * 20]]
+    table = Table(("name", "dtype", "n", "long", "words"), rows, optional=("long",), csv_only=())
+    assert (
+        table.text(68).splitlines()
+        == [
+            "name    dtype  n  long                            words",
+            f"first   f32    1  {'x' * 30}  {'a' * 20}",
+            f"second  f32    2  {'y' * 30}  {'b' * 20}",
+        ]
+        or len(max(table.text(68).splitlines(), key=len)) <= 68
+    )
+    assert "all rows: dtype f32" in table.text(65)
+    assert table.text(33).splitlines() == [
+        "name    n  words",
+        f"first   1  {'a' * 20}",
+        f"second  2  {'b' * 20}",
+        "all rows: dtype f32",
+        "not shown: long; --wide shows all",
+    ]
+    shortened = table.text(30).splitlines()
+    assert shortened[1] == "first   1  aaaaaaaaaaaaaaaaaa…"
+    assert " ".join(shortened[-2:]) == "not shown: long, part of   words; --wide shows all"
+
+
+def test_predicted_numbers_are_marked_in_text_and_plain_in_csv() -> None:
+    table = Table(("µs", "clock"), [[Predicted(3.14159), "model"], [2.5, ""]], csv_only=("clock",))
+    assert table.text().splitlines() == ["   µs", "~3.14", " 2.50"]
+    assert csv_of([table, "a note"]) == "µs,clock\n3.14159,model\n2.5,\n"
 
 
 @pytest.mark.parametrize(
     ("value", "message"), [(3.14159, "3.14"), (123.456, "123.5"), (12345.6, "12346"), (math.nan, "-"), (0.0, "0.00")]
 )
 def test_numbers_have_about_four_digits(value: float, message: str) -> None:
-    assert report.number(value) == message
+    assert number(value) == message
 
 
 def row(name: str, us: float, vendor: float, ok: bool = True) -> dict[str, object]:
@@ -88,21 +120,21 @@ def bench_document(rows: list[dict[str, object]], clock: str = "hardware") -> di
 
 
 def test_comparison_ends_with_mean_and_worst_row() -> None:
-    output = report.bench_text(bench_document([row("a", 10, 20), row("b", 10, 5)]))
+    output = text_of(report.bench_text(bench_document([row("a", 10, 20), row("b", 10, 5)])))
     assert "geometric mean of 2 ratios: 1.000" in output
     assert "worst row: b, 0.500" in output
     assert "M_S  N_S  M_L  N_L   U  K_S  K_L  K_G" in output.splitlines()[0] or all(
         symbol in output.splitlines()[0].split() for symbol in ("M_S", "N_S", "M_L", "N_L", "U", "K_S", "K_L", "K_G")
     )
     assert report.MODEL_CLOCK not in output
-    assert report.MODEL_CLOCK in report.bench_text(bench_document([row("a", 10, 20)], "model"))
+    assert report.MODEL_CLOCK in text_of(report.bench_text(bench_document([row("a", 10, 20)], "model")))
 
 
 def test_table_shows_the_papers_values_and_ours() -> None:
     case = cases("isaac")[3]  # DeepBench-F 16
     selection = Selection(case.problem, Config(), "shipped", 10.0)
-    output = report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]})
-    assert "2560,16,2560 No/No" in output
+    output = text_of(report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]}))
+    assert "2560,16,2560 NN" in output
     assert "16,2560,2560  NN" in output
 
 
@@ -113,7 +145,7 @@ def test_wrong_or_unmeasured_row_is_not_ok() -> None:
     failed = BenchRow("a", p, Selection(p, Config(), "winner"), math.nan, note="launch_error: lost")
     fields = report.bench_fields(Case("a", p), failed)
     assert (fields["ok"], fields["us"], fields["ratio"], fields["tflops"]) == (False, None, None, None)
-    assert "launch_error: lost" in report.bench_text(bench_document([fields]))
+    assert "a: launch_error: lost" in text_of(report.bench_text(bench_document([fields])))
 
 
 def test_text_of_a_configuration_is_valid_option_input() -> None:

@@ -1,0 +1,145 @@
+"""Tables as text of a given width, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+GAP = 2  #: spaces between columns
+NARROWEST = 8  #: width to which a column of text may be shortened
+
+
+class Predicted(float):
+    """A time that a model computed, or a number that follows from one. Text marks it with ``~``."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows below titles. Empty columns are not printed.
+
+    ``optional``: titles of the columns that a narrow text leaves out, the first one first; ``csv_only``: titles of
+    columns that only CSV has.
+    """
+
+    titles: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    optional: Sequence[str] = ()
+    csv_only: Sequence[str] = ()
+
+    def text(self, width: int | None = None) -> str:
+        """The table in at most ``width`` columns; None: any width.
+
+        If it is too wide, a column that has the same value in all rows becomes a line below the table, then
+        ``optional`` columns are left out, then columns of text are shortened; lines below the table say so.
+        """
+        cells = [[_cell(v) for v in row] for row in self.rows]
+        shown = [i for i, t in enumerate(self.titles) if t not in self.csv_only]
+        shown = [i for i in shown if not cells or any(row[i] for row in cells)]
+        widths = {i: max(len(line[i]) for line in (self.titles, *cells)) for i in shown}
+        same: list[int] = []
+        omitted: list[str] = []
+
+        def fits() -> bool:
+            return width is None or sum(widths[i] + GAP for i in shown) - GAP <= width
+
+        for i in shown[1:] if len(cells) > 1 else ():
+            if not fits() and len({row[i] for row in cells}) == 1:
+                shown, same = [j for j in shown if j != i], [*same, i]
+        for title in self.optional:
+            if not fits() and (dropped := [i for i in shown if self.titles[i] == title]):
+                shown, omitted = [j for j in shown if j not in dropped], [*omitted, title]
+        numeric = {i for i in shown if cells and all(_is_number(row[i]) for row in self.rows)}
+        for i in sorted(set(shown) - numeric, key=lambda i: (i == shown[0], -widths[i])):
+            if width is not None and not fits():
+                over = sum(widths[j] + GAP for j in shown) - GAP - width
+                least = max(NARROWEST, len(self.titles[i]))
+                if widths[i] > least:
+                    widths[i] = max(widths[i] - over, least)
+                    omitted.append(f"part of {self.titles[i]}")
+        out = []
+        for line in (self.titles, *cells):
+            padded = (_short(line[i], widths[i]) for i in shown)
+            aligned = (
+                text.rjust(widths[i]) if i in numeric else text.ljust(widths[i])
+                for i, text in zip(shown, padded, strict=True)
+            )
+            out.append((" " * GAP).join(aligned).rstrip())
+        if same:
+            constant = ", ".join(f"{self.titles[i]} {cells[0][i]}" for i in same)
+            out += lines_of(f"all rows: {constant}", width)
+        if omitted:
+            out += lines_of(f"not shown: {', '.join(omitted)}; --wide shows all", width)
+        return "\n".join(out)
+
+    def csv(self) -> str:
+        """All columns in the form of RFC 4180, with a line of titles. Numbers have all their digits; unknown ones are
+        empty."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.titles)
+        writer.writerows([[_value(v) for v in row] for row in self.rows])
+        return out.getvalue()
+
+
+#: what a command prints: tables, and lines between them
+Parts = Sequence[Table | str]
+
+
+def text_of(parts: Parts, width: int | None = None) -> str:
+    """The text of an answer in at most ``width`` columns; None: any width."""
+    return "\n".join(p.text(width) if isinstance(p, Table) else "\n".join(lines_of(p, width)) for p in parts)
+
+
+def csv_of(parts: Parts) -> str:
+    """The tables of an answer as CSV, separated by empty lines. Other lines are left out."""
+    return "\n".join(p.csv() for p in parts if isinstance(p, Table))
+
+
+def lines_of(text: str, width: int | None) -> list[str]:
+    """``text`` in lines of at most ``width`` columns; the lines after the first are indented."""
+    if width is None or len(text) <= width:
+        return [text]
+    return wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def terminal_width() -> int:
+    """The columns of the terminal; 80 if standard output is none and COLUMNS is not set."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def number(value: Any) -> str:
+    """A number with about four digits, without an exponent; ``~`` before a predicted one."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    text = f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
+    return f"~{text}" if isinstance(value, Predicted) else text
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _value(value: Any) -> str:
+    """A cell of CSV."""
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else ""
+    return _cell(value)
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
