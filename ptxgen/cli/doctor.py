@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.errors import PtxgenError, UnavailableError
+from ptxgen.tuning.progress import SILENT, Progress
 
 Finding = dict[str, Any]
 
@@ -55,16 +56,24 @@ def revision() -> str:
     return commit_file.read_text().strip() if commit_file.exists() else f"v{__version__}"
 
 
-def examine(database: Path) -> list[Finding]:
+def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
     """All findings."""
     gpu = _gpu_name()
     rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES)]
-    rows += [_gpu(gpu), _guarded("ptxas", lambda: _ptxas(bool(gpu)))]
-    rows += [_guarded("cuBLASLt", lambda: _cublaslt(bool(gpu))), _guarded("cuDNN", lambda: _cudnn(bool(gpu)))]
-    rows += [_guarded("database", lambda: _database(database))]
-    rows += [_guarded("shipped tuning data", _shipped), _guarded("selection", lambda: _selection(database))]
-    rows += [_guarded("templates", _templates), _environment()]
-    return rows
+    checks: dict[str, Callable[[], Finding]] = {
+        "GPU": lambda: _gpu(gpu),
+        "ptxas": lambda: _ptxas(bool(gpu)),
+        "cuBLASLt": lambda: _cublaslt(bool(gpu)),
+        "cuDNN": lambda: _cudnn(bool(gpu)),
+        "database": lambda: _database(database),
+        "shipped tuning data": _shipped,
+        "selection": lambda: _selection(database),
+        "templates": _templates,
+    }
+    for name, check in checks.items():
+        progress.step(name)
+        rows.append(_guarded(name, check))
+    return [*rows, _environment()]
 
 
 def _guarded(name: str, check: Callable[[], Finding]) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -238,11 +238,39 @@ class Target(ProblemOptions):
             )
         return driver
 
+    def warn_if_emulated(self, driver: Driver, estimate: str) -> None:
+        """Prints one warning if kernels run on the emulated device although nobody asked for it. ``estimate``: how long
+        the command takes there."""
+        from ptxgen.settings import settings
+
+        if driver.clock == "model" and self.device is None and settings().driver == "auto":
+            text = (
+                f"warning: there is no usable NVIDIA GPU: kernels run on the emulated device,\n"
+                f"  {estimate}; times are modelled. --device emulated hides this warning"
+            )
+            print(text, file=sys.stderr, flush=True)
+
     def find_device(self) -> Device:
         """The selected device, which need not be in this machine; default: the device of the driver."""
         from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device
+
+
+#: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
+#: (large products on wgmma) were measured on two cores of an AMD EPYC
+EMULATED_FLOPS = 3e7
+STARTUP_SECONDS = 0.5  #: of the emulated device for each problem: choice, code and its translation
+
+
+def emulated_seconds(cases: Sequence[Case], launches: int) -> str:
+    """About how long the emulated device takes for ``launches`` launches of each problem, for a warning."""
+    flops = sum(float(case.problem.flops) for case in cases)
+    seconds = len(cases) * STARTUP_SECONDS + launches * flops / EMULATED_FLOPS
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "minutes"), (2 * 86400, 3600, "hours")):
+        if seconds < limit:
+            return f"for roughly {max(seconds / unit, 1):.0f} {name}"
+    return f"for roughly {seconds / 86400:.0f} days"
 
 
 @contextmanager

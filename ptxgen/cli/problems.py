@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from ptxgen.cli.command import (
     command_line,
     explain_interrupt,
 )
-from ptxgen.cli.options import ConfigOption, SeedOption, ShardOption, Target, TimeLimitOption
+from ptxgen.cli.options import ConfigOption, SeedOption, ShardOption, Target, TimeLimitOption, emulated_seconds
 from ptxgen.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ EMULATED_BUDGET = {
     "final": 1,
     "seconds": 100,
 }
+
+
+BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sample
 
 
 def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
@@ -107,6 +111,8 @@ def tune(
     }
     start = tuner.Budget(**EMULATED_BUDGET) if emulated else tuner.Budget()
     budget = replace(start, **{name: value for name, value in chosen.items() if value is not None})
+    limit = f"for at most {budget.seconds:g} s" if math.isfinite(budget.seconds) else "without a time limit"
+    target.warn_if_emulated(driver, limit)
     weights: dict[Problem, float] = {}
     for case in cases:
         weights[case.problem] = weights.get(case.problem, 0.0) + case.count
@@ -178,8 +184,12 @@ def select(
     from ptxgen.tuning import selection
 
     cases, device = target.cases(), target.find_device()
-    with target.reading() as database:
-        found = [(c, s) for c in cases for s in selection.require(c.problem, device, database, model, count)]
+    found = []
+    with target.reading() as database, report.progress() as progress:
+        progress.phase("select", len(cases))
+        for case in cases:
+            found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
+            progress.step(case.name)
     rows = [report.selection_fields(case, selection) for case, selection in found]
     document = {"command": "select", "device": device.name, "rows": rows}
     if digest:
@@ -241,9 +251,11 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0) -> 
     Every element is compared, on inputs that expose errors.
     """
     from ptxgen.cli import report
+    from ptxgen.runtime.check import CASES
     from ptxgen.runtime.check import check as run
 
     driver, cases, rows = target.find_driver(), target.cases(), []
+    target.warn_if_emulated(driver, emulated_seconds(cases, len(CASES)))
     with target.reading() as database, report.progress() as progress:
         progress.phase("check", len(cases))
         for case in cases:
@@ -283,6 +295,7 @@ def bench(
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+    target.warn_if_emulated(driver, emulated_seconds(cases, BENCH_LAUNCHES))
     with target.reading() as database, report.progress() as progress:
         progress.phase("bench", len(cases))
 

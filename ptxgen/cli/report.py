@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -392,13 +393,16 @@ def pairs_text(document: Document) -> str:
 
 
 def doctor_text(document: Document) -> Parts:
+    """The findings, then the remedies."""
     mark = {"ok": "ok", "missing": "MISSING", "optional": "-"}
     rows = [[r["name"], mark[r["state"]], r["found"], r["remedy"]] for r in document["findings"]]
     lines: list[Table | str] = [Table(("item", "state", "found", "remedy"), rows, csv_only=("remedy",))]
-    return lines + [f"{r['name']}: {r['remedy']}" for r in document["findings"] if r["remedy"]]
+    return [*lines, *(f"{r['name']}: {r['remedy']}" for r in document["findings"] if r["remedy"])]
 
 
 # ---- progress
+
+DELAY = 0.7  #: seconds after which a progress bar appears
 
 
 class Lines:
@@ -413,24 +417,36 @@ class Lines:
 
 
 class Bar:
-    """Progress output on a terminal: a bar for the current phase, and messages above it."""
+    """Progress output on a terminal: a bar for the current phase, and messages above it. It appears after ``DELAY``."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Live
+        from rich.table import Column
 
         columns = (
             "{task.description}",
-            BarColumn(),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             "left",
             TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
+            TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         )
         self.live = Live(*columns, console=Console(stderr=True), transient=True)
         self.task = self.live.add_task("", total=None, visible=False, text="")
+        self.start = threading.Timer(DELAY, self.live.start)
+        self.start.daemon = True
+
+    def __enter__(self) -> Bar:
+        self.start.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.start.cancel()
+        self.start.join()
+        self.live.stop()
 
     def phase(self, name: str, total: int) -> None:
         from rich.markup import escape
@@ -447,11 +463,13 @@ class Bar:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Progress on standard error: a bar on a terminal, else messages only."""
+def progress(name: str = "", total: int = 0) -> Iterator[Progress]:
+    """Progress on standard error: a bar on a terminal, else messages only. ``name``, ``total``: the first phase, if
+    there is one."""
     if not sys.stderr.isatty():
         yield Lines()
         return
-    bar = Bar()
-    with bar.live:
+    with Bar() as bar:
+        if name:
+            bar.phase(name, total)
         yield bar

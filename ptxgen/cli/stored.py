@@ -30,6 +30,7 @@ def export(
     import datetime
 
     from ptxgen.cli.doctor import revision
+    from ptxgen.cli.report import progress
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.exchange import replacing
     from ptxgen.tuning.selection import model_folder
@@ -38,7 +39,7 @@ def export(
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     command_text = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
     partial = f"{folder} may be incomplete; repeat the export"
-    with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database:
+    with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database, progress("export"):
         files = export_text(
             database, folder, device=device, commit=revision(), command=command_text, date=today, raw=raw
         )
@@ -61,11 +62,12 @@ def import_(
 
     If a file is invalid, nothing is imported. Of two winners of a problem, the faster one is stored.
     """
-    from ptxgen.cli.report import pairs_text
+    from ptxgen.cli.report import pairs_text, progress
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.tuning_files import import_text
 
-    with explain_interrupt(lambda: "db info prints the contents of the database"), Database(options.path) as database:
+    interrupted = explain_interrupt(lambda: "db info prints the contents of the database")
+    with interrupted, Database(options.path) as database, progress("import"):
         counts = import_text(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
@@ -90,14 +92,16 @@ def merge(
     """
     from collections import Counter
 
-    from ptxgen.cli.report import pairs_text
+    from ptxgen.cli.report import pairs_text, progress
     from ptxgen.tuning.database import Database
 
     counts: Counter[str] = Counter()
-    with explain_interrupt(lambda: "repeat the command to continue"), Database(options.path) as database:
+    interrupted = explain_interrupt(lambda: "repeat the command to continue")
+    with interrupted, Database(options.path) as database, progress("merge", len(others)) as shown:
         for path in others:
             with Database(path, readonly=True) as other:
                 counts.update(database.merge(other.measurements(), other.winners(), _current_digest))
+            shown.step(str(path))
     return Answer({"command": "db merge", "database": options.path, **counts}, pairs_text(counts))
 
 
@@ -169,10 +173,10 @@ def _driver_of(device: str) -> Driver | None:
 @command(db, "info", "", "--database other.sqlite --json")
 def info(options: DatabaseOptions) -> Answer:
     """Print the contents of the database."""
-    from ptxgen.cli.report import info_text
+    from ptxgen.cli.report import info_text, progress
     from ptxgen.tuning.database import Database
 
-    with Database(options.path, readonly=True) as database:
+    with Database(options.path, readonly=True) as database, progress("read"):
         stale = [dict(zip(("problem", "device", "clock", "reason"), row, strict=True)) for row in database.stale()]
         document = {"command": "db info", **database.info(), "stale_winners": stale}
     return Answer(document, info_text(document))
@@ -185,8 +189,9 @@ def doctor(options: DatabaseOptions) -> Answer:
     Lists packages, tools and devices, and the commands that install missing ones.
     """
     from ptxgen.cli.doctor import examine
-    from ptxgen.cli.report import doctor_text
+    from ptxgen.cli.report import doctor_text, progress
 
-    findings = examine(options.path)
+    with progress("examine") as shown:
+        findings = examine(options.path, shown)
     document = {"command": "doctor", "findings": findings}
     return Answer(document, doctor_text(document), 3 if any(f["state"] == "missing" for f in findings) else 0)

@@ -13,6 +13,7 @@ from typing import Any
 
 GAP = 2  #: spaces between columns
 NARROWEST = 8  #: width to which a column of text may be shortened
+WRAPPED = 20  #: width to which the last column may be wrapped
 
 
 class Predicted(float):
@@ -36,7 +37,8 @@ class Table:
         """The table in at most ``width`` columns; None: any width.
 
         If it is too wide, a column that has the same value in all rows becomes a line below the table, then
-        ``optional`` columns are left out, then columns of text are shortened; lines below the table say so.
+        ``optional`` columns are left out, then the text of the last column is wrapped, then other text is shortened;
+        lines below the table say so.
         """
         cells = [[_cell(v) for v in row] for row in self.rows]
         shown = [i for i, t in enumerate(self.titles) if t not in self.csv_only]
@@ -55,7 +57,10 @@ class Table:
             if not fits() and (dropped := [i for i in shown if self.titles[i] == title]):
                 shown, omitted = [j for j in shown if j not in dropped], [*omitted, title]
         numeric = {i for i in shown if cells and all(_is_number(row[i]) for row in self.rows)}
-        for i in sorted(set(shown) - numeric, key=lambda i: (i == shown[0], -widths[i])):
+        last = shown[-1]
+        if width is not None and not fits() and last not in numeric:
+            widths[last] = max(width - sum(widths[i] + GAP for i in shown[:-1]), len(self.titles[last]), WRAPPED)
+        for i in sorted(set(shown[:-1]) - numeric, key=lambda i: (i == shown[0], -widths[i])):
             if width is not None and not fits():
                 over = sum(widths[j] + GAP for j in shown) - GAP - width
                 least = max(NARROWEST, len(self.titles[i]))
@@ -64,12 +69,15 @@ class Table:
                     omitted.append(f"part of {self.titles[i]}")
         out = []
         for line in (self.titles, *cells):
-            padded = (_short(line[i], widths[i]) for i in shown)
-            aligned = (
+            first, *more = wrap(line[last], widths[last], break_on_hyphens=False) or [""]
+            texts = [*(_short(line[i], widths[i]) for i in shown[:-1]), first]
+            aligned = [
                 text.rjust(widths[i]) if i in numeric else text.ljust(widths[i])
-                for i, text in zip(shown, padded, strict=True)
-            )
+                for i, text in zip(shown, texts, strict=True)
+            ]
             out.append((" " * GAP).join(aligned).rstrip())
+            indent = " " * sum(widths[i] + GAP for i in shown[:-1])
+            out += [indent + text for text in more]
         if same:
             constant = ", ".join(f"{self.titles[i]} {cells[0][i]}" for i in same)
             out += lines_of(f"all rows: {constant}", width)

@@ -38,7 +38,7 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.operation import operation_named, operation_names
+from ptxgen.problem.operation import Case, operation_named, operation_names
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.tuning import selection
@@ -201,6 +201,26 @@ def test_csv_has_all_columns_and_excludes_json(run: Run) -> None:
     assert run(*words, "--csv", "--json").code == 2
     done = run("select", "--shape", "5,5,5", "--digest", "--csv", *H200)
     assert (done.code, done.err) == (2, "error: --csv is given; this answer has no table\n")
+
+
+def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ptxgen.runtime import cuda
+
+    def absent() -> None:
+        raise UnavailableError("no GPU")
+
+    monkeypatch.setattr(cuda, "CudaDriver", absent)
+    words = ("check", "--shape", "17,19,23", "--config", CONFIG)
+    assert run(*words).err == ""
+    monkeypatch.setenv("PTXGEN_DRIVER", "auto")
+    done = run(*words)
+    assert done.code == 0
+    assert done.err.count("warning: there is no usable NVIDIA GPU") == 1
+    assert "for roughly 1 s" in done.err
+    assert run(*words, "--device", "emulated").err == ""
+    large = [Case("large", Gemm(4096, 4096, 4096))]
+    assert options.emulated_seconds(large, 1) == "for roughly 76 minutes"
+    assert options.emulated_seconds(large * 100, 2) == "for roughly 11 days"
 
 
 def test_column_major_shapes_are_the_same_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
