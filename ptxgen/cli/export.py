@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
-from ptxgen.cli.command import Answer, app, command, command_line
+from ptxgen.cli.command import USE_COMMANDS, Answer, app, command, command_line
 from ptxgen.cli.options import Target
 
 
-@command(app, "export")
+@command(
+    app,
+    "export",
+    "gemm --shape 512,512,512 --dtype f16 --device h200 --folder kernels",
+    "conv --suite isaac --layout NHWC --dtype f16 --device h200 --ptx",
+    panel=USE_COMMANDS,
+    tables=False,
+)
 def export(
     target: Target,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder.")] = Path("ptxgen_kernels"),
