@@ -78,7 +78,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
-        "the folder of the cache of compiled kernels and templates; safe to delete",
+        "the folder of the cache of choices, compiled kernels and templates; safe to delete",
     ),
     Variable(
         "PTXGEN_DRIVER",

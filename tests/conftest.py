@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from ptxgen.tuning import choice_cache
+
 
 def pytest_addoption(parser):
     parser.addoption(
@@ -18,9 +20,10 @@ def pytest_addoption(parser):
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_database(tmp_path_factory):
-    """No test reads or writes the user's database."""
+    """No test reads or writes the user's database, or caches a choice that depends on the test's stand-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTXGEN_DATABASE", str(tmp_path_factory.mktemp("database") / "tuning.sqlite"))
+        patch.setattr(choice_cache, "write", lambda key, choices: None)
         yield
 
 

@@ -82,6 +82,10 @@ _EXTENT = (
     "tiles_m",
     "tiles_n",
 )
+#: those of them that depend on tiles and slices; the others depend on the problem alone
+_SLICED = {"kg", "splitk", "raster_group", "store_policy", "l2_evict_first", "moved", "reduced"}
+_TILED = {"tiles", "tiles_m", "tiles_n", "blocks", "iterations", "padding"}
+PROBLEM = frozenset(_EXTENT) - _SLICED - _TILED
 #: features that depend on both
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
 

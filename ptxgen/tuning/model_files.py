@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.families.features import all_names, features
+from ptxgen.families.features import PROBLEM, all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -127,7 +127,8 @@ def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     trees.check(content["forest"], len(names))
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
         _require_probe(path, content["probe"], _probe(device, facts, names), names)
-    return device, facts, trees.booster_of(content["forest"], len(names)), names
+    constant = [i for i, name in enumerate(names) if name in PROBLEM]
+    return device, facts, trees.booster_of(trees.ranking_first(content["forest"], constant), len(names)), names
 
 
 def _content(path: Path) -> bytes:

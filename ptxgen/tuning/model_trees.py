@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -41,16 +41,28 @@ def xgboost() -> Any:
     return library
 
 
-def weighted_sum(boosters: Sequence[Any], weight: float, features: int) -> Any:
+def weighted_sum(boosters: Sequence[Any], weight: float, features: int, constant: Collection[int] = ()) -> Any:
     """A booster that predicts the sum of the predictions of ``boosters``, each times ``weight``. Their trees alternate,
-    so that the first trees approximate the sum."""
+    so that the first trees approximate the sum, and are then ordered by ``ranking_first``."""
     forests = [forest_of(booster) for booster in boosters]
     for forest in forests:
         for tree in forest["trees"]:
             leaf = np.asarray(tree["left"]) == -1
             tree["value"] = np.where(leaf, np.asarray(tree["value"]) * weight, tree["value"]).tolist()
     trees = [tree for row in zip_longest(*(f["trees"] for f in forests)) for tree in row if tree is not None]
-    return booster_of({"base": sum(f["base"] for f in forests) * weight, "trees": trees}, features)
+    forest = {"base": sum(f["base"] for f in forests) * weight, "trees": trees}
+    return booster_of(ranking_first(forest, constant), features)
+
+
+def ranking_first(forest: Forest, constant: Collection[int]) -> Forest:
+    """The same trees; those that split only by ``constant`` features, which are equal for all configurations of a
+    problem, come last, so that the first trees rank."""
+
+    def ranks(tree: dict[str, Any]) -> bool:
+        split = np.asarray(tree["left"]) != -1
+        return not np.isin(np.asarray(tree["feature"])[split], list(constant)).all()
+
+    return {**forest, "trees": sorted(forest["trees"], key=lambda tree: not ranks(tree))}
 
 
 def forest_of(booster: Any) -> Forest:

@@ -14,10 +14,12 @@ from ptxgen.errors import CorruptError, InputError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.settings import shipped_dir
 
+SEEDS = "seeds.txt"
+
 
 def seeds(problem: Problem, device: str) -> list[Config]:
     """The shipped seeds of ``problem`` on ``device``. Later rules may reject them."""
-    path = shipped_dir() / device / "seeds.txt"
+    path = shipped_dir() / device / SEEDS
     return list(_read(path).get(problem.key(), ())) if path.exists() else []
 
 

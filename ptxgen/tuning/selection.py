@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,18 +15,21 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DatabaseError
 from ptxgen.families import rules, space
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
-from ptxgen.settings import templates_dir
-from ptxgen.tuning import tuning_files
+from ptxgen.tuning import choice_cache, model_files, tuning_files
+from ptxgen.tuning.choice_cache import Choice
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, nearest, scaled_us, transferred
 from ptxgen.tuning.records import stale_reason
-from ptxgen.tuning.seeds import seeds
+from ptxgen.tuning.seeds import SEEDS, seeds
+
+CACHED = 8  #: the most configurations of a choice that is cached on disk
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -161,14 +165,47 @@ def select(
     if not use_model:
         out = _stored_or_seeds(problem, problem, device, database if use_winners else None)
         if not out and problem.epilogue:
-            out = _stored_or_seeds(replace(problem, epilogue=""), problem, device, database)
+            out = _stored_or_seeds(_without_epilogue(problem), problem, device, database)
     if len(out) < k:
-        model = model_for(device, database)
+        own = None if database is None else model_folder(database, device.name)
+        predicted = _predicted(problem, device, own, k, use_winners=not (use_model or out))
+        out += [s for s in predicted if all(s.config != known.config for known in out)]
+    return out[:k]
+
+
+def _without_epilogue(problem: Problem) -> Problem:
+    return replace(problem, epilogue="")
+
+
+def _predicted(problem: Problem, device: Device, own: Path | None, k: int, use_winners: bool) -> list[Selection]:
+    """What needs a model: with ``use_winners`` those of the nearest device, if its model is used; then the ranking by
+    the model. Cached on disk. ``own``: the folder of the user's model."""
+    folders = [tuning_files.model_path(device.name).parent.parent, *([] if own is None else [own.parent])]
+    names = (tuning_files.MODEL, model_files.METADATA, tuning_files.WINNERS, SEEDS)
+    files = [path for folder in folders for name in names for path in sorted(folder.glob(f"*/{name}"))]
+    p = lower(problem)
+    key = choice_cache.key(files, problem.key(), p, device, k, use_winners) if k <= CACHED else ""
+    choices = choice_cache.read(key)
+    if choices is None or not all(_is_legal(p, c.config, device) for c in choices):
+        choices = _computed(problem, device, own, k, use_winners)
+        choice_cache.write(key, choices)
+    return [Selection(problem, *choice) for choice in choices]
+
+
+def _computed(problem: Problem, device: Device, own: Path | None, k: int, use_winners: bool) -> list[Choice]:
+    """As ``_predicted``, without the cache."""
+    model = model_from(device, own)
+    found: list[Choice] = []
+    if use_winners and isinstance(model, ScaledModel):
+        found = _of_nearest(problem, problem, device, model.source.device)
+        if not found and problem.epilogue:
+            found = _of_nearest(_without_epilogue(problem), problem, device, model.source.device)
+    if len(found) < k:
         origin = "model" if model.trained else "analytic"
         other = model.measured_on if model.measured_on != device.name else ""
-        ranked = model.rank(problem, device, k)
-        out += [Selection(problem, c, origin, us, other) for c, us in ranked if all(c != s.config for s in out)]
-    return out[:k]
+        known = [c.config for c in found]
+        found += [Choice(c, origin, us, other) for c, us in model.rank(problem, device, k) if c not in known]
+    return found[:k]
 
 
 def stored(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
@@ -194,22 +231,25 @@ def untuned(problem: Problem, device: Device, database: Database | None = None) 
 
 
 def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database: Database | None) -> list[Selection]:
-    """The stored winner of ``source``, else its seeds, if legal for ``problem``; else those of the device of the same
-    compute capability whose model is used."""
+    """The stored winner of ``source``, else its seeds, if legal for ``problem``."""
     p = lower(problem)
     winner = _winner(source, device, database)
-    if winner is not None and rules.first_violation(p, winner.config, device) is None:
+    if winner is not None and _is_legal(p, winner.config, device):
         return [replace(winner, problem=problem)]
-    selections = [Selection(problem, c, "seed") for c in seeds(source, device.name)]
-    if not selections and isinstance(model := model_for(device, database), ScaledModel):
-        other = model.source.device
-        m = tuning_files.lookup(source, other.name)
-        if m is not None and is_current(m, other) and rules.first_violation(p, m.config, device) is None:
-            return [
-                Selection(problem, m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)
-            ]
-        selections = [Selection(problem, c, "seed", scaled_from=other.name) for c in seeds(source, other.name)]
-    return [s for s in selections if rules.first_violation(p, s.config, device) is None]
+    return [Selection(problem, c, "seed") for c in seeds(source, device.name) if _is_legal(p, c, device)]
+
+
+def _of_nearest(source: Problem, problem: Problem, device: Device, other: Device) -> list[Choice]:
+    """As ``_stored_or_seeds``, of another device of the same compute capability."""
+    p = lower(problem)
+    m = tuning_files.lookup(source, other.name)
+    if m is not None and is_current(m, other) and _is_legal(p, m.config, device):
+        return [Choice(m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)]
+    return [Choice(c, "seed", math.nan, other.name) for c in seeds(source, other.name) if _is_legal(p, c, device)]
+
+
+def _is_legal(p: KernelGemm, config: Config, device: Device) -> bool:
+    return rules.first_violation(p, config, device) is None
 
 
 def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
@@ -221,15 +261,13 @@ def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
 def state_digest(device: Device, database: Database | None = None) -> str:
     """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
     device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
-    state = hashlib.sha256(str(device).encode())
-    roots = [Path(__file__).resolve().parents[1], templates_dir(), tuning_files.model_path("any").parent.parent]
+    state = hashlib.sha256(f"{device} {choice_cache.package_digest()}".encode())
+    roots = [tuning_files.model_path("any").parent.parent]
     if database is not None:
         roots.append(model_folder(database, "any").parent)
         for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
             state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
-    for root in roots:
-        for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".mako", ".txt", ".json")):
-            state.update(f"{path.relative_to(root)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    state.update(choice_cache.tree_digest(roots, (".txt", ".json")).encode())
     return state.hexdigest()[:16]
 
 
@@ -250,10 +288,6 @@ def _winner(problem: Problem, device: Device, database: Database | None) -> Sele
     """The user's winner, else the shipped one, if it is legal and its kernel has not changed."""
     mine = database.best(problem, device.name, tuning_files.clock_of(device.name)) if database is not None else None
     for origin, found in (("winner", mine), ("shipped", tuning_files.lookup(problem, device.name))):
-        if (
-            found is not None
-            and rules.first_violation(lower(problem), found.config, device) is None
-            and is_current(found, device)
-        ):
+        if found is not None and _is_legal(lower(problem), found.config, device) and is_current(found, device):
             return Selection(problem, found.config, origin, found.us)
     return None

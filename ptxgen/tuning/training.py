@@ -160,7 +160,7 @@ class Training:
                 LEVEL_CHILD_WEIGHT,
             ),
         )
-        return weighted_sum(members, 0.5, x.shape[1])
+        return weighted_sum(members, 0.5, x.shape[1], np.flatnonzero(fixed).tolist())
 
     def _regressor(self, x: Floats, y: Floats, weight: Floats, trees: int, depth: int, child_weight: float) -> Any:
         library, workers = xgboost(), 2 if len(y) >= THREAD_ROWS else 1

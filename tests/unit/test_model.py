@@ -23,13 +23,13 @@ from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families import perf_costs, rules, space
 from ptxgen.families import perf_model as clock
-from ptxgen.families.features import all_names, default_names, features
+from ptxgen.families.features import PROBLEM, all_names, default_names, features
 from ptxgen.families.mma import cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import model, model_files, selection, training, tuning_files
+from ptxgen.tuning import model, model_files, model_trees, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import promising
@@ -711,6 +711,21 @@ def test_model_module_does_not_import_xgboost():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
         == "False\n"
     )
+
+
+def test_trees_of_the_problem_alone_come_last(fitted):
+    """The trees that rank come first, in their order; the sum is the same."""
+    forest = model_trees.forest_of(fitted.booster)
+    constant = [i for i, name in enumerate(fitted.names) if name in PROBLEM]
+    leaf = {"left": [-1], "right": [-1], "feature": [0], "value": [0.25], "default_left": [0]}
+    split = {"left": [1, -1, -1], "right": [2, -1, -1], "value": [0.0, 1.0, 2.0], "default_left": [0, 0, 0]}
+    fixed, free = ({**split, "feature": [fitted.names.index(name), 0, 0]} for name in ("k", "ml"))
+    ordered = model_trees.ranking_first({"base": 0.0, "trees": [fixed, free, leaf, *forest["trees"]]}, constant)
+    assert ordered["trees"][0] == free
+    assert ordered["trees"][-2:] == [fixed, leaf]
+    assert len(ordered["trees"]) == 3 + len(forest["trees"])
+    assert {"m", "flops", "pitch_a"} < PROBLEM < set(fitted.names)
+    assert not PROBLEM & {"kg", "tiles", "ml", "waves"}
 
 
 def test_fastest_breaks_ties_by_order():

@@ -1,0 +1,147 @@
+"""Choices on disk: read where all that they depend on is the same, and ignored where they are damaged or foreign."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from ptxgen import disk_cache
+from ptxgen.families import registry
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.settings import shipped_dir
+from ptxgen.tuning import choice_cache, selection, tuning_files
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.model import Model
+
+H200 = device("h200")
+P = Gemm(100, 24, 300, "NN")
+WRITE = choice_cache.write  # conftest replaces it
+
+
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    """The problems that a model ranked; the cache and the shipped files are this test's."""
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice_cache, "write", WRITE)
+    shipped = tmp_path / "shipped"
+    (shipped / "h200").mkdir(parents=True)
+    shutil.copy(shipped_dir() / "h200" / "model.json", shipped / "h200")
+    monkeypatch.setattr(tuning_files, "shipped_dir", lambda: shipped)
+    seen, rank = [], Model.rank
+
+    def counted(model, problem, *arguments, **options):
+        seen.append(problem)
+        return rank(model, problem, *arguments, **options)
+
+    monkeypatch.setattr(Model, "rank", counted)
+    return seen
+
+
+def files(tmp_path):
+    return sorted((tmp_path / "cache" / "choices").glob("*.json"))
+
+
+def test_a_choice_is_read_until_something_that_it_depends_on_changes(chosen, tmp_path, monkeypatch):
+    first = selection.select(P, H200, k=2)
+    assert selection.select(P, H200, k=2) == first
+    assert len(chosen) == len(files(tmp_path)) == 1
+    assert [s.source for s in first] == ["model", "model"]
+    others = (
+        lambda: selection.select(P, H200),  # another number of configurations
+        lambda: selection.select(replace(P, lda=301), H200, k=2),
+        lambda: selection.select(P, replace(H200, bandwidth=1), k=2),
+        lambda: selection.select(P, device("h100"), k=2),
+    )
+    for call in others:
+        before = len(chosen)
+        call()
+        assert len(chosen) == before + 1
+        call()
+        assert len(chosen) == before + 1
+    for path in (tmp_path / "shipped" / "h200" / "model.json", tmp_path / "tuning-models" / "h200" / "model.json"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")  # the model is damaged, or there is another one
+        before = len(chosen)
+        with Database(tmp_path / "tuning.sqlite") as database:
+            selection.select(P, H200, database, k=2)
+            selection.select(P, H200, database, k=2)
+        assert len(chosen) == before + 1
+    monkeypatch.setattr(choice_cache, "package_digest", lambda: "another version")
+    before = len(chosen)
+    selection.select(P, H200, k=2)
+    assert len(chosen) == before + 1
+
+
+def test_choices_of_the_nearest_device_say_so_when_they_are_read(chosen):
+    computed = selection.select(P, device("h100"))
+    read = selection.select(P, device("h100"))
+    assert len(chosen) == 1
+    assert computed == read
+    assert read[0].source == "model (h200)"
+    assert read[0].predicted
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[[]]", '[["family=simt", "model", 1, ""]', "3", '[["ms=77", "model", 1, ""]]']
+)
+def test_damaged_choices_are_made_again(chosen, tmp_path, content):
+    first = selection.select(P, H200)
+    [path] = files(tmp_path)
+    before = path.read_text()
+    path.write_text(content)
+    assert selection.select(P, H200) == first
+    assert len(chosen) == 2
+    assert path.read_text() == before
+
+
+def test_illegal_choices_are_made_again(chosen, tmp_path):
+    first = selection.select(P, H200)
+    [path] = files(tmp_path)
+    [[text, *rest]] = json.loads(path.read_text())
+    path.write_text(json.dumps([[text.replace(f"kg={first[0].config.kg}", "kg=4096"), *rest]]))
+    assert selection.select(P, H200) == first
+    assert len(chosen) == 2
+
+
+def test_errors_of_the_file_system_are_ignored(chosen, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_cache, "replace", fail)
+        selection.select(P, H200)
+    assert not files(tmp_path)
+    (tmp_path / "cache" / "choices").chmod(0o777)  # other users could write it
+    selection.select(P, H200)
+    assert not files(tmp_path)
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "shipped" / "h200" / "model.json"))  # no folder
+    selection.select(P, H200)
+    assert len(chosen) == 3
+
+
+def test_families_from_outside_are_not_cached(chosen, tmp_path, monkeypatch):
+    class Outside(type(registry.SPACES[0])):
+        __module__ = "elsewhere"
+
+    monkeypatch.setattr(choice_cache, "SPACES", [*registry.SPACES, Outside()])
+    selection.select(P, H200)
+    assert not files(tmp_path)
+
+
+def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice_cache, "MOST", 20)
+    for n in range(60):
+        WRITE(f"{n:04x}", [])
+        if (path := tmp_path / "cache" / "choices" / f"{n:04x}.json").exists():
+            os.utime(path, ns=(n, n))
+    left = files(tmp_path)
+    assert len(left) <= 20 + 16
+    assert left[-1].stem == f"{59:04x}"
+    assert choice_cache.read(f"{59:04x}") == []
+    assert choice_cache.read("0000") is None
