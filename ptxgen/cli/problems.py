@@ -82,7 +82,7 @@ def tune(
     """Find and store the fastest kernels.
 
     Times sampled configurations, trains a model on them, ranks every legal configuration with it, and times the best.
-    The problem that promises to save most time is measured next: the count of its line in the shapes file, times its
+    The problem with the largest expected saving is measured next: the count of its line in the shapes file, times its
     time, times the predicted gain; a problem ends where that gain is less than 1 %. Every measured problem has a winner
     at any time, which is never slower than the choice that it replaces. Without a problem: the suite isaac on a GPU;
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the

@@ -189,7 +189,7 @@ class SharedChecks(Protocol):
     copy_pages: int
     valid_pages: int
     valid_views: dict[int, Array]
-    doubt: bool
+    maybe_uninitialised: bool
     lanes: list[Any]
     exchanged: list[Any]
 
@@ -321,8 +321,10 @@ class WarpBatch:
             self.alive = np.tile(np.arange(first, first + 32) < threads, self.blocks)
             self.count = int(np.count_nonzero(self.alive))
         self.groups: dict[int, Mask] = {0: None}
-        self.parked: set[int] = set()
-        self.cooling: set[int] = set()
+        #: positions at which lanes wait for the other lanes of their warp
+        self.unconverged: set[int] = set()
+        #: targets of backward branches of lanes that have polled memory
+        self.polling: set[int] = set()
         self.ready = True
         self.polled = False
         self.executed = 0  # instructions since the chunk began
@@ -438,15 +440,15 @@ class WarpBatch:
             group = groups[at]
             assert group is not None
             mask = mask | group
-        self.parked.discard(at)
+        self.unconverged.discard(at)
         if mask is not None and np.count_nonzero(mask) == self.count:
             mask = None
         groups[at] = mask
 
-    def park(self, at: int, mask: Mask) -> None:
+    def add_unconverged(self, at: int, mask: Mask) -> None:
         """Adds lanes at a position where they wait for the other lanes of their warp."""
         self.add(at, mask)
-        self.parked.add(at)
+        self.unconverged.add(at)
 
     def retire(self, mask: Mask) -> None:
         """Removes lanes that have exited."""
@@ -455,7 +457,7 @@ class WarpBatch:
         alive = self.live() & ~mask
         self.alive = alive
         self.count = int(np.count_nonzero(alive))
-        self.parked.clear()
+        self.unconverged.clear()
         for at, group in self.groups.items():
             if group is not None and np.count_nonzero(group) == self.count:
                 self.groups[at] = None

@@ -39,7 +39,7 @@ class CandidateSpace:
 
     ``axes``: the values that a search on hardware tries around a good configuration, and that the sampler draws;
     ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
-    ``alike``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes that are
+    ``class_axes``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes
     computed from the others and do not distinguish classes. Names of rules: ``fixed`` read only the problem and the
     device, ``tile_rules`` only the axes that ``shapes`` sets, ``extent_rules`` an extent or a number of slices; tests
     check that.
@@ -49,7 +49,7 @@ class CandidateSpace:
     axes: Mapping[str, tuple[int, ...]]
     tile: tuple[str, ...] = ("ml", "nl", "u")
     cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
-    alike: Mapping[str, tuple[int, ...]]
+    class_axes: Mapping[str, tuple[int, ...]]
     derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]

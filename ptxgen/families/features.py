@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families import perf_costs, registry
-from ptxgen.families import perf_model as clock
+from ptxgen.families import perf_costs, perf_model, registry
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.registry import Family
 from ptxgen.families.space import Base, Candidates, Part
@@ -33,22 +32,22 @@ _OWN = (
     "threads",
     "shared",
     "registers",
-    "fits",
-    "warps_sm",
+    "resident_blocks",
+    "resident_warps",
     "tile_intensity",
     "thread_intensity",
-    "loop",
+    "issuer_products",
     "loads_a",
     "loads_b",
-    "busy",
-    "alone",
-    "store",
-    "red",
-    "rate",
-    "math",
-    "traffic",
-    "wavefronts",
-    "ring",
+    "issue_cycles",
+    "latency_cycles",
+    "store_cycles",
+    "reduction_cycles",
+    "peak_rate",
+    "math_fraction",
+    "bytes_per_product",
+    "smem_fraction",
+    "bytes_in_flight",
 )
 #: features that depend on extents and slices
 _EXTENT = (
@@ -63,8 +62,8 @@ _EXTENT = (
     "blocks",
     "iterations",
     "padding",
-    "moved",
-    "reduced",
+    "operand_bytes",
+    "reduction_bytes",
     "problem_intensity",
     "flops",
     "roofline",
@@ -74,20 +73,44 @@ _EXTENT = (
     "kmajor_b",
     "l2_evict_first",
     "output",
-    "digits",
-    "after",
-    "pitch_a",
-    "pitch_b",
-    "pitch_c",
+    "significand_bits",
+    "epilogue_ops",
+    "row_alignment_a",
+    "row_alignment_b",
+    "row_alignment_c",
     "tiles_m",
     "tiles_n",
 )
 #: those of them that depend on tiles and slices; the others depend on the problem alone
-_SLICED = {"kg", "splitk", "raster_group", "store_policy", "l2_evict_first", "moved", "reduced"}
+_SLICED = {"kg", "splitk", "raster_group", "store_policy", "l2_evict_first", "operand_bytes", "reduction_bytes"}
 _TILED = {"tiles", "tiles_m", "tiles_n", "blocks", "iterations", "padding"}
 PROBLEM = frozenset(_EXTENT) - _SLICED - _TILED
 #: features that depend on both
-_BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "brought", "clock", "over_roofline")
+_BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "bytes_loaded", "predicted_us", "over_roofline")
+#: names of features in models of earlier versions
+FORMER = {
+    "loop": "issuer_products",
+    "busy": "issue_cycles",
+    "alone": "latency_cycles",
+    "store": "store_cycles",
+    "red": "reduction_cycles",
+    "rate": "peak_rate",
+    "math": "math_fraction",
+    "traffic": "bytes_per_product",
+    "wavefronts": "smem_fraction",
+    "ring": "bytes_in_flight",
+    "brought": "bytes_loaded",
+    "fits": "resident_blocks",
+    "warps_sm": "resident_warps",
+    "moved": "operand_bytes",
+    "reduced": "reduction_bytes",
+    "clock": "predicted_us",
+    "digits": "significand_bits",
+    "after": "epilogue_ops",
+    "pitch_a": "row_alignment_a",
+    "pitch_b": "row_alignment_b",
+    "pitch_c": "row_alignment_c",
+}
 
 CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 
@@ -179,7 +202,7 @@ def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, 
     return registry.of(c).issuer_tile(p, c, g)
 
 
-def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: clock.Work, d: Device) -> Floats:
+def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> Floats:
     """The features ``names`` of configurations alone; reads only the fields of ``p`` that its class shares."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
@@ -200,7 +223,7 @@ def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: cloc
         _log(w.latency / c.u),
         _log(w.store),
         _log(w.red),
-        _log(clock.rate(p, int(c.family[0]), d)),
+        _log(perf_model.rate(p, int(c.family[0]), d)),
         _log(w.math / w.busy),
         _log(moved / (tile_m * tile_n * c.u)),
         _log(w.shared / w.busy),
@@ -217,7 +240,7 @@ def _stacked(c: Columns, columns: list[Any]) -> Floats:
     return out
 
 
-def _pitch(p: KernelGemm, operand: str) -> float:
+def _row_alignment(p: KernelGemm, operand: str) -> float:
     """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
     size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
@@ -253,9 +276,9 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, roof
         p.output.bytes,
         -math.log2(p.element.roundoff) if p.element.roundoff else 8,
         len(p.epilogue_ops),
-        _pitch(p, "a"),
-        _pitch(p, "b"),
-        _pitch(p, "c"),
+        _row_alignment(p, "a"),
+        _row_alignment(p, "b"),
+        _row_alignment(p, "c"),
         _log(g.tiles_m),
         _log(g.tiles_n),
     )
@@ -297,14 +320,14 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
     parts, of_row = [], []
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
-        c, w = b.columns.take(some), clock.work_of_rows(b, some)
+        c, w = b.columns.take(some), perf_model.work_of_rows(b, some)
         parts.append(_own(names, b.problem, c, geometry(b.problem, c), w, b.device))
         of_row.append(_thread(b.problem, c, w))
     fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
     return np.concatenate(parts), (fits, thread, moved)
 
 
-def _thread(p: KernelGemm, c: Columns, w: clock.Work) -> tuple[Floats, Floats, Floats]:
+def _thread(p: KernelGemm, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
     """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
     each = registry.of(c).thread_products(c)
     return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
@@ -315,9 +338,9 @@ def features(
 ) -> Floats:
     """One row per configuration, one column per name: float32, C-contiguous. Rows must be legal.
 
-    ``us``: ``clock.predict(p, c, d)``, if it is known. ``names``: some of ``all_names``; None: ``default_names``.
+    ``us``: ``perf_model.predict(p, c, d)``, if it is known. ``names``: some of ``all_names``; None: ``default_names``.
     """
-    us = clock.predict(p, c, d) if us is None else us
+    us = perf_model.predict(p, c, d) if us is None else us
     blocks = _blocks(names or default_names(), tuple(registry.FAMILIES.values()))
     x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
@@ -333,10 +356,10 @@ def features(
                     table.fill(block, these, cells[these], us[where[these]])
                     x[where[these]] = block
         return blocks.ordered(x)
-    (own, extent), roofline = blocks.at, clock.roofline(p, d)
-    for _, rows_of in clock.by_family(c):
+    (own, extent), roofline = blocks.at, perf_model.roofline(p, d)
+    for _, rows_of in perf_model.by_family(c):
         mine = c.take(rows_of)
-        w, one, g = clock.work(p, mine, d), clock.without_slices(mine), geometry(p, mine)
+        w, one, g = perf_model.work(p, mine, d), perf_model.without_slices(mine), geometry(p, mine)
         block = np.empty((len(rows_of), blocks.width), np.float32)
         block[:, :own] = _own(blocks.own, p, one, geometry(p, one), w, d)
         block[:, own:extent] = _extent(blocks.extent, p, mine, g, roofline)
@@ -350,7 +373,7 @@ class _Table:
     """The two small tables of one part of the candidates of a problem: of the rows of its base, and of its cells."""
 
     def __init__(self, blocks: _Blocks, p: KernelGemm, part: Part, d: Device, rows: NDArray[np.int32]) -> None:
-        self.names, self.device, self.roofline = blocks, d, clock.roofline(p, d)
+        self.names, self.device, self.roofline = blocks, d, perf_model.roofline(p, d)
         distinct, self.place = part.base.distinct(rows)
         self.own, self.of_row = _own_of_rows(part.base, distinct, blocks.own)
         g = part.geometry

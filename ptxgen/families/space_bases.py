@@ -27,7 +27,7 @@ class Base:
     ``problem``: the representative of the class, with neutral extents; ``tile``: for each row the index of its tile in
     ``tiles``; ``accepted``: whether each row is a candidate with each option of slices, None if that does not depend on
     the row; ``counts``: the number of rows of each tile, by option if that depends on it. Rows that differ only in the
-    family's axes ``alike``, which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the
+    family's ``class_axes``, which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the
     rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
     """
 
@@ -193,13 +193,15 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
     key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():
-        if name not in f.alike and name not in f.derived and column.size > 1:
+        if name not in f.class_axes and name not in f.derived and column.size > 1:
             values, code = np.unique(column, return_inverse=True)
             key = key * len(values) + gathered(code.reshape(column.shape), rows)
-    for name, liked in f.alike.items():
-        distance = _distance(c.column(name), liked)
+    for name, preferred in f.class_axes.items():
+        distance = _distance(c.column(name), preferred)
         key = key * (int(distance.max(initial=0)) + 1) + gathered(distance, rows)
-    ranks = math.prod(int(_distance(c.column(n), liked).max(initial=0)) + 1 for n, liked in f.alike.items())
+    ranks = math.prod(
+        int(_distance(c.column(n), preferred).max(initial=0)) + 1 for n, preferred in f.class_axes.items()
+    )
     by_class = np.argsort(key, kind="stable")
     groups = key[by_class] // ranks
     first = np.ones(len(key), np.bool_)
@@ -210,10 +212,10 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     return classes, by_class, np.append(starts, len(key)), by_class[starts]
 
 
-def _distance(column: Ints, liked: tuple[int, ...]) -> Ints:
-    """0 for the first value of ``liked``, then its others, then by the distance of a value from the first."""
-    out = len(liked) + np.abs(column - liked[0])
-    for rank, value in enumerate(liked):
+def _distance(column: Ints, preferred: tuple[int, ...]) -> Ints:
+    """0 for the first value of ``preferred``, then its others, then by the distance of a value from the first."""
+    out = len(preferred) + np.abs(column - preferred[0])
+    for rank, value in enumerate(preferred):
         out = np.where(column == value, rank, out)
     return out
 

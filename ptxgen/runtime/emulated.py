@@ -12,17 +12,17 @@ import numpy as np
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.emulator import Machine, Module, Stats, tensormap
 from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
-from ptxgen.families import perf_model as clock
+from ptxgen.families import perf_model
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.runtime.driver import Capture, Kernel, Timing
 
 
-def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> clock.Counts:
+def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model.Counts:
     """The input of the performance model, from the statistics of a launch."""
     kind = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
     lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[kind]] * (2 if kind == "f16" else 1)
     x, y, z = step.block
-    return clock.Counts(
+    return perf_model.Counts(
         warp_instructions=sum(stats.warp_instructions.values()),
         fma_lanes=lanes,
         shared_wavefronts=int(stats.shared.wavefronts),
@@ -122,7 +122,7 @@ class EmulatedDriver:
             step.shared,
             dependent=step.entry in kernel.source.pdl_entries,
         )
-        self.modelled_us.append(clock.from_stats(model_counts(stats, kernel, step), self.device))
+        self.modelled_us.append(perf_model.from_stats(model_counts(stats, kernel, step), self.device))
 
     def synchronize(self) -> None:
         """Does nothing. Launches are synchronous."""

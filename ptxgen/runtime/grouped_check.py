@@ -43,7 +43,7 @@ def check_grouped(
 
 def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> Values:
     """Arrays that hold A, B and C of all items, with poisoned gaps, and the operands of the epilogue."""
-    wholes = [
+    arrays = [
         np.full(size, dtype.poison, dtype.numpy)
         for size, dtype in zip(p.sizes, (p.element, p.element, p.output), strict=True)
     ]
@@ -58,11 +58,11 @@ def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> Values:
     for i in range(len(p.items)):
         item = p.item(i)
         for x, values in zip((A, B, C), operands(item, seed + i, kind), strict=True):
-            item_view(p, x, wholes[x], i)[...] = values
+            item_view(p, x, arrays[x], i)[...] = values
         for name, whole, values in zip(p.epilogue_operands, more, epilogue_arrays(item, seed + i, kind), strict=False):
             into = epilogue_view(p, name, whole, i)
             into[...] = values[:, : into.shape[1]] if name == "residual" else values
-    return wholes[0], wholes[1], wholes[2], tuple(more)
+    return arrays[0], arrays[1], arrays[2], tuple(more)
 
 
 def group_deviation(

@@ -30,8 +30,7 @@ from ptxgen.arguments import shown
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, PtxgenError
-from ptxgen.families import perf_model as clock
-from ptxgen.families import rules, space
+from ptxgen.families import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -42,7 +41,7 @@ from ptxgen.tuning.claims import Claims
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.progress import SILENT, Progress
-from ptxgen.tuning.sampler import promising
+from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
 from ptxgen.tuning.selection import model_from
 from ptxgen.tuning.tuner import distance, similarity_class
@@ -132,7 +131,7 @@ class Preparer:
         legal = [config for config in known if rules.first_violation(p, config, self.device) is None]
         whole = space.candidates(p, self.device)
         rng = np.random.default_rng([budget.seed, zlib.crc32(job.problem.key().encode())])
-        drawn = promising(clock.predict(p, whole, self.device), budget.configurations - count, rng)
+        drawn = weighted_by_speed(perf_model.predict(p, whole, self.device), budget.configurations - count, rng)
         return list(dict.fromkeys([*ranked[:1], *legal, *ranked[1:], *(whole.row(int(i)) for i in drawn)]))
 
 

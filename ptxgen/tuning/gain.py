@@ -67,7 +67,7 @@ class ProblemQueue:
         return (self.ranked or [])[self.next : self.next + size]
 
     def batch_gain(self, size: int) -> float:
-        """The gain that the next candidates promise."""
+        """The expected gain of the next candidates."""
         good = [(us, m.us) for us, m in self.measured if m.outcome == "ok"]
         following = [us for _, us in self.batch(size)]
         known = [us for us, _ in good]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
-from ptxgen.families import perf_model as clock
+from ptxgen.families import perf_model
 from ptxgen.families.features import all_names, default_names, features
 from ptxgen.families.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -134,7 +134,7 @@ class Model:
     def predict(self, problem: Problem, columns: Columns) -> Floats:
         """Microseconds of each configuration, which must be legal."""
         p = lower(problem)
-        return self._score(p, columns, self.device, clock.predict(p, columns, self.device))
+        return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device))
 
     def _learnt(self, p: KernelGemm, c: Columns) -> NDArray[np.intp]:
         """The rows of families that the model was trained on, for problems like ``p``."""
@@ -201,7 +201,7 @@ class Model:
         p = lower(problem)
         every = exhaustive or not self.trained
         c = candidates(p, d, representatives=not every)
-        us = clock.predict(p, c, d)
+        us = perf_model.predict(p, c, d)
         total = scored = len(c)
         factor = float("inf")
         if not every:
@@ -209,7 +209,7 @@ class Model:
             near, factor = shortlist(c, us, FACTOR, more * LIMIT)
             total, scored = c.total, len(near)
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
-            us = clock.predict(p, c, d)
+            us = perf_model.predict(p, c, d)
             scored += len(c)
         us = self._score(p, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]

@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.families.features import PROBLEM, all_names, features
+from ptxgen.families.features import FORMER, PROBLEM, all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -151,8 +151,8 @@ def _features(path: Path, theirs: list[str]) -> tuple[str, ...]:
     SchemaError: this version does not compute one of them."""
     if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
         raise TypeError("features must be a list of names")
-    known_names = set(all_names())
-    names = tuple(name if name in known_names else config_migration.RENAMED.get(name, name) for name in theirs)
+    known_names, former = set(all_names()), {**config_migration.RENAMED, **FORMER}
+    names = tuple(name if name in known_names else former.get(name, name) for name in theirs)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
     if extra := sorted(set(names) - known_names):

@@ -11,8 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from ptxgen.codegen.config import Columns, Config
-from ptxgen.families import perf_model as clock
-from ptxgen.families import rules
+from ptxgen.families import perf_model, rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
@@ -44,7 +43,7 @@ def nearest(device: Device, others: Iterable[Device]) -> Device | None:
 def time_ratio(problem: Problem, columns: Columns, device: Device, other: Device) -> Floats:
     """The time of each configuration on ``device`` over that on ``other``, by the performance model."""
     p = lower(problem)
-    ratio: Floats = clock.predict(p, columns, device) / clock.predict(p, columns, other)
+    ratio: Floats = perf_model.predict(p, columns, device) / perf_model.predict(p, columns, other)
     return ratio
 
 

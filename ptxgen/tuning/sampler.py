@@ -208,7 +208,9 @@ def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) 
     return rows
 
 
-def promise(us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: float = 3.0) -> dict[int, int]:
+def samples_per_family(
+    us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: float = 3.0
+) -> dict[int, int]:
     """The number of ``n`` samples that each family gets, by code: in proportion to (its best time)^-power; a family
     within a factor of 3 of the best gets at least one in twenty."""
     best = {int(code): float(us[family == code].min()) for code in np.unique(family)}
@@ -222,7 +224,9 @@ def promise(us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: f
     return shares
 
 
-def promising(us: NDArray[np.float32], n: int, rng: np.random.Generator, power: float = 3.0) -> NDArray[np.intp]:
+def weighted_by_speed(
+    us: NDArray[np.float32], n: int, rng: np.random.Generator, power: float = 3.0
+) -> NDArray[np.intp]:
     """Indices of ``n`` distinct rows, drawn with probabilities in proportion to us^-power: mostly near the best.
 
     For training data: nearly all uniform draws of a large space are slow.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
-from ptxgen.families import perf_model as clock
+from ptxgen.families import perf_model
 from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -48,7 +48,7 @@ def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
         return np.zeros_like(us)
     if target == "average":
         return (baseline("roofline", p, d, us) + baseline("clock", p, d, us)) / 2
-    return np.full_like(us, np.log2(clock.roofline(p, d))) if target == "roofline" else np.log2(us)
+    return np.full_like(us, np.log2(perf_model.roofline(p, d))) if target == "roofline" else np.log2(us)
 
 
 def clock_of(d: Device) -> str:
@@ -99,7 +99,7 @@ class Training:
             grouped += len(good) * p.grouped
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
-            us = clock.predict(p, c, d)
+            us = perf_model.predict(p, c, d)
             blocks.append(features(p, c, d, us, names))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
             group.append(np.full(len(rows), i))

@@ -19,8 +19,7 @@ import numpy as np
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
-from ptxgen.families import perf_model as clock
-from ptxgen.families import rules, space
+from ptxgen.families import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
@@ -35,7 +34,7 @@ from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.nearest import FEW_ROWS, scaled_measurements
 from ptxgen.tuning.progress import SILENT, Progress
-from ptxgen.tuning.sampler import Categorical, promise, promising
+from ptxgen.tuning.sampler import Categorical, samples_per_family, weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
 from ptxgen.tuning.selection import model_folder, model_for, untuned
 from ptxgen.tuning.tuning_files import measurements_path, read_measurements
@@ -294,7 +293,7 @@ class Session:
         predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
         space, weighted by the performance model. With a time limit, and a trained model, nothing is sampled."""
         if self.model.trained and self.deadline.seconds < math.inf:
-            return  # the top of the model's ranking promises more
+            return  # the configurations at the top of the model's ranking have a larger expected gain
         n = self.budget.samples
         self.progress.phase("sample", n * len(queues))
         for nth, queue in enumerate(queues, 1):
@@ -303,12 +302,12 @@ class Session:
             if self.deadline.signal or time.monotonic() >= self.until:
                 continue
             whole = space.candidates(lower(problem), self.device)
-            us, family = clock.predict(lower(problem), whole, self.device), whole.family
+            us, family = perf_model.predict(lower(problem), whole, self.device), whole.family
             configs: list[Config] = []
-            for code, count in promise(us, family, n).items():
+            for code, count in samples_per_family(us, family, n).items():
                 drawn = self._draw(problem, code, count // 2)
                 rows = np.flatnonzero(family == code)
-                likely = rows[promising(us[rows], count - len(drawn), self.rng)]
+                likely = rows[weighted_by_speed(us[rows], count - len(drawn), self.rng)]
                 configs += drawn + [whole.row(int(i)) for i in likely]
             if self.deadline.seconds < math.inf:  # time may run out: no family may lose more samples than another
                 configs = [configs[int(i)] for i in self.rng.permutation(len(configs))]
@@ -345,8 +344,8 @@ class Session:
         self.model.save(model_folder(self.database, self.device.name))
 
     def pursue(self, queues: Sequence[ProblemQueue]) -> None:
-        """Measures the problem whose next configurations promise most, weight times time times gain, until each
-        problem's predicted gain is small or its budget is spent. Then its winner is decided."""
+        """Measures the problem whose next configurations have the largest expected saving (weight × time × gain), until
+        each problem's predicted gain is small or its budget is spent. Then its winner is decided."""
         budget = self.budget
         self.progress.phase("search", (budget.search + budget.refine * budget.refine_rounds) * len(queues))
         self.until = self.deadline.time_of(SEARCH_END)
@@ -354,16 +353,16 @@ class Session:
         while waiting := [queue for queue in queues if queue.open]:
             if self.deadline.signal or time.monotonic() >= self.until:
                 break
-            promises = [self._promise(queue) for queue in waiting]
-            queue = waiting[int(np.argmax(promises))]
-            if present is not None and present.open and max(promises) < SWITCH_RATIO * self._promise(present):
+            savings = [self._expected_saving(queue) for queue in waiting]
+            queue = waiting[int(np.argmax(savings))]
+            if present is not None and present.open and max(savings) < SWITCH_RATIO * self._expected_saving(present):
                 queue = present
             present = queue
             if self.predicted_gain(queue) < MIN_GAIN:
                 self.conclude(queue)
             else:
                 self._continue(queue)
-        for queue in sorted(queues, key=self._promise, reverse=True):
+        for queue in sorted(queues, key=self._expected_saving, reverse=True):
             if queue.open and not self.deadline.passed:
                 self.conclude(queue)
 
@@ -372,8 +371,8 @@ class Session:
         queue.open = False
         self.progress.message(summary(self.finish(queue.problem)))
 
-    def _promise(self, queue: ProblemQueue) -> float:
-        """The microseconds that the next measurements of a problem promise to save, over all its calls."""
+    def _expected_saving(self, queue: ProblemQueue) -> float:
+        """The microseconds that the next measurements of a problem are expected to save, over all its calls."""
         held = self.held.get(queue.problem)
         return queue.weight * (held.us if held is not None else math.inf) * max(self.predicted_gain(queue), 1e-9)
 
@@ -565,7 +564,7 @@ def tune(
 ) -> list[Tuned]:
     """Tunes every problem; stores measurements and winners as it proceeds.
 
-    Each problem has a winner as soon as one of its kernels is measured. The problem that promises to save most time is
+    Each problem has a winner as soon as one of its kernels is measured. The problem with the largest expected saving is
     measured next: its weight (``weights``, default 1), times its time, times the predicted gain. Configurations that
     the database holds are not measured again, so an interrupted run continues where it stopped. Processes that share a
     database share the work: each measures configurations that no other measures. ``seeds``: configurations to

@@ -150,9 +150,9 @@ class _Winners(Mapping[str, Measurement]):
                 if key in self.lines:
                     raise CorruptError(f"{path}, line {number}: {key} occurs twice; a problem has one winner")
                 self.lines[key] = number, line
-        promised = named.get("winners", "").strip()
-        if promised != str(len(self.lines)):
-            raise CorruptError(f"{path}, line {len(lines)}: its header says {promised!r} winners, it has {len(self)}")
+        stated = named.get("winners", "").strip()
+        if stated != str(len(self.lines)):
+            raise CorruptError(f"{path}, line {len(lines)}: its header says {stated!r} winners, it has {len(self)}")
 
     def __len__(self) -> int:
         return len(self.lines)

@@ -86,10 +86,10 @@ class Worker:
 
     def start(self) -> dict[str, Any]:
         """Starts the child; returns its first message: environment and device. LaunchError: it did not start."""
-        home, pipe = Path(__file__).resolve().parents[2], subprocess.PIPE
+        root, pipe = Path(__file__).resolve().parents[2], subprocess.PIPE
         ends, lifeline = os.pipe()
         self.lifeline = os.fdopen(lifeline, "wb")
-        command = [sys.executable, "-P", "-c", CHILD, str(home), self.driver, self.commit, str(ends)]
+        command = [sys.executable, "-P", "-c", CHILD, str(root), self.driver, self.commit, str(ends)]
         try:
             self.child = subprocess.Popen(
                 command,

@@ -71,7 +71,7 @@ class Model:
 
 class Candidates(CandidateSpace):
     name = "toy"
-    axes, alike = searched(AXES), {}
+    axes, class_axes = searched(AXES), {}
     tile, cell = ("threads",), ()
     fixed = ("operand_addressing", "toy_types")
     tile_rules = ("axis", "range", "threads", "toy_warps")

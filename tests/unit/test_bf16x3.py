@@ -11,7 +11,7 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.errors import ConfigError
-from ptxgen.families import perf_model as clock
+from ptxgen.families import perf_model
 from ptxgen.families.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
@@ -155,14 +155,14 @@ MEASURED = [
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
 def test_model_is_near_measured_times(us, extent, layout, config):
     p = KernelGemm(extent, extent, extent, layout, "f32", COMPUTE)
-    assert clock.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
+    assert perf_model.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
 
 
 def test_model_counts_six_products_and_the_packing_kernel():
     """Relative to one bf16 product: six times as long if math dominates; otherwise the packing kernel shows."""
     c = parse_config("family=wgmma ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
     big, one = KernelGemm(8192, 8192, 8192, "NT", "f32", COMPUTE), KernelGemm(8192, 8192, 8192, "NT", "bf16", out="f32")
-    assert 5.5 < clock.predict(big, c, H200) / clock.predict(one, c, H200) < 7
+    assert 5.5 < perf_model.predict(big, c, H200) / perf_model.predict(one, c, H200) < 7
     thin = KernelGemm(64, 8192, 8192, "NT", "f32", COMPUTE)
     moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
-    assert clock.predict(thin, parse_config("family=wgmma ml=64 nl=64 u=64 stages=3"), H200) > moved
+    assert perf_model.predict(thin, parse_config("family=wgmma ml=64 nl=64 u=64 stages=3"), H200) > moved

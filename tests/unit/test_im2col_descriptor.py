@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import FAMILIES
-from ptxgen.families import perf_model as clock
-from ptxgen.families import rules, space
+from ptxgen.families import perf_model, rules, space
 from ptxgen.families.wgmma.im2col_plan import multiplier
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.lower import lower
@@ -183,7 +182,7 @@ def test_space_of_im2col_has_legal_rows_only(shape, fields):
 def test_model_prefers_packing_and_wgmma_to_offset_tables(shape):
     p = lower(Conv(**Conv.read_shape(shape), dtype="f16"))
     found = space.candidates(p, H200)
-    us, family = clock.predict(p, found, H200), found.columns["family"]
+    us, family = perf_model.predict(p, found, H200), found.columns["family"]
     assert family[np.argmin(us)] == FAMILIES.index("wgmma")
 
 

@@ -21,9 +21,8 @@ import pytest
 from ptxgen.codegen.config import AXIS, Columns, Config
 from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
-from ptxgen.families import perf_costs, rules, space
-from ptxgen.families import perf_model as clock
-from ptxgen.families.features import PROBLEM, all_names, default_names, features
+from ptxgen.families import perf_costs, perf_model, rules, space
+from ptxgen.families.features import FORMER, PROBLEM, all_names, default_names, features
 from ptxgen.families.mma import cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
@@ -32,7 +31,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import model, model_files, model_trees, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.sampler import promising
+from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.search import shortlist
 
 H200, H100 = device("h200"), device("h100")
@@ -75,7 +74,7 @@ def truth(p: Gemm, c: Columns) -> np.ndarray:
     try:
         for n, v in OTHER.items():
             setattr(perf_costs, n, v)
-        us = clock.predict(lower(p), c, H200).astype(float)
+        us = perf_model.predict(lower(p), c, H200).astype(float)
     finally:
         for n, v in known.items():
             setattr(perf_costs, n, v)
@@ -109,7 +108,10 @@ def measured(problems: list[Gemm], each: int, seed: int = 0) -> list[Measurement
     for p in problems:
         c = space.candidates(lower(p), H200)
         picked = np.concatenate(
-            [promising(clock.predict(lower(p), c, H200), each // 2, rng), rng.integers(0, len(c), each // 2)]
+            [
+                weighted_by_speed(perf_model.predict(lower(p), c, H200), each // 2, rng),
+                rng.integers(0, len(c), each // 2),
+            ]
         )
         rows += measure(p, c.take(picked), rng)
     return rows
@@ -316,9 +318,9 @@ def both(rows) -> Model:
     more = []
     for p in HALVES:
         c = space.candidates(lower(p), H200)
-        us = clock.predict(lower(p), c, H200)
+        us = perf_model.predict(lower(p), c, H200)
         picked = [np.flatnonzero(c.family == code) for code in np.unique(c.family)]
-        picked = [some[promising(us[some], 60, rng)] for some in picked]
+        picked = [some[weighted_by_speed(us[some], 60, rng)] for some in picked]
         more += measure(p, c.take(np.concatenate(picked)), rng)
     return Model.fit([*rows[:2000], *more], H200)
 
@@ -329,19 +331,21 @@ def test_unmeasured_families_are_ranked_by_the_performance_model(fitted):
     ranked = fitted.rank(p, H200, 50)
     c = Columns.of([c for c, us in ranked if c.family != "simt"])
     assert len(c)
-    assert [us for c, us in ranked if c.family != "simt"] == pytest.approx(clock.predict(lower(p), c, H200).tolist())
+    assert [us for c, us in ranked if c.family != "simt"] == pytest.approx(
+        perf_model.predict(lower(p), c, H200).tolist()
+    )
 
 
 def test_one_model_is_trained_on_every_family(both):
     assert both.facts.families == {"mma": 600, "simt": 2600, "wgmma": 600}
     for p in (Gemm(640, 512, 768, "NT", "f16"), Gemm(32, 3072, 2048, "TN", "f16"), Gemm(500, 501, 502, "NN", "f16")):
         c = space.candidates(lower(p), H200)
-        us, family = clock.predict(lower(p), c, H200), c.family
+        us, family = perf_model.predict(lower(p), c, H200), c.family
         for code in np.unique(family):
             mine = np.flatnonzero(family == code)
             some = plain(c.take(mine[model.fastest(us[mine], 400)]))
             learnt, formula = (
-                np.log2(t / truth(p, some)) for t in (both.predict(p, some), clock.predict(lower(p), some, H200))
+                np.log2(t / truth(p, some)) for t in (both.predict(p, some), perf_model.predict(lower(p), some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
             # a formula as good as the chaos lets it be is not bettered
@@ -352,7 +356,7 @@ def test_one_model_is_trained_on_every_family(both):
 def test_shortened_search_includes_every_family():
     p = Gemm(896, 896, 32, "TN", "f16")
     c = space.candidates(lower(p), H200)
-    us = clock.predict(lower(p), c, H200)
+    us = perf_model.predict(lower(p), c, H200)
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
@@ -429,8 +433,8 @@ def test_other_features_are_refused_and_named(saved):
 
 def test_former_names_of_features_are_accepted(fitted, saved):
     names = json.loads((saved / "model.json").read_text())["features"]
-    former = {new: old for old, new in RENAMED.items()}
-    assert {"tma_rows", "operand_path", "splitk"} <= former.keys() & set(names)
+    former = {new: old for old, new in {**RENAMED, **FORMER}.items()}
+    assert {"tma_rows", "operand_path", "splitk", *FORMER.values()} <= former.keys() & set(names)
     edit(saved, features=[former.get(name, name) for name in names])
     again = Model.load(saved)
     assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
@@ -452,7 +456,7 @@ def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_pa
 
 def test_model_may_be_trained_on_more_features_and_on_fewer(rows, tmp_path):
     """Axes that models leave out by default, and any order."""
-    names = ("waves", "pdl", "ml", "kg", "clock", "long_n", "blocks_sm", "m")
+    names = ("waves", "pdl", "ml", "kg", "predicted_us", "long_n", "blocks_sm", "m")
     assert {"pdl", "long_n", "operand_path_a"} <= set(all_names()) - set(default_names())
     m = Model.fit(rows, H200, target="clock", names=names)
     assert (m.names, m.booster.num_features()) == (names, len(names))
@@ -475,7 +479,7 @@ def test_features_are_computed_in_the_order_of_the_names():
 def test_features_with_changed_meaning_are_refused(saved, monkeypatch):
     Model.load(saved)
     monkeypatch.setattr(perf_costs, "PIPE", 0.5)
-    with pytest.raises(SchemaError, match=r"computes differently: .*busy"):
+    with pytest.raises(SchemaError, match=r"computes differently: .*issue_cycles"):
         Model.load(saved)
 
 
@@ -724,7 +728,7 @@ def test_trees_of_the_problem_alone_come_last(fitted):
     assert ordered["trees"][0] == free
     assert ordered["trees"][-2:] == [fixed, leaf]
     assert len(ordered["trees"]) == 3 + len(forest["trees"])
-    assert {"m", "flops", "pitch_a"} < PROBLEM < set(fitted.names)
+    assert {"m", "flops", "row_alignment_a"} < PROBLEM < set(fitted.names)
     assert not PROBLEM & {"kg", "tiles", "ml", "waves"}
 
 

@@ -364,10 +364,10 @@ def test_values_of_features():
     assert x["thread_work"] == pytest.approx(np.log2(8 * 8 * 1024))
     assert (x["kmajor_a"], x["kmajor_b"], x["element"]) == (1, 1, 4)
     assert x["blocks_sm"] == 1
-    assert x["waves"] == pytest.approx(np.log2(80 / (2 ** x["fits"] * 132)), abs=1e-5)
-    assert x["reduced"] == pytest.approx(np.log2(3 * 640 * 256 * 4), abs=1e-3)
-    assert x["clock"] == pytest.approx(np.log2(predict(p, c, H200)), abs=1e-5)
-    assert x["over_roofline"] == pytest.approx(x["clock"] - x["roofline"], abs=1e-5)
+    assert x["waves"] == pytest.approx(np.log2(80 / (2 ** x["resident_blocks"] * 132)), abs=1e-5)
+    assert x["reduction_bytes"] == pytest.approx(np.log2(3 * 640 * 256 * 4), abs=1e-3)
+    assert x["predicted_us"] == pytest.approx(np.log2(predict(p, c, H200)), abs=1e-5)
+    assert x["over_roofline"] == pytest.approx(x["predicted_us"] - x["roofline"], abs=1e-5)
 
 
 def test_values_of_tensor_core_features():
@@ -379,9 +379,9 @@ def test_values_of_tensor_core_features():
     x = dict(zip(default_names(), features(p, Columns.of([c]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["transposed_mma"], x["math_warpgroups"], x["cluster_x"], x["persistent"]) == (2, 0, 1, 1, 0)
     assert (x["kg"], x["tiles_m"], x["tiles_n"]) == pytest.approx((np.log2(3), np.log2(5), 2))
-    assert x["rate"] == 11
-    assert (x["pitch_a"], x["pitch_b"], x["pitch_c"]) == (7, 7, 7)
-    assert x["digits"] == 8
+    assert x["peak_rate"] == 11
+    assert (x["row_alignment_a"], x["row_alignment_b"], x["row_alignment_c"]) == (7, 7, 7)
+    assert x["significand_bits"] == 8
     assert x["iterations"] == pytest.approx(np.log2(22))
     assert x["thread_work"] == pytest.approx(np.log2(128 * 64 * 64 / 256 * 22))
     odd = dict(
@@ -391,14 +391,14 @@ def test_values_of_tensor_core_features():
             strict=True,
         )
     )
-    assert odd["pitch_a"] == odd["pitch_b"] == 4
+    assert odd["row_alignment_a"] == odd["row_alignment_b"] == 4
     q = KernelGemm(640, 255, 4096, "NT", "f16")
     copied = Config(
         family="mma", ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1
     )
     x = dict(zip(default_names(), features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
-    assert (x["family"], x["operand_path"], x["pitch_c"]) == (1, 2, 1)
-    assert x["rate"] == pytest.approx(np.log2(cost.rate(q, H200)))
+    assert (x["family"], x["operand_path"], x["row_alignment_c"]) == (1, 2, 1)
+    assert x["peak_rate"] == pytest.approx(np.log2(cost.rate(q, H200)))
 
 
 def test_nothing_beats_the_roofline_and_more_work_takes_longer():

@@ -13,7 +13,7 @@ from ptxgen.families import rules, space
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
 from ptxgen.tuning import sampler
-from ptxgen.tuning.sampler import ALPHA, Categorical, promise, promising, table
+from ptxgen.tuning.sampler import ALPHA, Categorical, samples_per_family, table, weighted_by_speed
 
 H200 = device("h200")
 P = KernelGemm(2560, 16, 2560, "TN")
@@ -156,30 +156,32 @@ def test_sampler_without_legal_draws_ends():
         Categorical.uniform(P, H200).sample(100_000, np.random.default_rng(0), limit=40_000)
 
 
-def test_promising_rows_are_fast_distinct_and_repeatable():
+def test_weighted_by_speed_rows_are_fast_distinct_and_repeatable():
     us = np.random.default_rng(0).uniform(1, 50, 5000).astype(np.float32)
-    picked = promising(us, 300, np.random.default_rng(1))
+    picked = weighted_by_speed(us, 300, np.random.default_rng(1))
     assert len(set(picked.tolist())) == 300
     assert us[picked].mean() < us.mean() / 3
     assert us[picked].max() > 10  # but anywhere
-    assert (picked == promising(us, 300, np.random.default_rng(1))).all()
-    assert sorted(promising(us[:7], 20, np.random.default_rng(1))) == list(range(7))
-    assert len(promising(us, 0, np.random.default_rng(1))) == 0
+    assert (picked == weighted_by_speed(us, 300, np.random.default_rng(1))).all()
+    assert sorted(weighted_by_speed(us[:7], 20, np.random.default_rng(1))) == list(range(7))
+    assert len(weighted_by_speed(us, 0, np.random.default_rng(1))) == 0
 
 
-def test_promising_follows_its_power():
+def test_weighted_by_speed_follows_its_power():
     us = np.array([1.0, 2.0], np.float32)
     rng = np.random.default_rng(0)
-    first = np.mean([promising(us, 1, rng, power=2.0)[0] == 0 for _ in range(4000)])
+    first = np.mean([weighted_by_speed(us, 1, rng, power=2.0)[0] == 0 for _ in range(4000)])
     assert first == pytest.approx(4 / 5, abs=0.03)
 
 
 def test_samples_follow_the_predicted_speed_of_families():
     us = np.array([10.0, 50.0, 12.0, 30.0, 31.0], np.float32)
     family = np.array([0, 0, 1, 2, 2])
-    shares = promise(us, family, 100)
+    shares = samples_per_family(us, family, 100)
     assert sum(shares.values()) == 100
     assert shares[0] > shares[1] > shares[2] > 2
-    assert promise(us, np.array([0, 0, 1, 1, 2]), 100)[2] == 2  # more than 3 times behind: by its promise alone
-    assert promise(us, np.zeros(5, int), 7) == {0: 7}
-    assert promise(us[:0], family[:0], 7) == {}
+    assert (
+        samples_per_family(us, np.array([0, 0, 1, 1, 2]), 100)[2] == 2
+    )  # more than 3 times slower than the best: in proportion to its speed alone
+    assert samples_per_family(us, np.zeros(5, int), 7) == {0: 7}
+    assert samples_per_family(us[:0], family[:0], 7) == {}

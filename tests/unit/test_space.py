@@ -526,7 +526,7 @@ def test_reading_lazily_and_by_row_agree(p):
     ids=lambda p: p.key(),
 )
 def test_members_of_all_classes_are_all_candidates(p):
-    """One row of each class and slices of K represents the others: the one with the preferred values of ``alike``."""
+    """One row of each class and slices of K represents the others: the one with the preferred values of ``class_axes``."""
     whole, some = space.candidates(p, H200), space.candidates(p, H200, representatives=True)
     assert some.total == whole.total == len(whole)
     assert len(some) < len(whole)
@@ -937,5 +937,5 @@ def test_each_class_has_one_representative(f):
     assert b.is_representative(np.arange(len(b.columns))).sum() == len(b.representatives)
     group = b.columns.take(np.flatnonzero(b.equivalence_class == b.equivalence_class[len(b.equivalence_class) // 2]))
     for a in AXIS.values():
-        if a.name not in (*f.alike, "vec_c"):
+        if a.name not in (*f.class_axes, "vec_c"):
             assert len(set(group.column(a.name).tolist())) == 1, a.name

@@ -27,20 +27,20 @@ def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
     """Raises the fault of a launch in which no warp can make progress."""
     places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
     for batch, ins, lanes, words in places:
-        if words == PARKED and not waits_elsewhere(places, batch, lanes):
+        if words == UNCONVERGED and not other_lanes_wait(places, batch, lanes):
             message = f"the other lanes of the warp never reach this instruction:{table(places)}"
             raise fault(DivergenceFault, message, batch, ins, int(np.argmax(lanes)))
     batch, ins, lanes, _ = places[0]
     raise fault(DeadlockFault, f"no warp can make progress:{table(places)}", batch, ins, int(np.argmax(lanes)))
 
 
-def waits_elsewhere(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
+def other_lanes_wait(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
     """Whether other lanes of the warp wait for something other than the convergence of the warp."""
     missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
-    return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != PARKED)
+    return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != UNCONVERGED)
 
 
-def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
+def exceeds_watchdog(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
     """Raises the fault of a launch whose warps exceed the watchdog."""
     places = waiting_places(c.chunk, blocks, "runs")
     places.sort(key=lambda p: p[0] is not c)
@@ -49,7 +49,7 @@ def endless(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
     raise fault(DeadlockFault, message + table(places), batch, ins, int(np.argmax(lanes)))
 
 
-PARKED = "waits for the other lanes of its warp"
+UNCONVERGED = "waits for the other lanes of its warp"
 
 
 def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
@@ -59,7 +59,9 @@ def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Plac
         for at, m in sorted(batch.groups.items()):
             blk = blocks[at]
             ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
-            places.append((batch, ins, batch.live() if m is None else m, PARKED if at in batch.parked else running))
+            places.append(
+                (batch, ins, batch.live() if m is None else m, UNCONVERGED if at in batch.unconverged else running)
+            )
     barriers = chunk.barriers
     for number, waiting in enumerate(barriers.waiting):
         for w in waiting:

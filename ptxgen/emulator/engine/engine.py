@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Block
-from ptxgen.emulator.engine.deadlock_report import deadlock, endless
+from ptxgen.emulator.engine.deadlock_report import deadlock, exceeds_watchdog
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.ops.access import add_access_stats
@@ -197,7 +197,7 @@ class Engine:
             if self.progress != before:
                 stuck = 0
             if batch.executed > limit:
-                endless(batch, self.program.blocks, limit)
+                exceeds_watchdog(batch, self.program.blocks, limit)
             if outcome == YIELDED:
                 batch.quiet = self.progress + 1 if self.progress == before else 0
             elif outcome == FINISHED and batch.chunk.finished:
@@ -244,22 +244,22 @@ class Engine:
             if not groups:
                 c.ready = False
                 return FINISHED if not c.count else BLOCKED
-            if len(groups) == 1 and not c.parked and not c.cooling:
+            if len(groups) == 1 and not c.unconverged and not c.polling:
                 at, m = groups.popitem()
                 limit = None
             else:
-                free = [p for p in groups if p not in c.parked]
-                if not free:
+                converged = [p for p in groups if p not in c.unconverged]
+                if not converged:
                     c.ready = False
                     return BLOCKED
-                warm = [p for p in free if p not in c.cooling]
-                if not warm:
-                    c.cooling.clear()
+                runnable = [p for p in converged if p not in c.polling]
+                if not runnable:
+                    c.polling.clear()
                     return YIELDED
-                at = min(warm)
+                at = min(runnable)
                 m = groups.pop(at)
-                warm.remove(at)
-                limit = min(warm) if warm else 1 << 30
+                runnable.remove(at)
+                limit = min(runnable) if runnable else 1 << 30
             # ---- run it until it joins another group, splits, or waits
             while True:
                 blk = blocks[at]
@@ -309,10 +309,10 @@ class Engine:
                 if after <= at and (c.polled or budget <= 0):
                     c.add(after, m)
                     if c.polled:
-                        c.cooling.add(after)
+                        c.polling.add(after)
                         c.polled = False
                         break
-                    c.cooling.clear()
+                    c.polling.clear()
                     self.progress += 1
                     return YIELDED
                 at = after
@@ -340,7 +340,7 @@ class Engine:
         c.add(blk.target, taken)
         c.add(at + 1, rest)
         if blk.target <= at and c.polled:
-            c.cooling.add(blk.target)
+            c.polling.add(blk.target)
             c.polled = False
 
     def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
@@ -396,7 +396,7 @@ class Engine:
             if ready is not m:
                 assert m is not None
                 waiting = m & ~ready
-                c.park(at, waiting)
+                c.add_unconverged(at, waiting)
                 if not ready.any():
                     return True
                 m, split = ready, True

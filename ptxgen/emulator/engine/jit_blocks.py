@@ -258,7 +258,7 @@ class JitBlock:
                 check = None
             probe = known.probe(body)
             hooks = body["before"] if probe is None else [*body["before"], probe]
-            notes = [known.note(slot) for slot in body["writes"] if slot in known.suspects]
+            notes = [known.note(slot) for slot in body["writes"] if slot in known.initial]
             group_added: Any = None
             if site is not None:
                 which = (site.space, site.key, site.size, SIZES[body["ins"].mods[-1]])

@@ -59,14 +59,14 @@ def unproven(
             for a in blocks[n][1]:
                 if a not in work:
                     work.append(a)
-    doubtful = 0
+    maybe_undefined = 0
     for n, (facts, _) in enumerate(blocks):
         known = inward[n]
         for reads, writes, conditional in facts:
-            doubtful |= reads & ~known
+            maybe_undefined |= reads & ~known
             if not conditional:
                 known |= writes
-    return {slot for slot in range(len(registers)) if doubtful >> slot & 1}
+    return {slot for slot in range(len(registers)) if maybe_undefined >> slot & 1}
 
 
 def operands_of(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:

@@ -57,11 +57,11 @@ class Program:
         self.blocks: list[Block] = []
         self.register_sets = self.builder.register_sets = RegisterSets(self.code)
         self.layout()
-        suspects: set[int] = set()
+        initial: set[int] = set()
         if options.uninitialised:
             probe = Builder(function, options, clustered)
-            suspects = unproven(probe, self.code, self.table, self.starts, self.block_of)
-        self.undefined = Undefined(self, suspects)
+            initial = unproven(probe, self.code, self.table, self.starts, self.block_of)
+        self.undefined = Undefined(self, initial)
         self.flags = self.undefined.flags
         self.bodies = [self.compile(ins) for ins in self.code]
         self.assemble(self.bodies)

@@ -158,11 +158,11 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             address = place.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
-            who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
+            issuer, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
             stride = c.chunk.stride
-            at = np.where(targets < 0, at[who], targets * stride + at[who] % stride)
+            at = np.where(targets < 0, at[issuer], targets * stride + at[issuer] % stride)
 
-            def fetch(i: int, start: Array = start[who], count: int = count) -> Array:
+            def fetch(i: int, start: Array = start[issuer], count: int = count) -> Array:
                 low = int(start[i]) - GLOBAL_BASE
                 return c.chunk.engine.memory.buffer[low : low + count].copy()
 
@@ -170,9 +170,9 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             work = CopyToShared(
                 c,
                 ins,
-                lanes[who],
+                lanes[issuer],
                 at,
-                barrier_at.of_deliveries(c, lanes, who, targets),
+                barrier_at.of_deliveries(c, lanes, issuer, targets),
                 count >> GRANULE,
                 0,
                 fetch,

@@ -161,9 +161,9 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         checks = c.chunk.checks
-        checks.doubt = False
+        checks.maybe_uninitialised = False
         at = mat.elements(mat.rows(c, m, warps, unit))
-        if checks.doubt:
+        if checks.maybe_uninitialised:
             undefined(c, at, warps)
         loaded = c.chunk.views[unit].take(at)
         if mat.transposed:

@@ -204,9 +204,9 @@ def load(
             address = place.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, BOX_ALIGNMENT, "the address in shared memory")
             at, _ = locate(c, address, lanes, tensor.footprint, ins, any_block)
-            who, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
-            at = np.where(targets < 0, at[who], targets * chunk.stride + at[who] % chunk.stride)
-            regions = [regions_of_lanes[i] for i in which[who].tolist()]
+            issuer, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
+            at = np.where(targets < 0, at[issuer], targets * chunk.stride + at[issuer] % chunk.stride)
+            regions = [regions_of_lanes[i] for i in which[issuer].tolist()]
             memory = chunk.engine.memory
 
             def fetch(i: int, regions: list[TensorRegion] = regions, memory: Any = memory) -> Array:
@@ -215,9 +215,9 @@ def load(
             work = CopyToShared(
                 c,
                 ins,
-                lanes[who],
+                lanes[issuer],
                 at,
-                barrier_at.of_deliveries(c, lanes, who, targets),
+                barrier_at.of_deliveries(c, lanes, issuer, targets),
                 tensor.size >> GRANULE,
                 tensor.swizzle,
                 fetch,

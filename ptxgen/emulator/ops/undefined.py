@@ -116,13 +116,13 @@ class Compiled(Protocol):
 class Undefined:
     """The tracked registers of one program.
 
-    ``flags``: for each tracked slot, the index into ``WarpBatch.written``; ``suspects``: the slots tracked from the
+    ``flags``: for each tracked slot, the index into ``WarpBatch.written``; ``initial``: the slots tracked from the
     start; ``late``: those tracked later; ``fresh``: the initial ``WarpBatch.written`` of a block.
     """
 
-    def __init__(self, program: Compiled, suspects: set[int]) -> None:
-        self.program, self.suspects = program, suspects
-        self.flags = {slot: i for i, slot in enumerate(sorted(suspects))}
+    def __init__(self, program: Compiled, initial: set[int]) -> None:
+        self.program, self.initial = program, initial
+        self.flags = {slot: i for i, slot in enumerate(sorted(initial))}
         self.fresh = [False] * len(self.flags)
         self.late: set[int] = set()
 
@@ -140,7 +140,7 @@ class Undefined:
 
     def probe(self, body: dict[str, Any]) -> Callable[[WarpBatch, Mask], bool] | None:
         """A function that tests whether an operand tracked from the start is undefined."""
-        flags = [self.flags[slot] for slot in body["reads"] if slot in self.suspects]
+        flags = [self.flags[slot] for slot in body["reads"] if slot in self.initial]
 
         def probe(c: WarpBatch, m: Mask) -> bool:
             return any(c.written[flag] is not True and undefined(c, m, flag) is not None for flag in flags)
@@ -153,7 +153,7 @@ class Undefined:
 
     def early(self, body: dict[str, Any]) -> bool:
         """Whether an instruction reads or writes a register that is tracked from the start."""
-        return not (self.suspects.isdisjoint(body["reads"]) and self.suspects.isdisjoint(body["writes"]))
+        return not (self.initial.isdisjoint(body["reads"]) and self.initial.isdisjoint(body["writes"]))
 
     def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
         """The propagation to the results of an instruction; None: an undefined operand is a fault."""

@@ -184,13 +184,13 @@ def load(b: Builder, ins: Instruction) -> Step:
         for r, e, parts in move.positions(c, m):
             for arenas, place in parts:
                 index = place.index + place.shift
-                if checks.doubt and arenas is c.chunk.views:
+                if checks.maybe_uninitialised and arenas is c.chunk.views:
                     bad = checks.valid_views[unit][index] != FULL[unit]
                     if bad.any():
                         first = int(index[bad][0]) * unit % c.chunk.stride
                         for slot in slots[r::distinct]:
                             loaded.setdefault(slot, (np.zeros(c.n, bool), first))[0][place.lanes[bad]] = True
-                checks.doubt = False
+                checks.maybe_uninitialised = False
                 for register in views[r::distinct]:
                     c.v[register[e]][place.lanes] = arenas[unit][index]
         if loaded:

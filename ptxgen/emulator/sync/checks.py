@@ -80,7 +80,7 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
-        self.doubt = False  # whether the last read included bytes that may be uninitialised
+        self.maybe_uninitialised = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
             self.valid = np.zeros(len(chunk.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
@@ -141,7 +141,7 @@ class Checks:
             if not touch.pages & ~self.valid_pages:
                 return
         if slots == []:
-            self.doubt = True
+            self.maybe_uninitialised = True
             return
         at, lanes = touch.positions()
         pieces = len(slots) if slots else 1

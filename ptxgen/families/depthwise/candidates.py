@@ -23,7 +23,7 @@ WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 
 class DepthwiseSpace(CandidateSpace):
     name = "depthwise"
-    axes, alike = AXES, {"store_policy": (0,)}
+    axes, class_axes = AXES, {"store_policy": (0,)}
     tile = ("strip_results", "block_rows", "block_lanes")
     cell = ("kg", "splitk")
     fixed = ("operand_addressing", "depthwise_filter")

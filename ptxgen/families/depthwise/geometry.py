@@ -27,14 +27,14 @@ class DepthwiseGeometry(ThreadLoadGeometry):
 def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     s = p.strip
-    lanes, rows, results, taps, step, hop, steps, ratio = (
+    lanes, rows, results, taps, step, dilation, steps, ratio = (
         (s.lanes, s.rows, s.results, s.taps, s.stride, s.dilation, s.outer_taps, s.ratio) if s is not None else (1,) * 8
     )
     threads = c.block_rows * c.block_lanes
     tiles_m = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) * ceil_div(rows, np.maximum(c.block_rows, 1))
     strips = ceil_div(results, np.maximum(c.strip_results, 1))
     products = ceil_div(c.strip_results * taps, ratio)
-    loads = np.minimum(((c.strip_results - 1) * step + (taps - 1) * hop) // ratio + 1, products)
+    loads = np.minimum(((c.strip_results - 1) * step + (taps - 1) * dilation) // ratio + 1, products)
     words = max(1, p.accumulator.bytes // 4)
     registers, shared, tiles_n, tiles = (
         (c.strip_results + taps + 1) * c.vec_lane * words,

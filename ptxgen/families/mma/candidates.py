@@ -26,12 +26,12 @@ PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
-ALIKE = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
+CLASS_AXES = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 
 
 class MmaSpace(MultistageSpace):
     name = "mma"
-    axes, alike = AXES, ALIKE
+    axes, class_axes = AXES, CLASS_AXES
     tile = (*MultistageSpace.tile, "operand_path_a", "operand_path_b")
     extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path")
     fixed = ("mma_dtype", "mma_native")

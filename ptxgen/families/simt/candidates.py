@@ -18,13 +18,13 @@ from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
 AXES = searched(axes.AXES)
-ALIKE = {"stages": (3,), "ks": (1,)}
+CLASS_AXES = {"stages": (3,), "ks": (1,)}
 SMALL = 128 * 128  #: elements of a tile below which lanes are interleaved
 
 
 class SimtSpace(MultistageSpace):
     name = "simt"
-    axes, alike = AXES, ALIKE
+    axes, class_axes = AXES, CLASS_AXES
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")

@@ -33,7 +33,7 @@ THREADS = (64, 1024)  #: least and most threads per block
 POWERS = tuple(1 << n for n in range(15))
 #: the values of each axis that are tried, besides the tables above
 AXES = searched(axes.AXES)
-ALIKE = {"fragment_prefetch": (1,)}
+CLASS_AXES = {"fragment_prefetch": (1,)}
 
 
 def short_tile(extent: int) -> int:
@@ -50,7 +50,7 @@ def resident_blocks(g: Geometry, d: Device) -> Any:
 
 class SkinnySpace(MultistageSpace):
     name = "skinny"
-    axes, alike = AXES, ALIKE
+    axes, class_axes = AXES, CLASS_AXES
     derived = ("epilogue_smem", "vec_c", "lanes_long")
     tile = ("ml", "nl", "u")
     fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")

@@ -49,11 +49,11 @@ def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     loads_y = loads_y / np.maximum(g.steps * g.threads, 1)
     packs = np.where(g.vec_y * size < 4, loads_y, 0) + (g.count + 1) * g.depth * (p.compute == "tf32")
     tensor = c.mma_m16 > 0
-    hops = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
+    transposes = np.where(g.x_kmajor, 0, 2 * loads_x) + np.where(g.y_kmajor, 0, 2 * loads_y)
     paired = np.where(g.a.split_vectors | g.b.split_vectors, 1, 0)
     cut = paired * (CUT * g.depth * size // 16 + 1) * g.count
     multiply = np.where(tensor, issued * (1 + emulated) + packs + cut, products + convert)
-    per_thread = g.steps * (multiply + loads_x + loads_y + hops) + 8 + 2 * g.count  # instructions of a thread
+    per_thread = g.steps * (multiply + loads_x + loads_y + transposes) + 8 + 2 * g.count  # instructions of a thread
     issue = warps * per_thread / perf_costs.ISSUE
     math = (
         g.threads

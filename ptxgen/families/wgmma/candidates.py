@@ -74,12 +74,12 @@ PATHS = ("operand_path_a", "operand_path_b")
 
 #: the values of each axis that are tried, besides the tables above
 AXES = searched(axes.AXES)
-ALIKE = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
+CLASS_AXES = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
 class WgmmaSpace(CandidateSpace):
     name = "wgmma"
-    axes, alike = AXES, ALIKE
+    axes, class_axes = AXES, CLASS_AXES
     tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
