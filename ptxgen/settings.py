@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ def _path(name: str, text: str) -> Path:
 
 
 def _driver(name: str, text: str) -> str:
+    if re.fullmatch(r"cuda:[0-9]{1,3}", text.lower()):
+        return text.lower()
     return word(name, text.lower(), DRIVERS)
 
 
@@ -86,7 +89,8 @@ VARIABLES = (
         _driver,
         lambda: "auto",
         "auto",
-        "the driver: cuda, emulated, or auto (cuda if there is a GPU)",
+        "the driver: cuda, emulated, or auto (cuda if there is a GPU); cuda:1 is the GPU with the index 1. Arrays on a"
+        " GPU are computed there in any case",
     ),
     Variable(
         "PTXGEN_PTXAS",

@@ -35,7 +35,7 @@ class Tensor:
         driver.upload(self.address, memory)
         steps = [s // x.itemsize for s in memory.strides]
         self.strides = tuple(steps[order.index(i)] for i in range(x.ndim))
-        self.dtype, self.device = "torch.float32", Place("cuda", 0)
+        self.dtype, self.device = "torch.float32", Place("cuda", driver.index)
 
     def data_ptr(self) -> int:
         return self.address
@@ -73,6 +73,15 @@ class Tensor:
         out.__dict__.update(self.__dict__)
         out.shape = tuple(self.shape[i] for i in order)
         out.strides = tuple(self.strides[i] for i in order)
+        return out
+
+    def reshape(self, *shape: int) -> Tensor:
+        """A view of a contiguous tensor with another shape; -1 stands for the rest."""
+        assert self.is_contiguous()
+        out = self.permute(tuple(range(len(self.shape))))
+        size = int(np.prod(self.shape))
+        out.shape = tuple(size // -int(np.prod(shape)) if n == -1 else n for n in shape)
+        out.strides = tuple(int(np.prod(out.shape[i + 1 :])) for i in range(len(shape)))
         return out
 
     def contiguous(self) -> Tensor:

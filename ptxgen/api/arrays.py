@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
+from ptxgen.runtime.cuda_graph import device_of
 
 #: ``max_work`` of np.shares_memory; arrays for which it is exceeded count as overlapping
 OVERLAP_WORK = 1 << 20
@@ -116,8 +117,14 @@ def _interface(x: Any, argument: str) -> View:
         if byte_strides
         else tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     )
-    device = getattr(getattr(x, "device", None), "id", None)  # CuPy's
-    return View(x, facts["data"][0], shape, strides, kind, False, bool(facts["data"][1]), device)
+    address = facts["data"][0]
+    return View(x, address, shape, strides, kind, False, bool(facts["data"][1]), _gpu_index(x, address))
+
+
+def _gpu_index(x: Any, address: int) -> int | None:
+    """The index of the GPU of an array that is not PyTorch's; None: unknown."""
+    index = getattr(getattr(x, "device", None), "id", None)  # CuPy's
+    return device_of(address) if index is None else int(index)
 
 
 def as_numpy(v: View) -> np.ndarray[Any, Any]:
@@ -158,29 +165,26 @@ def tensor(x: Any, argument: str) -> View:
     return reader(x, argument)
 
 
-def device_memory(x: Any, argument: str) -> tuple[int, int]:
-    """(address, size in bytes) of a contiguous, writable array of any type on the driver's GPU.
+def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
+    """(address, size in bytes, index of the GPU) of a contiguous, writable array of any type on a GPU.
 
-    InputError, DeviceError: ``x`` is not such an array.
+    InputError: ``x`` is not such an array.
     """
     torch = type(x).__module__.startswith("torch")
     facts = None if torch else getattr(x, "__cuda_array_interface__", None)
     if facts is None and (not torch or x.device.type != "cuda"):
         raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
-    device = x.device.index if torch else getattr(getattr(x, "device", None), "id", None)
-    if device:
-        raise DeviceError(f"{argument} is on GPU {device}, ptxgen uses GPU 0; select it with CUDA_VISIBLE_DEVICES")
     if facts is None:
         if not x.is_contiguous():
             raise InputError(f"{argument} has strides {tuple(x.stride())}; its elements must be contiguous")
-        return int(x.data_ptr()), int(x.nbytes)
+        return int(x.data_ptr()), int(x.nbytes), x.device.index
     shape, size = facts["shape"], np.dtype(facts["typestr"]).itemsize
     packed = tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
     if tuple(facts.get("strides") or packed) != packed:
         raise InputError(f"{argument} has strides {facts['strides']} bytes; its elements must be contiguous")
     if facts["data"][1]:
         raise InputError(f"{argument} is read-only")
-    return int(facts["data"][0]), size * math.prod(shape)
+    return int(facts["data"][0]), size * math.prod(shape), _gpu_index(x, facts["data"][0])
 
 
 def matrix_layout(v: View) -> tuple[str, int] | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from ptxgen.api import launch_cache, recording
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.deadline import Deadline
@@ -24,19 +25,21 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
     """Tunes the problems that calls within the block compute, for ``time_limit`` seconds at the end of the block; later
     calls use the winners, which are stored in the user's database.
 
-    Problems that are computed more often or take longer are measured more. The ``with`` statement yields a list, to
-    which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
+    Each problem is timed on the GPU that computed it, once for each kind of GPU. Problems that are computed more often
+    or take longer are measured more; several GPUs have equal parts of the time. The ``with`` statement yields a list,
+    to which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
     captured into a graph. InputError: ``time_limit`` is not a positive number. LaunchError, DatabaseError: the device
     or the database cannot be used.
     """
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
         raise InputError(f"time_limit is {time_limit!r}; it must be a positive number of seconds")
-    counts: Counter[Problem] = Counter()
-    streams: set[int] = set()
+    counts: dict[Driver, Counter[Problem]] = {}
+    streams: set[tuple[int, Driver]] = set()
 
-    def observe(problem: Problem, stream: int) -> None:
-        counts[problem] += 1
-        streams.add(stream)
+    def observe(problem: Problem, stream: int, on: Driver) -> None:
+        same = next((other for other, seen in counts.items() if other.device == on.device and problem in seen), on)
+        counts.setdefault(same, Counter())[problem] += 1
+        streams.add((stream, on))
 
     results: list[Tuned] = []
     recording.observers.append(observe)
@@ -46,15 +49,16 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
     finally:
         recording.observers.remove(observe)
         launch_cache.forget_launches()
-    if any(launch_cache.is_captured(stream) for stream in streams):
+    if any(launch_cache.is_captured(stream, on) for stream, on in streams):
         _log.warning("autotune: a stream is being captured into a graph; nothing was tuned")
         return
     if counts:
-        weights = {problem: float(n) for problem, n in counts.items()}
         with Database(settings().database) as database:
-            name = launch_cache.driver().name
-            results += tune(list(weights), name, database, weights=weights, deadline=Deadline(time_limit))
-        launch_cache.reselect(weights)
+            for on, seen in counts.items():
+                weights = {problem: float(n) for problem, n in seen.items()}
+                deadline = Deadline(time_limit / len(counts))
+                results += tune(list(weights), on.selector, database, weights=weights, deadline=deadline)
+        launch_cache.reselect({problem for seen in counts.values() for problem in seen})
 
 
 __all__ = ["autotune"]

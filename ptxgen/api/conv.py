@@ -397,7 +397,7 @@ def _slow_path(
     direction, names, roles, result_role = signature
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
-    launch_cache.require_driver(views[0])
+    on = launch_cache.driver_of(views[0])
     extents = {role: arguments.extents(role, v.shape, name) for role, v, name in zip(roles, views, names, strict=True)}
     if shape is not None:
         extents[result_role] = arguments.extents(
@@ -420,7 +420,7 @@ def _slow_path(
     layout, filters = _layouts(arguments, {result_role: given, **dict(zip(roles, views, strict=True))})
     memory = {"images": layout, "results": layout, "filters": filters}
     if not views[0].host:
-        launch_cache.require_device(**dict(zip(names, views, strict=True)))
+        launch_cache.require_device(on, **dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
         written = [v for v in (given, None if residual is None else tensor(residual, "residual")) if v is not None]
@@ -444,8 +444,8 @@ def _slow_path(
     if target.host:
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
-    launch_cache.require_device(out=target)
-    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a))
+    launch_cache.require_device(on, out=target, **epilogue_args)
+    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a), on)
     if workspace is launch_cache.QUERY_SIZE:
         return runner.launch.workspace
     own = _workspace(workspace, runner, names, a, b, result)

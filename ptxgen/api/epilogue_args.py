@@ -91,4 +91,4 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
         raise InputError(f"{argument} must be in the same memory as a and b")
     if size > 1 and v.strides[1] != 1:
         raise ShapeError(f"{argument} has a stride of {v.strides[1]} elements; they must be contiguous")
-    return View(v.origin, v.address, (size,), (1,), v.dtype, v.host)
+    return View(v.origin, v.address, (size,), (1,), v.dtype, v.host, device=v.device)

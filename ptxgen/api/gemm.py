@@ -152,7 +152,7 @@ def _slow_path(
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     check_operands(va, vb)
     shape = (*batch_views.batch_shape(va, vb), va.shape[-2], vb.shape[-1])
-    launch_cache.require_driver(va)
+    on = launch_cache.driver_of(va)
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
@@ -168,7 +168,7 @@ def _slow_path(
     if va.host:
         _compute_on_host(va, vb, vc, alpha, beta, compute, deterministic, epilogue)
         return result
-    launch_cache.require_device(a=va, b=vb, out=vc)
+    launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     swapped, problem, operands = _problem(*batch_views.fold_batch(va, vb, vc, epilogue.ops), compute, deterministic)
     if epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
@@ -180,7 +180,7 @@ def _slow_path(
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0
-    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a))
+    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a), on)
     if workspace is launch_cache.QUERY_SIZE:
         return runner.launch.workspace
     own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=result)

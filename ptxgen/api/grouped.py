@@ -16,7 +16,7 @@ from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.grouped_to_gemm import SMALL_LD
 from ptxgen.problem.base import OUT_DTYPES
@@ -130,7 +130,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     va, vb = view(a, "a"), view(b, "b")
     check_operands(va, vb)
     shape = va.shape[0], vb.shape[1]
-    launch_cache.require_driver(va)
+    on = launch_cache.driver_of(va)
     result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
     check_out(va, vb, vc, shape)
@@ -138,7 +138,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation)
     launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint
     if not va.host:
-        launch_cache.require_device(a=va, b=vb, out=vc)
+        launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     c_layout = matrix_layout(vc)
     if c_layout is None:
         raise InputError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
@@ -165,6 +165,11 @@ def _check_group(items: list[Item]) -> None:
             )
         if x.a.host != first.a.host:
             raise InputError(f"item {x.index}: its arrays must be in the same memory as those of item {first.index}")
+        if x.c.device != first.c.device:
+            raise DeviceError(
+                f"item {x.index} is on GPU {x.c.device} and item {first.index} on GPU {first.c.device}; all items must"
+                " be on one GPU"
+            )
     _check_disjoint(items)
 
 
@@ -215,14 +220,15 @@ def _launch(group: list[Item], array: Any, alphas: Any, betas: Any, compute: str
     if not problem.results:
         return
     names = problem.epilogue_operands
+    on = launch_cache.driver_of(group[0].a)
     if group[0].a.host:
-        _compute_on_host(group, problem, alpha, beta)
+        _compute_on_host(group, problem, alpha, beta, on)
     else:
         stream = launch_cache.current_stream(array)
         addresses = np.array([[x.a.address, x.b.address, x.c.address] for x in group], np.int64)
         operands = [np.array([dict(x.epilogue.arrays)[n].address for x in group], np.int64) for n in names]
-        launcher(problem)(problem, addresses, alpha, beta, operands, stream)
-    recording.notify(problem)
+        launcher(problem, on)(problem, addresses, alpha, beta, operands, stream)
+    recording.notify(problem, on)
 
 
 def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGemm:
@@ -270,9 +276,8 @@ def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any
             raise InputError(f"{name} of item {index[i]} is {values[i]:g}; it must be a number of type {kind.name}")
 
 
-def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any) -> None:
+def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, on: Driver) -> None:
     """Copies host arrays to the device, packed, computes there, and copies the results back."""
-    on = launch_cache.driver()
     kinds = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
     wholes = [np.zeros(size, kind) for size, kind in zip(problem.sizes, kinds, strict=True)]
     reads_c = beta != 0
@@ -290,7 +295,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
         bytes_ = np.array([problem.element.bytes, problem.element.bytes, problem.output.bytes])
         addresses = problem.starts * bytes_ + np.array(at[:3], np.int64)
         rest = np.array(at[3:], np.int64).reshape(len(operands), len(group))
-        launcher(problem)(problem, addresses, alpha, beta, list(rest))
+        launcher(problem, on)(problem, addresses, alpha, beta, list(rest))
         on.synchronize()
         on.download(at[2], wholes[C])
     for i, x in enumerate(group):
@@ -309,9 +314,8 @@ def _stored(x: Item, operand: int, v: View) -> Any:
     return array.T if operand != C and x.layout[operand] == "T" else array
 
 
-def launcher(problem: GroupedGemm) -> GroupLaunch:
-    """The loaded kernel of a problem. DtypeError: no kernel computes it."""
-    on = launch_cache.driver()
+def launcher(problem: GroupedGemm, on: Driver) -> GroupLaunch:
+    """The loaded kernel of a problem on a driver. DtypeError: no kernel computes it."""
     config = launch_cache.choose(problem, on)
     if config is None:
         why = selection.why_unsupported(problem, on.device)

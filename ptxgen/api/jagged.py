@@ -103,7 +103,7 @@ def _jagged(
         ends = _offsets(offsets, va)
         items = ends.shape[0]
         shape = _check_operands(axis, va, vb, name_a, name_b, items)
-        launch_cache.require_driver(va)
+        on = launch_cache.driver_of(va)
         if out is None and beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
         result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
@@ -114,7 +114,7 @@ def _jagged(
         if va.host:
             _check_offsets(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
         else:
-            launch_cache.require_device(**{name_a: va, name_b: vb}, offsets=ends, out=vc)
+            launch_cache.require_device(on, **{name_a: va, name_b: vb}, offsets=ends, out=vc, **epilogue[1])
         if 0 in shape or not items:
             return result
         va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
@@ -124,7 +124,7 @@ def _jagged(
             _compute_on_host(problem, views, alpha, beta)
         else:
             stream = launch_cache.current_stream(a)
-            runner = launch_cache.runner_for(problem, stream)
+            runner = launch_cache.runner_for(problem, stream, on)
             pointers = tuple(v.address for v in views[3:])
             launch = launch_cache.make_launch(runner, alpha, beta, False, pointers)
             launch(va.address, vb.address, vc.address, stream)

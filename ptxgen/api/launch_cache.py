@@ -38,6 +38,7 @@ from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.cuda_graph import current_device
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, generate
@@ -58,7 +59,7 @@ WORKSPACE_ALIGNMENT = 256  #: bytes; alignment of a caller's workspace
 lock = threading.RLock()
 #: key of a call -> (launch function, allocation of the result, runner)
 launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
-runners: OrderedDict[Problem, Runner] = OrderedDict()
+runners: OrderedDict[tuple[Driver, Problem], Runner] = OrderedDict()
 QUERY_SIZE = (
     object()
 )  #: value of ``workspace=`` with which a call returns the workspace size in bytes and launches nothing
@@ -66,8 +67,43 @@ QUERY_SIZE = (
 
 @cache
 def driver() -> Driver:
-    """The driver of this process: the GPU if there is one, else the emulated device, unless PTXGEN_DRIVER is set."""
-    return open_driver(settings.settings().driver)
+    """The driver that computes on host arrays: that of the GPU that the process used first, the current one at first;
+    the emulated device if there is no GPU. PTXGEN_DRIVER sets another one."""
+    return open_driver(settings.settings().driver, current_gpu() if _first_gpu is None else _first_gpu)
+
+
+_first_gpu: int | None = None  #: the GPU of the first arrays that were not in host memory
+
+
+def driver_of(v: View) -> Driver:
+    """The driver of the device in whose memory an array is. UnavailableError: the array is on a GPU, and the driver is
+    the emulated device."""
+    global _first_gpu
+    if v.host:
+        return driver()
+    if _first_gpu is None:
+        _first_gpu = v.device
+    on = driver()
+    if on.name != "cuda":
+        raise UnavailableError(
+            "the arrays are on a GPU, and the driver is the emulated device; unset PTXGEN_DRIVER, or"
+            ' install the CUDA driver: pip install "ptxgen[cuda]"'
+        )
+    return on if v.device in (None, on.index) else _gpu(v.device)
+
+
+@cache
+def _gpu(index: int | None) -> Driver:
+    """The driver of another GPU than that of ``driver()``."""
+    return open_driver(f"cuda:{index}")
+
+
+def current_gpu() -> int:
+    """The index of the current GPU: that of PyTorch if it uses one, else that of the thread's CUDA context."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.current_device())
+    return current_device()
 
 
 @cache
@@ -96,7 +132,7 @@ class DriverState:
         return found
 
 
-@lru_cache(maxsize=1)  # a process uses one driver
+@lru_cache(maxsize=64)  # more than the GPUs of a machine
 def state_of(on: Driver) -> DriverState:
     """The shared state of a driver."""
     return DriverState(on)
@@ -150,20 +186,13 @@ def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
     return found
 
 
-def require_driver(v: View) -> None:
-    """UnavailableError: the array is on a GPU, and the driver is the emulated device."""
-    if not v.host and driver().name != "cuda":
-        raise UnavailableError(
-            "the arrays are on a GPU, and the driver is the emulated device; unset PTXGEN_DRIVER, or"
-            ' install the CUDA driver: pip install "ptxgen[cuda]"'
-        )
-
-
-def require_device(**named: View) -> None:
-    """DeviceError: an array is not on the GPU of the driver."""
+def require_device(on: Driver, **named: View) -> None:
+    """DeviceError: an array is not on the GPU of the driver, which is that of the first operand."""
     for name, v in named.items():
-        if v.device:
-            raise DeviceError(f"{name} is on GPU {v.device}, ptxgen uses GPU 0; select it with CUDA_VISIBLE_DEVICES")
+        if v.device not in (None, on.index):
+            raise DeviceError(
+                f"{name} is on GPU {v.device} and the first operand on GPU {on.index}; they must be on one GPU"
+            )
 
 
 def require_disjoint(out: View, **operands: View) -> None:
@@ -198,47 +227,54 @@ def torch_dtype(x: Any, kind: Dtype) -> Any:
     return getattr(importlib.import_module("torch"), kind.numpy.name)
 
 
-def runner_for(problem: Problem, stream: int = 0) -> Runner:
-    """The runner of ``problem``: selected, generated and loaded once. ``stream``: the stream of the call; if it is
-    being captured, nothing is timed."""
-    found = runners.get(problem)
+def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> Runner:
+    """The runner of ``problem`` on a driver (default: ``driver()``): selected, generated and loaded once. ``stream``:
+    the stream of the call; if it is being captured, nothing is timed."""
+    on = on or driver()
+    found = runners.get((on, problem))
     if found is None:
         while len(runners) >= MAX_CALLS:
             runners.popitem(last=False)
-        shared = state_of(driver())
-        if settings.settings().tune != "off" and not is_captured(stream):
-            _tune_at_first_use(problem, shared.driver)
-        found = runners[problem] = _make_runner(problem, shared)
+        shared = state_of(on)
+        if settings.settings().tune != "off" and not is_captured(stream, on):
+            _tune_at_first_use(problem, on)
+        found = runners[on, problem] = _make_runner(problem, shared)
         _evict(problem, shared)
-    runners.move_to_end(problem)
+    runners.move_to_end((on, problem))
     return found
 
 
 def _evict(newest: Problem, shared: DriverState) -> None:
-    """Removes cached calls, except the newest, while device tables or kernels exceed their limits: first runners
-    without a launch cache entry, then the least recently used."""
-    _evict_while(newest, lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bool(bound.tables))
-    _evict_while(newest, lambda: len(shared.kernels) > MAX_KERNELS, lambda bound: True)
+    """Removes cached calls of a driver, except the newest, while its device tables or kernels exceed their limits:
+    first runners without a launch cache entry, then the least recently used."""
+    on = shared.driver
+    _evict_while(
+        (on, newest), lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bound.driver is on and bound.tables
+    )
+    _evict_while((on, newest), lambda: len(shared.kernels) > MAX_KERNELS, lambda bound: bound.driver is on)
 
 
-def _evict_while(newest: Problem, over_limit: Callable[[], bool], counts: Callable[[Runner], bool]) -> None:
+def _evict_while(newest: tuple[Driver, Problem], over_limit: Callable[[], bool], counts: Callable[..., Any]) -> None:
     """Removes calls in that order while ``over_limit``. ``counts``: whether removing a runner helps."""
     if not over_limit():
         return
-    cached_calls = [(key, bound.problem) for key, (_, _, bound) in list(launches.items()) if counts(bound)]
-    with_entry = {problem for _, problem in cached_calls}
-    uncached = [problem for problem, bound in runners.items() if counts(bound) and problem not in with_entry]
-    for key, problem in (*((None, problem) for problem in uncached), *cached_calls):
+    cached_calls = [
+        (key, (bound.driver, bound.problem)) for key, (_, _, bound) in list(launches.items()) if counts(bound)
+    ]
+    with_entry = {at for _, at in cached_calls}
+    uncached = [at for at, bound in runners.items() if counts(bound) and at not in with_entry]
+    for key, at in (*((None, at) for at in uncached), *cached_calls):
         if not over_limit():
             return
-        if problem != newest:
+        if at != newest:
             launches.pop(key, None)
-            runners.pop(problem, None)
+            runners.pop(at, None)
 
 
-def is_captured(stream: int) -> bool:
-    """Whether a stream, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot be."""
-    return stream > 1 and driver().capturing(stream)
+def is_captured(stream: int, on: Driver) -> bool:
+    """Whether a stream of a driver, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot
+    be."""
+    return stream > 1 and on.capturing(stream)
 
 
 def _tune_at_first_use(problem: Problem, on: Driver) -> None:
@@ -252,16 +288,16 @@ def _tune_at_first_use(problem: Problem, on: Driver) -> None:
         _background(on, now.database).put(problem)
         return
     try:
-        first_use(on.name, now.database).choose(problem, on.device)
+        first_use(on.selector, now.database).choose(problem, on.device)
     except (DatabaseError, LaunchError) as error:
         _log.warning("PTXGEN_TUNE: %s is not tuned: %s", problem.key(), error)
     _reopen_database()
 
 
 @cache
-def first_use(name: str, path: Path) -> FirstUse:
-    """The object that times configurations for ``PTXGEN_TUNE``."""
-    return FirstUse(name, path)
+def first_use(selector: str, path: Path) -> FirstUse:
+    """The object that times configurations for ``PTXGEN_TUNE``; ``selector``: of the driver."""
+    return FirstUse(selector, path)
 
 
 @cache
@@ -273,7 +309,7 @@ def _background(on: Driver, path: Path) -> Queue[Problem]:
         while True:
             problem = queue.get()
             try:
-                if first_use(on.name, path).choose(problem, on.device) is not None:
+                if first_use(on.selector, path).choose(problem, on.device) is not None:
                     reselect([problem], load=True)
             except (DatabaseError, LaunchError, AssembleError) as error:
                 _log.warning("PTXGEN_TUNE: %s is not tuned: %s", problem.key(), error)
@@ -305,8 +341,10 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
         for problem in problems:
             for key in [key for key, (_, _, bound) in list(launches.items()) if bound.problem == problem]:
                 launches.pop(key, None)
-            if runners.pop(problem, None) is not None and load:
-                runners[problem] = _make_runner(problem, state_of(driver()))
+            for on, _ in [at for at in runners if at[1] == problem]:
+                del runners[on, problem]
+                if load:
+                    runners[on, problem] = _make_runner(problem, state_of(on))
 
 
 def selection_digest() -> str:
@@ -314,7 +352,7 @@ def selection_digest() -> str:
     loaded. Processes that computed the same problems (for example the ranks of a program) selected the same
     configurations if their digests are equal."""
     with lock:
-        return selection.digest_of((p, r.plan.config, r.kernel.source.digest) for p, r in runners.items())
+        return selection.digest_of({(p, r.plan.config, r.kernel.source.digest) for (_, p), r in runners.items()})
 
 
 def choose(problem: Problem, on: Driver) -> Config | None:
@@ -383,13 +421,13 @@ def make_launch(
         if allocation is not None and workspace is not None:
             workspace.put_back(spec, allocation)
 
-    return recording.observed(bound.problem, launch)
+    return recording.observed(bound.problem, on, launch)
 
 
 def compute_on_host(problem: Problem, *arrays: Any) -> Any:
     """``Runner.compute`` for host arrays."""
     done = runner_for(problem).compute(*arrays)
-    recording.notify(problem)
+    recording.notify(problem, driver())
     return done
 
 
@@ -398,7 +436,9 @@ def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:
     breaks a rule."""
     if x is None:
         return None
-    address, size = device_memory(x, "workspace")
+    address, size, device = device_memory(x, "workspace")
+    if device not in (None, bound.driver.index):
+        raise DeviceError(f"workspace is on GPU {device}; it must be on GPU {bound.driver.index}, as the operands")
     if address % WORKSPACE_ALIGNMENT:
         raise InputError(f"workspace is at address {address:#x}; it must be a multiple of {WORKSPACE_ALIGNMENT}")
     if size < bound.launch.workspace:
@@ -441,5 +481,6 @@ def current_stream(x: Any) -> int:
     if type(x).__module__.startswith("cupy"):
         import cupy
 
-        return int(cupy.cuda.get_current_stream().ptr) or 1
+        with x.device:  # CuPy has a current stream for each GPU
+            return int(cupy.cuda.get_current_stream().ptr) or 1
     return int(x.__cuda_array_interface__.get("stream") or 1)

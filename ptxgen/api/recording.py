@@ -18,6 +18,7 @@ from typing import Any
 from ptxgen.errors import InputError
 from ptxgen.problem import suites
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
 from ptxgen.tuning.exchange import replacing
 
@@ -26,8 +27,8 @@ _log.addHandler(logging.NullHandler())
 
 FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
 
-#: called after each launch with its problem and the raw handle of its stream (0: operands in host memory)
-Observer = Callable[[Problem, int], None]
+#: called after each launch with its problem, the raw handle of its stream (0: operands in host memory) and its driver
+Observer = Callable[[Problem, int, Driver], None]
 observers: list[Observer] = []
 
 
@@ -37,7 +38,7 @@ def active() -> tuple[Observer, ...]:
     return (*observers, *((recorder(path).count,) if path is not None else ()))
 
 
-def observed(problem: Problem, launch: Callable[..., None]) -> Callable[..., None]:
+def observed(problem: Problem, on: Driver, launch: Callable[..., None]) -> Callable[..., None]:
     """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are none."""
     notified = active()
     if not notified:
@@ -46,15 +47,15 @@ def observed(problem: Problem, launch: Callable[..., None]) -> Callable[..., Non
     def launch_and_notify(a: int, b: int, c: int, stream: int, *rest: Any, **options: Any) -> None:
         launch(a, b, c, stream, *rest, **options)
         for observer in notified:
-            observer(problem, stream)
+            observer(problem, stream, on)
 
     return launch_and_notify
 
 
-def notify(problem: Problem) -> None:
+def notify(problem: Problem, on: Driver) -> None:
     """Calls the observers after a computation on host arrays."""
     for observer in active():
-        observer(problem, 0)
+        observer(problem, 0, on)
 
 
 class Recorder:
@@ -71,7 +72,7 @@ class Recorder:
             before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._begin_child
         )
 
-    def count(self, problem: Problem, stream: int = 0) -> None:
+    def count(self, problem: Problem, stream: int = 0, on: Driver | None = None) -> None:
         """Counts one launch."""
         with self._lock:
             self._counts[problem] += 1

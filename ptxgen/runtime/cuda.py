@@ -81,6 +81,7 @@ class CudaDriver:
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         gpu = cuda.Device(index)
+        self.index, self.selector, self._several = index, f"cuda:{index}", count > 1
         self.device: Device = cuda_properties.device(cuda, gpu)
         major, rest = divmod(cuda.get_driver_version(), 1000)
         self.version = f"CUDA {major}.{rest // 10}"
@@ -96,7 +97,7 @@ class CudaDriver:
             raise UnavailableError(f"the GPU {self.device.name} cannot be used: {e}") from e
         atexit.register(self.close)
         cuda_fork.watch(self)
-        if not cuda_graph.current_context():
+        if not cuda_graph.current_context():  # as the CUDA runtime does
             cuda_graph.set_context(self._context.handle)
         with self.context("making streams"):
             self._stream = cuda.Stream()
@@ -214,12 +215,16 @@ class CudaDriver:
         return encoded
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream``, a raw handle; 0: the driver's own stream.
+        """Queues one step on ``stream``, a raw handle; 0: the driver's own stream. The current GPU may be another one.
 
         The default stream of PyTorch and CuPy, whose handle is 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the driver
         rejected the launch, or an earlier launch destroyed the context.
         """
-        # The library's own call has the least overhead, so it is tried first.
+        # The library's own call has the least overhead, so it is tried first. But the handles of default streams, 1 and
+        # 2, mean streams of the current GPU.
+        if self._several and cuda_graph.current_context() != self._context.handle:
+            self._launch_in_context(kernel, step, parameters, stream)
+            return
         entry = step.entry
         try:
             if stream or not entry:
@@ -230,6 +235,18 @@ class CudaDriver:
                 )
         except (self._error, cuda_graph.DriverError) as e:
             self._retry_in_context(e, kernel, step, parameters, stream)
+
+    def _launch_in_context(self, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
+        """Queues a step in a thread whose current context is another one, or none. Another one stays current."""
+        before = cuda_graph.current_context()
+        cuda_graph.set_context(self._context.handle)
+        try:
+            self._queue(kernel, step, parameters, stream)
+        except (self._error, cuda_graph.DriverError) as e:
+            raise LaunchError(f"{step.entry or 'memset'}: {e}") from e
+        finally:
+            if before:
+                cuda_graph.set_context(before)
 
     def _queue(self, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
         assert isinstance(kernel, CudaKernel)
@@ -304,7 +321,8 @@ class CudaDriver:
 
     def capture(self, stream: int) -> cuda_graph.Capture:
         """The capture in progress on ``stream``. LaunchError: an earlier error invalidated it."""
-        return cuda_graph.Capture(stream)
+        with self.context("querying the capture"):
+            return cuda_graph.Capture(stream)
 
     # ---- time ----
 

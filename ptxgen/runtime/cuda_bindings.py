@@ -24,6 +24,7 @@ LOG_BYTES = 1 << 14  #: of the driver's assembler
 NAME_BYTES = 256  #: of a device's name
 ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6  #: CUjit_option
 
+NO_DEVICE = 100  #: CUDA_ERROR_NO_DEVICE
 #: retained primary contexts, by handle; objects of other contexts are gone
 _retained: Counter[int] = Counter()
 
@@ -47,7 +48,7 @@ def init() -> None:
     try:
         call(load().cuInit, 0)
     except RuntimeError as e:  # cuda-bindings finds no libcuda
-        raise e if isinstance(e, Error) else Error(str(e), 100) from e
+        raise Error(str(e), NO_DEVICE) from e
 
 
 def get_driver_version() -> int:

@@ -56,8 +56,36 @@ def driver_error(name: str, code: Any) -> DriverError:
 
 
 def current_context() -> int:
-    """The handle of the calling thread's CUDA context; 0 if it has none."""
-    return int(call(load().cuCtxGetCurrent))
+    """The handle of the calling thread's CUDA context; 0 if it has none. DriverError: the query failed."""
+    found = ctypes.c_void_p()
+    if code := _get_context()(ctypes.byref(found)):
+        raise driver_error("cuCtxGetCurrent", load().CUresult(code))
+    return found.value or 0
+
+
+@functools.cache
+def _get_context() -> Any:
+    """cuCtxGetCurrent through ctypes: it is called before each launch on machines with several GPUs."""
+    pointer, _ = call(load().cuGetProcAddress, b"cuCtxGetCurrent", 12000, 0)
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(int(pointer))
+
+
+def current_device() -> int:
+    """The index of the GPU of the calling thread's context; 0 if it has none."""
+    try:
+        return int(call(load().cuCtxGetDevice)) if current_context() else 0
+    except (DriverError, UnavailableError, RuntimeError):  # not initialised, or not installed
+        return 0
+
+
+def device_of(address: int) -> int | None:
+    """The index of the GPU whose memory has ``address``; None if there is none."""
+    try:
+        driver = load()
+        which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        return int(call(driver.cuPointerGetAttribute, which, address))
+    except (DriverError, UnavailableError, RuntimeError):
+        return None
 
 
 def set_context(handle: int) -> None:
@@ -131,16 +159,12 @@ def upload(address: int, data: Any, stream: int) -> None:
     call(load().cuMemcpyHtoDAsync, address, data.ctypes.data, data.nbytes, stream)
 
 
-#: output of cuStreamIsCapturing; PYFUNCTYPE holds the interpreter lock during the call
-_CAPTURE_STATUS = ctypes.c_int()
-_CAPTURE_STATUS_AT = ctypes.addressof(_CAPTURE_STATUS)
-
-
 def capturing(stream: int) -> bool:
     """Whether ``stream``, a raw handle, is being captured into a graph. DriverError: the query failed."""
-    if code := _is_capturing()(stream, _CAPTURE_STATUS_AT):
+    status = ctypes.c_int()
+    if code := _is_capturing()(stream, ctypes.byref(status)):
         raise driver_error("cuStreamIsCapturing", load().CUresult(code))
-    return _CAPTURE_STATUS.value != 0
+    return status.value != 0
 
 
 @functools.cache

@@ -51,11 +51,14 @@ class Driver(Protocol):
     """A device that runs kernels. Addresses are integers, sizes are bytes. Copies and fills are ordered with launches
     on the driver's own stream, and complete when the call returns.
 
-    ``name``: ``cuda`` or ``emulated``; ``clock``: ``hardware`` or ``model``; ``version``: of the driver; ``assembler``:
-    name and version of the assembler.
+    ``name``: ``cuda`` or ``emulated``; ``index``: of the GPU, as PyTorch counts; ``selector``: the name with which
+    ``open_driver`` opens the same device in another process; ``clock``: ``hardware`` or ``model``; ``version``: of the
+    driver; ``assembler``: name and version of the assembler.
     """
 
     name: str
+    index: int
+    selector: str
     clock: str
     device: Device
     version: str

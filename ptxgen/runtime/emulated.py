@@ -53,7 +53,8 @@ class EmulatedDriver:
     ``options``: options of the emulated machine (seed, completion, checks).
     """
 
-    name = "emulated"
+    name = selector = "emulated"
+    index = 0
     clock = "model"
     version = "1"
     assembler = ""

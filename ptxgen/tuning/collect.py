@@ -273,7 +273,8 @@ class Station:
         """``jobs``: processes that prepare problems; default: all cores but one per device. ``models``: the folder with
         a folder for the user's model of each device."""
         self.ready: queue.Queue[tuple[Prepared, Notify]] = queue.Queue()
-        self.workers = [Worker(driver, commit=commit, variables=visible_device(i)) for i in devices]
+        name = driver.partition(":")[0]  # a process sees one GPU
+        self.workers = [Worker(name, commit=commit, variables=visible_device(i)) for i in devices]
         try:
             gpus = [Device(**worker.start()["device"]) for worker in self.workers]
         except BaseException:

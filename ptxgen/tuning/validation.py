@@ -142,7 +142,8 @@ class Validator:
         workers: queue.Queue[Worker] = queue.Queue()  #: those without work
         with ExitStack() as stack:
             for i in self.options.devices:
-                worker = Worker(self.options.driver, commit=self.options.commit, variables=visible_device(i))
+                name = self.options.driver.partition(":")[0]  # a process sees one GPU
+                worker = Worker(name, commit=self.options.commit, variables=visible_device(i))
                 workers.put(stack.enter_context(worker))
 
             def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:

@@ -632,8 +632,8 @@ def test_cached_calls_check_what_may_change(gpu, torch):
         ptxgen.gemm(a, b, out=a)
     with pytest.raises(ShapeError):
         ptxgen.gemm(a, b, out=torch.Tensor(integers((8, 9))))
-    with pytest.raises(DeviceError, match="a is on GPU 1"):
-        ptxgen.gemm(torch.Tensor(x, index=1), torch.Tensor(x, index=1), out=torch.Tensor(x, index=1))
+    with pytest.raises(DeviceError, match="b is on GPU 1 and the first operand on GPU 0"):
+        ptxgen.gemm(a, torch.Tensor(x, index=1), out=out)
     # another alignment is another problem
     big = torch.Tensor(integers((20, 20)))
     shifted = big.part(8, 8, 1, (8, 1))

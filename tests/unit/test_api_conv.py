@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
     """The problems of the calls."""
     found: list[Conv] = []
 
-    def runner(problem: Conv, stream: int = 0) -> Exact:
+    def runner(problem: Conv, stream: int = 0, on: Any = None) -> Exact:
         found.append(problem)
         return Exact(problem)
 

@@ -133,9 +133,10 @@ def test_launches_are_not_wrapped_unless_somebody_observes(monkeypatch):
         seen.append(arguments)
 
     seen: list[Any] = []
-    assert recording.observed(P, launch) is launch
-    monkeypatch.setattr(recording, "observers", [lambda problem, stream: seen.append((problem, stream))])
-    recording.observed(P, launch)(1, 2, 3, 77)
+    on = EmulatedDriver()
+    assert recording.observed(P, on, launch) is launch
+    monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: seen.append((problem, stream))])
+    recording.observed(P, on, launch)(1, 2, 3, 77)
     assert seen == [(1, 2, 3, 77), (P, 77)]
 
 
@@ -166,7 +167,7 @@ def winner(problem: Any) -> Measurement:
 
 
 def config_of(problem: Any) -> Any:
-    return launch_cache.runners[problem].plan.config
+    return launch_cache.runners[launch_cache.driver(), problem].plan.config
 
 
 def test_autotune_tunes_what_the_block_computes(tuned):
@@ -219,7 +220,7 @@ def test_nothing_is_tuned_while_a_stream_is_captured(tuned, monkeypatch, caplog)
     monkeypatch.setattr(EmulatedDriver, "capturing", lambda self, stream: stream == 9)
     with ptxgen.autotune():
         for observe in recording.observers:
-            observe(P, 9)
+            observe(P, 9, launch_cache.driver())
     assert not tuned
     assert "autotune: a stream is being captured" in caplog.text
 

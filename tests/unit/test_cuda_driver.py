@@ -47,6 +47,7 @@ class Gpu:
         self.count = 1  # GPUs; the primary context of GPU i is PRIMARY + i
         self.memory: dict[int, bytearray] = {}
         self.owners: dict[int, int] = {}  # the context of a stream
+        self.on_queue: Callable[[], None] = lambda: None
         self.next = 0x10000
         self.sticky = 0
         self.retained = 0
@@ -136,6 +137,7 @@ class Gpu:
         """Runs ``work`` at once, or keeps it where ``stream`` is being captured; returns a status."""
         if code := self.status():
             return code
+        self.on_queue()
         if stream not in self.streams or self.owners.get(stream, self.stack[-1]) != self.stack[-1]:
             return INVALID_HANDLE
         captured = self.streams[stream]
@@ -603,13 +605,18 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     module.cuFuncGetAttribute = lambda which, function: (Result.SUCCESS, FUNCTION_ATTRIBUTES[which])
     module.cuFuncSetAttribute = set_attribute
 
+    def get_current(handle_at: int) -> int:
+        ctypes.c_void_p.from_address(handle_at).value = gpu.stack[-1] if gpu.stack else 0
+        return 0
+
     where = ctypes.c_void_p
     module.functions = [
         ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(extended),
         ctypes.CFUNCTYPE(ctypes.c_int, where, where)(is_capturing),
         ctypes.CFUNCTYPE(ctypes.c_int, where, ctypes.c_char_p, ctypes.c_uint, where, where)(load_module),
+        ctypes.CFUNCTYPE(ctypes.c_int, where)(get_current),
     ]
-    names = (b"cuLaunchKernelEx", b"cuStreamIsCapturing", b"cuModuleLoadDataEx")
+    names = (b"cuLaunchKernelEx", b"cuStreamIsCapturing", b"cuModuleLoadDataEx", b"cuCtxGetCurrent")
     addresses = {name: ctypes.cast(f, where).value for name, f in zip(names, module.functions, strict=True)}
     module.CUstreamCaptureStatus, module.CUhostFn = CaptureStatus, int
     module.CUuserObject_flags, module.CUuserObjectRetain_flags = UserFlags, RetainFlags
@@ -644,7 +651,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     module.cuGetProcAddress = lambda name, version, flags: (Result.SUCCESS, addresses[name], 0)
     module.CUresult = Result
     module.cuMemsetD8Async, module.cuMemsetD32Async = memset(1), memset(4)
-    module.cuCtxGetCurrent = lambda: (Result.SUCCESS, gpu.stack[-1] if gpu.stack else 0)
+    module.cuCtxGetDevice = lambda: (Result(gpu.status()), gpu.stack[-1] - PRIMARY)
     module.cuCtxSetCurrent, module.cuCtxPopCurrent = set_current, pop
     module.cuGetErrorString = lambda code: (Result.SUCCESS, f"it is {int(code)}".encode())
     for name, function in vars(module).items():
@@ -675,7 +682,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, library: str) -> Iterator[Gpu]:
         setattr(sys.modules[".".join(parents)], leaf, module)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
-    looked_up = (cuda_launch._launcher, graph._is_capturing, cuda_bindings._loader)
+    looked_up = (cuda_launch._launcher, graph._is_capturing, graph._get_context, cuda_bindings._loader)
     for cached in looked_up:
         cached.cache_clear()
     yield made
@@ -1040,6 +1047,41 @@ def test_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gpu,
     for act in acts:
         with pytest.raises(LaunchError):
             act()
+
+
+# ---- several GPUs ----
+
+
+def test_drivers_of_several_gpus_share_threads_and_streams(gpu: Gpu, source: Source) -> None:
+    """Each driver launches on its own GPU, whichever is current; the current one stays."""
+    gpu.count = 2
+    drivers = [CudaDriver(0), CudaDriver(1)]
+    assert [(d.index, d.selector) for d in drivers] == [(0, "cuda:0"), (1, "cuda:1")]
+    kernels = [d.load(source) for d in drivers]
+    memory = [d.allocate(4 * COUNT) for d in drivers]
+    filled: list[int] = []
+    for current in (0, 1):
+        gpu.stack[:] = [PRIMARY + current]
+        assert graph.current_device() == current
+        for i, (d, kernel, c) in enumerate(zip(drivers, kernels, memory, strict=True)):
+            d.fill(c, 4 * COUNT)
+            for stream in (0, 1):
+                for step in (INCREMENT, CLEAR, INCREMENT):
+                    gpu.on_queue = lambda: filled.append(gpu.stack[-1] - PRIMARY)
+                    d.launch(kernel, step, step.pack({"C": c}), stream)
+                assert set(filled) == {i}, "a default stream is that of the current context"
+                filled.clear()
+                assert gpu.stack == [PRIMARY + current]
+            gpu.on_queue = lambda: None
+            assert words(d, c) == [1] * COUNT
+            bad = Step("increment", (1, 1, 1), (2048, 1, 1), 0, INCREMENT.arguments)
+            with pytest.raises(LaunchError, match="increment"):
+                d.launch(kernel, bad, bad.pack({"C": c}))
+            assert gpu.stack == [PRIMARY + current]
+            assert not d.capturing(d.stream)
+    for d in drivers:
+        d.close()
+    assert gpu.retained == 0
 
 
 # ---- graphs of others, forks ----
