@@ -50,23 +50,32 @@ if TYPE_CHECKING:
     from ptxgen.problem.conv import Conv
     from ptxgen.problem.gemm import Gemm
 
+#: public name -> its module
+_MODULES = {
+    "gemm": "api.gemm",
+    "gemm_grouped": "api.grouped",
+    "Gemm": "problem.gemm",
+    "Conv": "problem.conv",
+    "Config": "codegen.config",
+    "autotune": "api.autotune",
+    "selection_digest": "api.launch_cache",
+    "workspace_size": "api.launch_cache",
+    **dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged"),
+    **{name: "api.conv" for name in __all__ if name.startswith("conv")},
+}
 
-def __getattr__(name: str) -> Any:
-    """Imports public names on first use, so that importing ptxgen is fast."""
-    from importlib import import_module
 
-    modules = {
-        "gemm": "api.gemm",
-        "gemm_grouped": "api.grouped",
-        "Gemm": "problem.gemm",
-        "Conv": "problem.conv",
-        "Config": "codegen.config",
-        "autotune": "api.autotune",
-        "selection_digest": "api.launch_cache",
-        "workspace_size": "api.launch_cache",
-    }
-    modules |= dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged")
-    modules |= {name: "api.conv" for name in __all__ if name.startswith("conv")}
-    if name in modules:
-        return getattr(import_module(f"ptxgen.{modules[name]}"), name)
-    raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # type checkers then report unknown names
+
+    def __getattr__(name: str) -> Any:
+        """Imports a public name on first use, so that importing ptxgen is fast. Later uses find it in the module."""
+        from importlib import import_module
+
+        if name not in _MODULES:
+            raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"ptxgen.{_MODULES[name]}"), name)
+        return found
