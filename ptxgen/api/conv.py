@@ -305,7 +305,7 @@ def _call(
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
-        return _slow_path(
+        return launch_uncached(
             key,
             signature,
             a,
@@ -377,7 +377,7 @@ def _key(
     return key
 
 
-def _slow_path(
+def launch_uncached(
     key: Any,
     signature: Signature,
     a: Any,
@@ -391,9 +391,10 @@ def _slow_path(
     residual: Any,
     activation: str | None,
     workspace: Any,
+    allocation: Any = None,
 ) -> Any:
-    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
-    it."""
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
+    with ``allocation``, by default what a later call of ``conv2d`` needs. The caller holds ``launch_cache.lock``."""
     direction, names, roles, result_role = signature
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
@@ -453,7 +454,7 @@ def _slow_path(
     addresses = tuple(v.address for v in epilogue_args.values())
     launch(packed[0].address, packed[1].address, target.address, launch_cache.current_stream(a), addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
-        launch_cache.store(key, launch, make, runner)
+        launch_cache.store(key, launch, allocation or make, runner)
     return result
 
 

@@ -86,7 +86,7 @@ def gemm(
             return out
     with launch_cache.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation)
-        return _slow_path(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
+        return launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
 
 
 def number(value: Any, argument: str) -> float:
@@ -134,7 +134,7 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
     return key, at_a, at_b, at_c
 
 
-def _slow_path(
+def launch_uncached(
     key: Any,
     a: Any,
     b: Any,
@@ -145,9 +145,10 @@ def _slow_path(
     deterministic: bool,
     epilogue_args: tuple[Any, ...],
     workspace: Any,
+    allocation: Any = None,
 ) -> Any:
-    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use
-    it."""
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
+    with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``launch_cache.lock``."""
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     check_operands(va, vb)
@@ -191,7 +192,7 @@ def _slow_path(
     launch(first.address, second.address, vc.address, launch_cache.current_stream(a), own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
-        launch_cache.store(key, launch, (shape, result.dtype, *sizes), runner)
+        launch_cache.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)
     return result
 
 

@@ -1,0 +1,500 @@
+"""Convolutions, transposed convolutions and their gradients.
+
+There are three operators: the convolution, its gradient with respect to the input, and that with respect to the weight.
+The gradients of each one are the other two, so that they can be differentiated any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from ptxgen.api import conv, launch_cache
+from ptxgen.api.conv_layouts import ConvArguments
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.torch import launching
+from ptxgen.torch.launching import allocation, check_dtypes, facts
+from ptxgen.torch.operator import Operator
+from ptxgen.torch.products import to_front
+
+Shape = tuple[int, ...]
+#: stride, (begin, end) of the padding of each axis, dilation
+Geometry = tuple[Shape, Shape, Shape]
+PerAxis = int | Sequence[int]
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """``conv2d`` with one spatial axis, as ``torch.nn.functional.conv1d``."""
+    return _convolution(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The convolution of images with filters, as ``torch.nn.functional.conv2d``; the kernel adds the bias.
+
+    ``input``: N×C×H×W, or C×H×W. ``weight``: K×C/groups×R×S. ``bias``: K elements. ``padding``: numbers, ``valid``, or
+    ``same`` (which requires a stride of 1). The result is in ``channels_last`` if an operand is. float16, bfloat16,
+    float32 and float64 on the GPU, or on the CPU by the emulated device. float32 is multiplied as TF32 if
+    ``torch.backends.cudnn`` allows it.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+    return _convolution(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis | str = 0,
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> Tensor:
+    """``conv2d`` with three spatial axes, as ``torch.nn.functional.conv3d``."""
+    return _convolution(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
+    groups: int = 1,
+    dilation: PerAxis = 1,
+) -> Tensor:
+    """``conv_transpose2d`` with one spatial axis, as ``torch.nn.functional.conv_transpose1d``."""
+    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
+    groups: int = 1,
+    dilation: PerAxis = 1,
+) -> Tensor:
+    """The transposed convolution, as ``torch.nn.functional.conv_transpose2d``: the gradient of ``conv2d`` with respect
+    to its input. ``weight``: C×K/groups×R×S. Other arguments, dtypes and errors: as for ``conv2d``."""
+    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: PerAxis = 1,
+    padding: PerAxis = 0,
+    output_padding: PerAxis = 0,
+    groups: int = 1,
+    dilation: PerAxis = 1,
+) -> Tensor:
+    """``conv_transpose2d`` with three spatial axes, as ``torch.nn.functional.conv_transpose3d``."""
+    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+# ---- arguments
+
+
+def _convolution(
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: PerAxis,
+    padding: PerAxis | str,
+    dilation: PerAxis,
+    groups: int,
+) -> Tensor:
+    taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
+    geometry = _geometry(dims, stride, padding, dilation, taps)
+    if input.dim() == dims + 1 == weight.dim() - 1:  # one image without a batch axis
+        return _convolution(dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+    _check_axes(dims, input, weight)
+    result: Tensor = CONV(input, weight, bias, *geometry, groups)
+    return result
+
+
+def _transposed(
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: PerAxis,
+    padding: PerAxis,
+    output_padding: PerAxis,
+    groups: int,
+    dilation: PerAxis,
+) -> Tensor:
+    if isinstance(padding, str):
+        raise InputError(f"padding is {padding!r}; a transposed convolution takes numbers")
+    geometry = _geometry(dims, stride, padding, dilation, None)
+    if input.dim() == dims + 1 == weight.dim() - 1:
+        one = input.unsqueeze(0)
+        return _transposed(dims, one, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
+    _check_axes(dims, input, weight)
+    more = _per_axis(dims, "output_padding", output_padding, 0)
+    strides, pads, dilations = geometry
+    if any(more[i] >= max(strides[i], dilations[i]) for i in range(dims)):
+        raise ShapeError(f"output_padding is {more}; it must be smaller than stride {strides} or dilation {dilations}")
+    if any(more[i] >= strides[i] for i in range(dims)):  # pixels that further pixels of input, zeros, would reach
+        ends = [n for i in reversed(range(dims)) for n in (0, more[i] // strides[i])]
+        input, more = torch.nn.functional.pad(input, ends), tuple(more[i] % strides[i] for i in range(dims))
+    extents = (
+        (input.shape[i + 2] - 1) * strides[i]
+        - pads[2 * i]
+        - pads[2 * i + 1]
+        + dilations[i] * (weight.shape[i + 2] - 1)
+        + more[i]
+        + 1
+        for i in range(dims)
+    )
+    shape = (input.shape[0], weight.shape[1] * groups, *extents)
+    result: Tensor = CONV_INPUT_GRAD(input, weight, bias, shape, *geometry, groups)
+    return result
+
+
+def _check_axes(dims: int, input: Tensor, weight: Tensor) -> None:
+    if input.dim() != dims + 2 or weight.dim() != dims + 2:
+        raise ShapeError(
+            f"input has {input.dim()} axes and weight {weight.dim()}; a convolution with {dims} spatial axes takes"
+            f" {dims + 2}, or {dims + 1} for one image, and {dims + 2}"
+        )
+
+
+def _geometry(dims: int, stride: Any, padding: Any, dilation: Any, taps: Shape | None) -> Geometry:
+    """The geometry for arguments of a user. ``taps``: extents of the filter, for padding ``same`` and ``valid``."""
+    if not is_dynamo_compiling():  # dynamo traces cached functions with a warning
+        try:
+            return _cached_geometry(dims, stride, padding, dilation, taps)
+        except TypeError:  # lists
+            pass
+    return _new_geometry(dims, stride, padding, dilation, taps)
+
+
+def _new_geometry(dims: int, stride: Any, padding: Any, dilation: Any, taps: Shape | None) -> Geometry:
+    strides, dilations = _per_axis(dims, "stride", stride, 1), _per_axis(dims, "dilation", dilation, 1)
+    if not isinstance(padding, str):
+        pads = _per_axis(dims, "padding", padding, 0)
+        return strides, tuple(p for p in pads for _ in (0, 1)), dilations
+    if padding == "valid":
+        return strides, (0,) * (2 * dims), dilations
+    if padding != "same":
+        raise InputError(f"padding is {padding!r}; it must be same, valid, or numbers")
+    if any(s != 1 for s in strides):
+        raise ShapeError(f"padding is 'same' and stride is {strides}; padding 'same' requires a stride of 1")
+    wholes = [dilations[i] * (t - 1) for i, t in enumerate(taps or ())]
+    return strides, tuple(p for whole in wholes for p in (whole // 2, whole - whole // 2)), dilations
+
+
+_cached_geometry = lru_cache(maxsize=1024)(_new_geometry)
+
+
+def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
+    """One integer for each axis. ShapeError: there are more or fewer, or one is below ``least``."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = values * dims if len(values) == 1 else values
+    if len(values) != dims or any(v < least for v in values):
+        raise ShapeError(f"{name} is {value}; it must be an integer from {least}, or {dims} of them")
+    return values
+
+
+# ---- kernels
+
+
+def _kernel(
+    signature: conv.Signature,
+    names: tuple[str, str],
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    shape: Sequence[int] | None,
+    geometry: tuple[Any, ...],
+    groups: int,
+) -> Tensor:
+    """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient."""
+    tf32, deterministic = options = launching.settings(a, "conv")
+    stride, padding, dilation = (tuple(x) for x in geometry)  # the dispatcher passes lists
+    shape = None if shape is None else tuple(shape)
+    try:
+        about_bias = None if bias is None else facts(bias)
+        key: Any = (
+            signature.direction,
+            facts(a),
+            facts(b),
+            about_bias,
+            shape,
+            stride,
+            padding,
+            dilation,
+            groups,
+            options,
+        )
+    except RuntimeError:
+        key = None
+    found = launching.cached(key)
+    if found is not None:
+        return launching.launch(found, a, b, bias)
+    check_dtypes(**{names[0]: a, names[1]: b, "bias": bias})
+    if shape is None:
+        shape = _result_shape(a, b, bias, stride, padding, dilation, groups)
+    out = torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
+    if 0 in shape:
+        return out
+    if 0 in a.shape or 0 in b.shape:  # sums without terms
+        return out.zero_() if bias is None else out.copy_(bias.view(-1, *(1,) * (out.dim() - 2)).expand(shape))
+    pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
+    arguments = ConvArguments(out.dim() - 2, stride, pairs, dilation, groups).resolved()
+    keep = bias is None or bias.is_contiguous()
+    with launch_cache.lock:
+        conv.launch_uncached(
+            key if keep else None,
+            signature,
+            a,
+            b,
+            None if signature is conv.FORWARD else shape,
+            arguments,
+            out,
+            launching.compute(a, tf32),
+            deterministic,
+            None if bias is None else bias.contiguous(),
+            None,
+            None,
+            None,
+            allocation(out),
+        )
+    return out
+
+
+def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, rest[:3], rest[3])
+
+
+def _conv_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[int], *rest: Any) -> Tensor:
+    return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, rest[:3], rest[3])
+
+
+def _conv_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
+    return _kernel(conv.WEIGHT_GRAD, ("input", "grad"), input, grad, None, shape, rest[:3], rest[3])
+
+
+# ---- shapes and memory formats
+
+
+def _result_shape(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Shape:
+    """The shape of a convolution. ShapeError: the operands do not match."""
+    if groups < 1 or input.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        raise ShapeError(
+            f"input has {input.shape[1]} channels, weight has shape {tuple(weight.shape)} and groups is {groups};"
+            " weight must have channels/groups on its second axis, and its first axis must be a multiple of groups"
+        )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({weight.shape[0]},), one per filter")
+    extents = []
+    for i, (n, taps) in enumerate(zip(input.shape[2:], weight.shape[2:], strict=True)):
+        whole, tap = n + padding[2 * i] + padding[2 * i + 1], dilation[i] * (taps - 1) + 1
+        if whole < tap:
+            raise ShapeError(
+                f"input has {n} pixels along axis {i + 2}, {whole} with padding; weight needs {tap} (with dilation)"
+            )
+        extents.append((whole - tap) // stride[i] + 1)
+    return input.shape[0], weight.shape[0], *extents
+
+
+def _memory_format(*operands: Tensor) -> Any:
+    """The memory format of a result: channels last if an operand is so and not contiguous."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(operands[0].dim())
+    if last is not None and any(x.is_contiguous(memory_format=last) and not x.is_contiguous() for x in operands):
+        return last
+    return torch.contiguous_format
+
+
+def _empty(shape: Sequence[int], a: Tensor, b: Tensor) -> Tensor:
+    return torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
+
+
+def _fake_conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    check_dtypes(input=input, weight=weight, bias=bias)
+    return _empty(_result_shape(input, weight, bias, *rest), input, weight)
+
+
+def _fake_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[int], *rest: Any) -> Tensor:
+    check_dtypes(grad=grad, weight=weight, bias=bias)
+    return _empty(shape, grad, weight)
+
+
+def _fake_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
+    check_dtypes(input=input, grad=grad)
+    return _empty(shape, input, grad)
+
+
+# ---- gradients
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.rest = inputs[-4:]
+
+
+def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
+    """A gradient in the memory format of the operands, so that no kernel of a backward step copies it."""
+    return x.contiguous(memory_format=_memory_format(*operands))
+
+
+def _sum_by_channel(grad: Tensor) -> Tensor:
+    """The gradient of a bias."""
+    return grad.sum([0, *range(2, grad.dim())])
+
+
+def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+    grad = _in_format_of(grad, input, weight)
+    return (
+        CONV_INPUT_GRAD(grad, weight, None, input.shape, *ctx.rest) if needs[0] else None,
+        CONV_WEIGHT_GRAD(input, grad, weight.shape, *ctx.rest) if needs[1] else None,
+        _sum_by_channel(grad) if needs[2] else None,
+        *(None,) * 4,
+    )
+
+
+def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (dy, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+    grad = _in_format_of(grad, dy, weight)
+    return (
+        CONV(grad, weight, None, *ctx.rest) if needs[0] else None,
+        CONV_WEIGHT_GRAD(grad, dy, weight.shape, *ctx.rest) if needs[1] else None,
+        _sum_by_channel(grad) if needs[2] else None,
+        *(None,) * 5,
+    )
+
+
+def _weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (input, dy), needs = ctx.saved_tensors, ctx.needs_input_grad
+    grad = _in_format_of(grad, input, dy)
+    return (
+        CONV_INPUT_GRAD(dy, grad, None, input.shape, *ctx.rest) if needs[0] else None,
+        CONV(input, grad, None, *ctx.rest) if needs[1] else None,
+        *(None,) * 5,
+    )
+
+
+# ---- torch.vmap: a batch becomes further images where all items have the same filters, and further groups otherwise
+
+
+def _into_axis(x: Tensor, dim: int | None, count: int, axis: int) -> Tensor:
+    """``x`` with its batch, or ``count`` copies of it, in front of ``axis`` and joined with it."""
+    x = x.expand(count, *x.shape) if dim is None else x.movedim(dim, 0)
+    return x.movedim(0, axis).flatten(axis, axis + 1)
+
+
+def _scaled(shape: Sequence[int], count: int, axis: int) -> Shape:
+    return *shape[:axis], shape[axis] * count, *shape[axis + 1 :]
+
+
+def _batch_conv(
+    info: Any, dims: tuple[Any, ...], input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> tuple[Tensor, int]:
+    count, (*geometry, groups) = info.batch_size, rest
+    own = dims[2] is not None  # a bias for each item is added after the convolution
+    shared = None if own else bias
+    if dims[1] is None:
+        y = CONV(_into_axis(input, dims[0], count, 0), weight, shared, *rest).unflatten(0, (count, -1))
+    else:
+        x, w = _into_axis(input, dims[0], count, 1), _into_axis(weight, dims[1], count, 0)
+        repeated = None if shared is None else shared.repeat(count)
+        y = CONV(x, w, repeated, *geometry, groups * count).unflatten(1, (count, -1)).movedim(1, 0)
+    return _with_bias(y, to_front(bias, dims[2]) if own else None), 0
+
+
+def _batch_input_grad(
+    info: Any,
+    dims: tuple[Any, ...],
+    grad: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    shape: Sequence[int],
+    *rest: Any,
+) -> tuple[Tensor, int]:
+    count, (*geometry, groups) = info.batch_size, rest
+    own = dims[2] is not None
+    shared = None if own else bias
+    if dims[1] is None:
+        dy = _into_axis(grad, dims[0], count, 0)
+        y = CONV_INPUT_GRAD(dy, weight, shared, _scaled(shape, count, 0), *rest).unflatten(0, (count, -1))
+    else:
+        dy, w = _into_axis(grad, dims[0], count, 1), _into_axis(weight, dims[1], count, 0)
+        repeated = None if shared is None else shared.repeat(count)
+        y = CONV_INPUT_GRAD(dy, w, repeated, _scaled(shape, count, 1), *geometry, groups * count)
+        y = y.unflatten(1, (count, -1)).movedim(1, 0)
+    return _with_bias(y, to_front(bias, dims[2]) if own else None), 0
+
+
+def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+    """``y`` with the bias of each item of the batch, the first axis of both."""
+    return y if bias is None else y + bias.reshape(bias.shape[0], 1, -1, *(1,) * (y.dim() - 3))
+
+
+def _batch_weight_grad(
+    info: Any, dims: tuple[Any, ...], input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any
+) -> tuple[Tensor, int]:
+    count, (*geometry, groups) = info.batch_size, rest
+    x, dy = _into_axis(input, dims[0], count, 1), _into_axis(grad, dims[1], count, 1)
+    y = CONV_WEIGHT_GRAD(x, dy, _scaled(shape, count, 0), *geometry, groups * count)
+    return y.unflatten(0, (count, -1)), 0
+
+
+GEOMETRY = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"
+CONV = Operator(
+    f"conv(Tensor input, Tensor weight, Tensor? bias, {GEOMETRY}) -> Tensor",
+    3,
+    _conv,
+    _fake_conv,
+    _save,
+    _conv_backward,
+    _batch_conv,
+)
+CONV_INPUT_GRAD = Operator(
+    f"conv_input_grad(Tensor grad, Tensor weight, Tensor? bias, SymInt[] shape, {GEOMETRY}) -> Tensor",
+    3,
+    _conv_input_grad,
+    _fake_input_grad,
+    _save,
+    _input_grad_backward,
+    _batch_input_grad,
+)
+CONV_WEIGHT_GRAD = Operator(
+    f"conv_weight_grad(Tensor input, Tensor grad, SymInt[] shape, {GEOMETRY}) -> Tensor",
+    2,
+    _conv_weight_grad,
+    _fake_weight_grad,
+    _save,
+    _weight_grad_backward,
+    _batch_weight_grad,
+)

@@ -1,0 +1,175 @@
+"""Grouped and jagged products: many products of different shapes in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ptxgen.api import grouped, jagged
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.torch.launching import check_dtypes
+from ptxgen.torch.operator import Operator, loop_over_batch
+
+
+def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
+    """A_i·B_i for every item i of two lists of matrices, each item with its own M, N and K, in one launch.
+
+    Dtypes as for ``matmul``; all items have one. ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+    results: list[Tensor] = GEMM_GROUPED(list(a), list(b))
+    return results
+
+
+def gemm_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
+    """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
+
+    ``w``: E×K×N. ``offsets``: E int32, the row after the last one of each expert, as ``torch._grouped_mm`` takes them;
+    on a GPU they are read there, without synchronisation. Rows after the last offset are zero. Dtypes as for
+    ``matmul``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+    result: Tensor = GEMM_JAGGED(x, w, offsets)
+    return result
+
+
+def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
+    """The gradient of ``gemm_jagged`` with respect to ``w``."""
+    result: Tensor = GEMM_JAGGED_WEIGHT_GRAD(x, grad, offsets)
+    return result
+
+
+# ---- kernels
+
+
+def _grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
+    _check_grouped(a, b)
+    return grouped.gemm_grouped(list(a), list(b))
+
+
+def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
+    shape = _jagged_shape(x, w, offsets)
+    out: Tensor = jagged.gemm_jagged(x, w, offsets, out=x.new_zeros(shape))
+    return out
+
+
+def _jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
+    out = x.new_empty(_jagged_weight_grad_shape(x, grad, offsets))
+    result: Tensor = jagged.gemm_jagged_weight_grad(x, grad, offsets, out=out)
+    return result
+
+
+# ---- shapes
+
+
+def _check_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> None:
+    if len(a) != len(b):
+        raise InputError(f"a has {len(a)} items and b has {len(b)}; they must have as many")
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        check_dtypes(**{f"a[{i}]": x, f"b[{i}]": y})
+        if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[0]:
+            raise ShapeError(
+                f"a[{i}] has shape {tuple(x.shape)} and b[{i}] {tuple(y.shape)}; they must be matrices, and the columns"
+                " of a the rows of b"
+            )
+
+
+def _fake_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
+    _check_grouped(a, b)
+    return [x.new_empty(x.shape[0], y.shape[1]) for x, y in zip(a, b, strict=True)]
+
+
+def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
+    check_dtypes(x=x, w=w)
+    if x.dim() != 2 or w.dim() != 3 or x.shape[1] != w.shape[1] or offsets.shape != w.shape[:1]:
+        raise ShapeError(
+            f"x has shape {tuple(x.shape)}, w {tuple(w.shape)} and offsets {tuple(offsets.shape)}; they must be T×K,"
+            " E×K×N and E"
+        )
+    return x.shape[0], w.shape[2]
+
+
+def _jagged_weight_grad_shape(x: Tensor, grad: Tensor, offsets: Tensor) -> tuple[int, int, int]:
+    check_dtypes(x=x, grad=grad)
+    if x.dim() != 2 or grad.dim() != 2 or x.shape[0] != grad.shape[0] or offsets.dim() != 1:
+        raise ShapeError(
+            f"x has shape {tuple(x.shape)}, grad {tuple(grad.shape)} and offsets {tuple(offsets.shape)}; they must be"
+            " T×K, T×N and E"
+        )
+    return offsets.shape[0], x.shape[1], grad.shape[1]
+
+
+def _fake_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
+    return x.new_empty(_jagged_shape(x, w, offsets))
+
+
+def _fake_jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
+    return x.new_empty(_jagged_weight_grad_shape(x, grad, offsets))
+
+
+# ---- gradients
+
+
+def _save_lists(ctx: Any, inputs: Any, output: Any) -> None:
+    a, b = inputs
+    ctx.count = len(a)
+    ctx.save_for_backward(*a, *b)
+
+
+def _grouped_backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, Any]:
+    a, b = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+    dy = [g.contiguous() for g in grads]
+    return GEMM_GROUPED(dy, [y.mT for y in b]), GEMM_GROUPED([x.mT for x in a], dy)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _jagged_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (x, w, offsets), needs, grad = ctx.saved_tensors, ctx.needs_input_grad, grad.contiguous()
+    return (
+        GEMM_JAGGED(grad, w.mT, offsets) if needs[0] else None,
+        _weight_grad(x, grad, offsets) if needs[1] else None,
+        None,
+    )
+
+
+def _jagged_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (x, dy, offsets), needs, grad = ctx.saved_tensors, ctx.needs_input_grad, grad.contiguous()
+    return (
+        GEMM_JAGGED(dy, grad.mT, offsets) if needs[0] else None,
+        GEMM_JAGGED(x, grad, offsets) if needs[1] else None,
+        None,
+    )
+
+
+GEMM_GROUPED = Operator(
+    "gemm_grouped(Tensor[] a, Tensor[] b) -> Tensor[]",
+    2,
+    _grouped,
+    _fake_grouped,
+    _save_lists,
+    _grouped_backward,
+    loop_over_batch(gemm_grouped),
+)
+GEMM_JAGGED = Operator(
+    "gemm_jagged(Tensor x, Tensor w, Tensor offsets) -> Tensor",
+    3,
+    _jagged,
+    _fake_jagged,
+    _save,
+    _jagged_backward,
+    loop_over_batch(gemm_jagged),
+)
+GEMM_JAGGED_WEIGHT_GRAD = Operator(
+    "gemm_jagged_weight_grad(Tensor x, Tensor grad, Tensor offsets) -> Tensor",
+    3,
+    _jagged_weight_grad,
+    _fake_jagged_weight_grad,
+    _save,
+    _jagged_weight_grad_backward,
+    loop_over_batch(_weight_grad),
+)

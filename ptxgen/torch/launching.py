@@ -1,0 +1,76 @@
+"""Cached launches of operators, and the settings of PyTorch that choose the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptxgen.api import launch_cache
+from ptxgen.errors import DtypeError
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a build for the CPU has none
+_fp32_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
+#: operation -> the setting of earlier versions of PyTorch that allows TF32
+_ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_cudnn_allow_tf32}
+
+
+def facts(x: Tensor) -> tuple[Any, ...]:
+    """What a cached launch depends on: shape, strides, dtype, alignment, device. RuntimeError: a tensor without strides
+    or memory."""
+    return x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.get_device()
+
+
+def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
+    """(TF32 is allowed for ``x``, results must be deterministic), from the settings of PyTorch. ``operation``: matmul
+    or conv."""
+    tf32 = x.dtype is torch.float32 and x.is_cuda
+    if tf32:
+        tf32 = _fp32_precision("cuda", operation) == "tf32" if _fp32_precision else _ALLOW_TF32[operation]()
+    return tf32, torch._C._get_deterministic_algorithms()
+
+
+def compute(x: Tensor, tf32: bool) -> str:
+    """The arithmetic of a problem. GPUs before sm_80 multiply without TF32."""
+    return "tf32" if tf32 and torch.cuda.get_device_capability(x.device) >= (8, 0) else ""
+
+
+def cached(key: Any) -> tuple[Callable[..., None], Any, Any] | None:
+    """The launch of a key, or None."""
+    return launch_cache.cached(key)
+
+
+def launch(found: tuple[Callable[..., None], Any, Any], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Launches a cached kernel on new memory for its result."""
+    run, (shape, strides), _ = found
+    out = a.new_empty_strided(shape, strides)
+    stream = _current_stream(a.get_device()) or 1 if _current_stream is not None else 1  # 1: CU_STREAM_LEGACY
+    run(a.data_ptr(), b.data_ptr(), out.data_ptr(), stream, () if bias is None else (bias.data_ptr(),))
+    return out
+
+
+def allocation(out: Tensor) -> tuple[Any, Any]:
+    """The part of a cache entry from which ``launch`` allocates the result."""
+    return out.shape, out.stride()
+
+
+def check_dtypes(**named: Tensor | None) -> None:
+    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ."""
+    first = None
+    for name, x in named.items():
+        if x is None:
+            continue
+        if x.is_complex():
+            raise DtypeError(
+                f"{name} is {x.dtype}; complex tensors are not supported: multiply real and imaginary parts"
+                " (torch.view_as_real), or use PyTorch's own operator"
+            )
+        if x.dtype not in DTYPES:
+            raise DtypeError(f"{name} is {x.dtype}; it must be float16, bfloat16, float32 or float64")
+        if first is not None and x.dtype is not first[1].dtype:
+            raise DtypeError(f"{first[0]} is {first[1].dtype} and {name} is {x.dtype}; they must be the same")
+        first = first or (name, x)

@@ -1,0 +1,175 @@
+"""``Operator``: one operation as a ``torch.library`` operator and as a direct call.
+
+Calls in ``torch.compile`` and ``torch.export``, and those with tensor subclasses, go through PyTorch's dispatcher. It
+costs tens of microseconds for an operator that is written in Python, so eager calls on plain tensors run the kernel
+directly, or in a ``torch.autograd.Function`` if gradients are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
+from torch.nn import Parameter
+
+from ptxgen.errors import InputError
+
+#: the operators are ``torch.ops.ptxgen.<name>``
+LIBRARY = torch.library.Library("ptxgen", "DEF")
+#: Inductor passes operands with the strides that it traced, because the strides decide the layout of results
+TAGS = tuple(
+    getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)
+)
+DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+
+BATCHED = torch._C.DispatchKey.FuncTorchBatched
+_autocasts = torch._C._is_any_autocast_enabled
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_transforms = torch._C._functorch.peek_interpreter_stack
+_traces = torch._C._get_tracing_state
+
+
+class Operator:
+    """An operation with tensors (or lists of tensors) as its first arguments.
+
+    ``schema``: as ``torch.library.Library.define`` takes it. ``tensors``: the number of tensor arguments. ``kernel``
+    computes on tensors with memory; ``fake`` returns an empty tensor of the same shape, dtype and strides. ``setup``
+    and ``backward`` are those of ``torch.library.register_autograd``, ``batch`` is that of
+    ``torch.library.register_vmap``.
+    ``backward`` calls operators only, so that gradients can be differentiated again.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        tensors: int,
+        kernel: Callable[..., Any],
+        fake: Callable[..., Any],
+        setup: Callable[..., None],
+        backward: Callable[..., Any],
+        batch: Callable[..., Any],
+    ) -> None:
+        name = f"ptxgen::{schema.partition('(')[0]}"
+        LIBRARY.define(schema, tags=TAGS)
+        self.overload: Any = getattr(torch.ops.ptxgen, schema.partition("(")[0]).default
+        self.kernel = kernel
+        self._tensors = tensors
+        self._lists = "Tensor[]" in schema
+        self._record = _recording_function(self, setup, backward, batch).apply
+        torch.library.register_fake(name, fake, lib=LIBRARY)
+        torch.library.register_autograd(name, backward, setup_context=setup, lib=LIBRARY)
+        torch.library.register_vmap(name, batch, lib=LIBRARY)
+        for device, key in DEVICES.items():
+            LIBRARY.impl(name, kernel, key)
+            LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{key}"), f"Autocast{key}")
+
+    def _autocast_kernel(self, device: str, key: str) -> Callable[..., Any]:
+        excluded = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+        def call(*args: Any) -> Any:
+            args = _autocast(args, device)
+            with torch._C._ExcludeDispatchKeyGuard(excluded):
+                return self.overload(*args)
+
+        return call
+
+    def __call__(self, *args: Any) -> Any:
+        """The result for positional arguments."""
+        if is_dynamo_compiling():
+            return self.overload(*args)
+        if _transforms() is not None:
+            in_rule = torch._C._dispatch_tls_is_dispatch_key_excluded(BATCHED)  # of register_vmap, below torch.vmap
+            return self.overload(*args) if in_rule else self._record(*args)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(args)
+        if self._lists or _dispatch_modes() or _function_modes() or _traces() is not None:
+            return self.overload(*args)
+        if _autocasts():
+            args = _autocast(args, args[0].device.type)
+        records = False
+        for x in args[: self._tensors]:
+            if x is None:
+                continue
+            kind = type(x)
+            if (kind is not Tensor and kind is not Parameter) or x.is_neg():
+                return self.overload(*args)
+            records = records or x.requires_grad
+        if records and torch.is_grad_enabled():
+            return self._record(*args)
+        return self.kernel(*args)
+
+
+def _recording_function(
+    operator: Operator, setup: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]
+) -> type[torch.autograd.Function]:
+    """The operator as a ``torch.autograd.Function``, which the transforms of ``torch.func`` take too."""
+
+    class Record(torch.autograd.Function):
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            return operator.kernel(*args) if _transforms() is None else operator(*args)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            setup(ctx, inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return backward(ctx, *grads)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+            return batch(info, in_dims, *args)
+
+    return Record
+
+
+def _refuse_tangents(args: Sequence[Any]) -> None:
+    """InputError: an argument is a dual tensor of forward-mode differentiation."""
+    for x in args:
+        if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
+            raise InputError(
+                "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp, or"
+                " PyTorch's own operator"
+            )
+
+
+def _autocast(args: Sequence[Any], device: str) -> tuple[Any, ...]:
+    """The arguments with floating-point tensors of ``device`` in the type of autocast, if autocast is enabled there.
+    float64 is not converted."""
+    if not torch.is_autocast_enabled(device):
+        return tuple(args)
+    kind = torch.get_autocast_dtype(device)
+
+    def cast(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            eligible = x.is_floating_point() and x.dtype is not torch.float64 and x.device.type == device
+            return x.to(kind) if eligible else x
+        return [cast(y) for y in x] if isinstance(x, list) else x
+
+    return tuple(cast(x) for x in args)
+
+
+def loop_over_batch(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule of ``torch.vmap`` that calls ``operator``, which returns a tensor or a list of tensors, for each item of
+    the batch."""
+
+    def select(x: Any, dim: Any, i: int) -> Any:
+        if isinstance(x, (list, tuple)) and isinstance(dim, (list, tuple)):
+            return [select(y, d, i) for y, d in zip(x, dim, strict=True)]
+        return x if dim is None else x.select(dim, i)
+
+    def batch(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        results = [
+            operator(*(select(x, dim, i) for x, dim in zip(args, in_dims, strict=True))) for i in range(info.batch_size)
+        ]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return [torch.stack(items) for items in zip(*results, strict=True)], [0] * len(results[0])
+
+    return batch

@@ -1,0 +1,329 @@
+"""``matmul`` and ``linear``. Their gradients are such products again, so that they can be differentiated any number of
+times."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ptxgen.api import gemm, launch_cache
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.torch import launching
+from ptxgen.torch.launching import allocation, check_dtypes, facts
+from ptxgen.torch.operator import Operator
+
+Shape = tuple[int, ...]
+
+
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of two tensors, as ``torch.matmul``: vectors, matrices, and batches of matrices that are broadcast.
+
+    float16, bfloat16, float32 and float64 on the GPU, or on the CPU by the emulated device. float32 is multiplied as
+    TF32 if ``torch.backends.cuda.matmul`` allows it. ``out`` receives a copy of the result.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+    result: Tensor = MATMUL(input, other)
+    if out is None:
+        return result
+    if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
+        raise InputError("out is given and a gradient is recorded; call it inside torch.no_grad(), or without out")
+    if out.shape != result.shape or out.dtype != result.dtype:
+        raise ShapeError(
+            f"out is {out.dtype} of {tuple(out.shape)}; it must be {result.dtype} of {tuple(result.shape)}"
+        )
+    return out.copy_(result)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input · weightᵀ + bias, as ``torch.nn.functional.linear``; the kernel adds the bias.
+
+    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. Dtypes and errors: as for ``matmul``.
+    """
+    result: Tensor = LINEAR(input, weight, bias)
+    return result
+
+
+# ---- kernels
+
+
+def _multiply(
+    key: Any, a: Tensor, b: Tensor, out: Tensor, view: Shape, options: tuple[bool, bool], bias: Any
+) -> Tensor:
+    """``a`` times ``b``, matrices or batches, into ``out`` seen as ``view``. The launch is cached under ``key``."""
+    tf32, deterministic = options
+    if 0 not in out.shape:
+        with launch_cache.lock:
+            epilogue = (None, None, None if bias is None else bias.contiguous(), None, None)
+            gemm.launch_uncached(
+                key,
+                a,
+                b,
+                out.view(view),
+                1.0,
+                0.0,
+                launching.compute(a, tf32),
+                deterministic,
+                epilogue,
+                None,
+                allocation(out),
+            )
+    return out
+
+
+def _same_memory(x: Tensor, of: Tensor) -> bool:
+    return bool(x.data_ptr() == of.data_ptr())
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    options = launching.settings(input, "matmul")
+    try:
+        key = "linear", facts(input), facts(weight), None if bias is None else facts(bias), options
+    except RuntimeError:
+        key = None
+    found = launching.cached(key)
+    if found is not None:
+        return launching.launch(found, input, weight, bias)
+    check_dtypes(input=input, weight=weight, bias=bias)
+    shape = _linear_shape(input, weight, bias)
+    rows, (n, k) = math.prod(shape[:-1]), weight.shape
+    a = input.reshape(rows, k)
+    keep = _same_memory(a, input) and (bias is None or bias.is_contiguous())
+    return _multiply(key if keep else None, a, weight.t(), input.new_empty(shape), (rows, n), options, bias)
+
+
+def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
+    options = launching.settings(input, "matmul")
+    try:
+        key = "linear_weight_grad", facts(input), facts(grad), options
+    except RuntimeError:
+        key = None
+    found = launching.cached(key)
+    if found is not None:
+        return launching.launch(found, grad, input)
+    check_dtypes(input=input, grad=grad)
+    shape = _linear_weight_grad_shape(input, grad)
+    rows, (n, k) = math.prod(input.shape[:-1]), shape
+    a, b = grad.reshape(rows, n), input.reshape(rows, k)
+    keep = _same_memory(a, grad) and _same_memory(b, input)
+    return _multiply(key if keep else None, a.t(), b, input.new_empty(shape), shape, options, None)
+
+
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    options = launching.settings(a, "matmul")
+    try:
+        key = "matmul", facts(a), facts(b), options
+    except RuntimeError:
+        key = None
+    found = launching.cached(key)
+    if found is not None:
+        return launching.launch(found, a, b)
+    check_dtypes(input=a, other=b)
+    shape, batch = _matmul_shape(a, b)
+    (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
+    first = _as_batch(a if a.dim() > 1 else a.unsqueeze(0), batch, m, k)
+    second = _as_batch(b if b.dim() > 1 else b.unsqueeze(1), batch, k, n)
+    out = a.new_empty(shape)
+    view = (m, n) if first.dim() == second.dim() == 2 else (math.prod(batch), m, n)
+    keep = _same_memory(first, a) and _same_memory(second, b)
+    return _multiply(key if keep else None, first, second, out, view, options, None)
+
+
+def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
+    """The matrices of ``x`` for each item of the batch: one matrix for all items, or one for each."""
+    if math.prod(x.shape[:-2]) == 1:
+        return x.reshape(rows, columns)
+    return x.expand(*batch, rows, columns).reshape(math.prod(batch), rows, columns)
+
+
+# ---- shapes
+
+
+def _linear_shape(input: Tensor, weight: Tensor, bias: Tensor | None) -> Shape:
+    if weight.dim() != 2 or input.dim() == 0:
+        raise ShapeError(
+            f"input has {input.dim()} dimensions and weight {weight.dim()}; input must have at least 1, and weight 2"
+        )
+    if input.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"input has {input.shape[-1]} columns and weight {weight.shape[1]}; they must have the same number"
+        )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({weight.shape[0]},), the rows of weight")
+    return *input.shape[:-1], weight.shape[0]
+
+
+def _linear_weight_grad_shape(input: Tensor, grad: Tensor) -> tuple[int, int]:
+    if input.dim() == 0 or input.shape[:-1] != grad.shape[:-1]:
+        raise ShapeError(
+            f"input has shape {tuple(input.shape)} and grad {tuple(grad.shape)}; all but the last axis must be the same"
+        )
+    return grad.shape[-1], input.shape[-1]
+
+
+def _matmul_shape(a: Tensor, b: Tensor) -> tuple[Shape, Shape]:
+    """(shape of the product, extents of the batch)."""
+    if a.dim() == 0 or b.dim() == 0:
+        raise ShapeError(f"input has {a.dim()} dimensions and other {b.dim()}; both must have at least 1")
+    rows = b.shape[-2] if b.dim() > 1 else b.shape[0]
+    if a.shape[-1] != rows:
+        raise ShapeError(
+            f"input has shape {tuple(a.shape)} and other {tuple(b.shape)}; the last axis of input,"
+            f" {a.shape[-1]}, must be the rows of other, {rows}"
+        )
+    try:
+        batch = tuple(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    except RuntimeError:
+        raise ShapeError(
+            f"input has a batch of {tuple(a.shape[:-2])} and other one of {tuple(b.shape[:-2])};"
+            " they cannot be broadcast"
+        ) from None
+    return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ())), batch
+
+
+def _fake_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    check_dtypes(input=input, weight=weight, bias=bias)
+    return input.new_empty(_linear_shape(input, weight, bias))
+
+
+def _fake_linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
+    check_dtypes(input=input, grad=grad)
+    return input.new_empty(_linear_weight_grad_shape(input, grad))
+
+
+def _fake_matmul(a: Tensor, b: Tensor) -> Tensor:
+    check_dtypes(input=a, other=b)
+    return a.new_empty(_matmul_shape(a, b)[0])
+
+
+# ---- gradients
+
+
+def dense(x: Tensor) -> Tensor:
+    """A gradient that all kernels of a backward step read in place."""
+    return x if x.is_contiguous() else x.contiguous()
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _save_linear(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.bias = inputs[2] is not None
+
+
+def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (input, weight), grad = ctx.saved_tensors, dense(grad)
+    needs = ctx.needs_input_grad
+    return (
+        MATMUL(grad, weight) if needs[0] else None,
+        LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None,
+        grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.bias and needs[2] else None,
+    )
+
+
+def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    input, dy = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    return MATMUL(dy, grad) if needs[0] else None, LINEAR(input, grad, None) if needs[1] else None
+
+
+def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    a, b = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    if a.dim() > 1 and b.dim() == 2:  # a linear map of the rows of a
+        grad = dense(grad)
+        return LINEAR(grad, b, None) if needs[0] else None, LINEAR_WEIGHT_GRAD(grad, a) if needs[1] else None
+    rows, columns = (a if a.dim() > 1 else a.unsqueeze(0)), (b if b.dim() > 1 else b.unsqueeze(1))
+    grad = grad if a.dim() > 1 else grad.unsqueeze(-1 if b.dim() == 1 else -2)
+    grad = dense(grad if b.dim() > 1 else grad.unsqueeze(-1))
+    da = MATMUL(grad, columns.mT).sum_to_size(rows.shape).reshape(a.shape) if needs[0] else None
+    db = MATMUL(rows.mT, grad).sum_to_size(columns.shape).reshape(b.shape) if needs[1] else None
+    return da, db
+
+
+# ---- torch.vmap
+
+
+def to_front(x: Tensor | None, dim: int | None) -> Tensor | None:
+    """``x`` with its batch axis first; without one, ``x``."""
+    return x if x is None or dim is None else x.movedim(dim, 0)
+
+
+def _batch_matmul(info: Any, dims: tuple[Any, ...], a: Tensor, b: Tensor) -> tuple[Tensor, int]:
+    return _batched_product(to_front(a, dims[0]), to_front(b, dims[1]), dims), 0
+
+
+def _batched_product(a: Any, b: Any, dims: tuple[Any, ...]) -> Tensor:
+    """The product for each item of a batch, whose axis is the first of a tensor with a batch."""
+    rank_a, rank_b = a.dim() - (dims[0] is not None), b.dim() - (dims[1] is not None)
+    a = a.unsqueeze(-2) if rank_a == 1 else a
+    b = b.unsqueeze(-1) if rank_b == 1 else b
+    rank = max(rank_a, rank_b, 2)
+    # axes of extent 1 between the batch and the axes of a tensor with fewer axes
+    a = a.reshape(a.shape[0], *(1,) * (rank - max(rank_a, 2)), *a.shape[1:]) if dims[0] is not None else a
+    b = b.reshape(b.shape[0], *(1,) * (rank - max(rank_b, 2)), *b.shape[1:]) if dims[1] is not None else b
+    out: Tensor = MATMUL(a, b)
+    out = out.squeeze(-2) if rank_a == 1 else out
+    return out.squeeze(-1) if rank_b == 1 else out
+
+
+def _batch_linear(
+    info: Any, dims: tuple[Any, ...], input: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, int]:
+    x, w, b = (to_front(t, dim) for t, dim in zip((input, weight, bias), dims, strict=True))
+    assert x is not None and w is not None  # noqa: PT018 the bias alone may be None
+    if dims[1] is None and (b is None or dims[2] is None):
+        return LINEAR(x, w, b), 0
+    rank = x.dim() - (dims[0] is not None)
+    if dims[1] is None:  # only biases have a batch
+        out = LINEAR(x, w, None)
+        out = out if dims[0] is not None else out.unsqueeze(0)
+    else:
+        out = _batched_product(x, w.mT, dims[:2])
+    if b is None:
+        return out, 0
+    b = b if dims[2] is None else b.reshape(b.shape[0], *(1,) * (rank - 1), b.shape[1])
+    return out + b, 0
+
+
+def _batch_linear_weight_grad(info: Any, dims: tuple[Any, ...], input: Tensor, grad: Tensor) -> tuple[Tensor, int]:
+    x, dy = (
+        torch.movedim(t, dim, 0) if dim is not None else t.expand(info.batch_size, *t.shape)
+        for t, dim in ((input, dims[0]), (grad, dims[1]))
+    )
+    x, dy = x.reshape(x.shape[0], -1, x.shape[-1]), dy.reshape(dy.shape[0], -1, dy.shape[-1])
+    return MATMUL(dy.mT, x), 0
+
+
+MATMUL = Operator(
+    "matmul(Tensor input, Tensor other) -> Tensor",
+    2,
+    _matmul,
+    _fake_matmul,
+    _save,
+    _matmul_backward,
+    _batch_matmul,
+)
+LINEAR = Operator(
+    "linear(Tensor input, Tensor weight, Tensor? bias) -> Tensor",
+    3,
+    _linear,
+    _fake_linear,
+    _save_linear,
+    _linear_backward,
+    _batch_linear,
+)
+LINEAR_WEIGHT_GRAD = Operator(
+    "linear_weight_grad(Tensor input, Tensor grad) -> Tensor",
+    2,
+    _linear_weight_grad,
+    _fake_linear_weight_grad,
+    _save,
+    _linear_weight_grad_backward,
+    _batch_linear_weight_grad,
+)

@@ -1,0 +1,71 @@
+"""``ptxgen.torch`` on a GPU: the checks of tensors on the CPU, CUDA graphs, streams and the settings of PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torch_checks import Checks, pt, torch
+
+pytestmark = pytest.mark.gpu
+
+
+class TestTorch(Checks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")
+
+    def test_captured_training_step(self):
+        stock, model, x = self.model()
+        wanted = self.gradients(stock, x)
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.gradients(model, x)
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = self.gradients(model, x)
+        for t in found:
+            t.detach().zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        for a, b in zip(found, wanted, strict=True):
+            assert torch.equal(a, b)
+
+    def test_calls_use_the_current_stream(self):
+        x, w = self.integers(512, 512), self.integers(512, 512)
+        wanted = x @ w.T
+        pt.linear(x, w)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(10_000_000)
+            late = x + 0
+            found = pt.linear(late, w)
+        side.synchronize()
+        assert torch.equal(found, wanted)
+
+    def test_settings_of_pytorch_choose_the_arithmetic(self):
+        x = torch.randn(64, 4096, device="cuda")
+        exact = x.double() @ x.double().T
+        before = torch.get_float32_matmul_precision()
+        try:
+            errors = {}
+            for precision in ("highest", "high"):
+                torch.set_float32_matmul_precision(precision)
+                for _ in range(2):
+                    errors[precision] = float((pt.linear(x, x) - exact).abs().max())
+        finally:
+            torch.set_float32_matmul_precision(before)
+        assert errors["highest"] < errors["high"] / 10
+
+    def test_compiled_by_inductor(self):
+        stock, model, x = self.model()
+        compiled = torch.compile(model, mode="reduce-overhead", fullgraph=True)
+        wanted = self.gradients(stock, x)
+        for _ in range(3):
+            for a, b in zip(self.gradients(compiled, x), wanted, strict=True):
+                assert torch.equal(a, b)

@@ -1,0 +1,365 @@
+"""Checks of ``ptxgen.torch`` against PyTorch, for tensors of any device. Values are small integers, so that all sums are
+exact and results must be equal."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import ptxgen.torch as pt  # noqa: E402
+from ptxgen.errors import DtypeError, InputError, ShapeError  # noqa: E402
+from ptxgen.torch import conv, grouped, products  # noqa: E402
+
+OPERATORS = {
+    operator.overload.__name__ if hasattr(operator.overload, "__name__") else str(operator.overload): operator
+    for module in (conv, grouped, products)
+    for operator in vars(module).values()
+    if type(operator).__name__ == "Operator"
+}
+#: function of ptxgen.torch -> the function of PyTorch
+THEIRS = {
+    "matmul": torch.matmul,
+    **{name: getattr(functional, name) for name in pt.__all__ if name.startswith("conv") or name == "linear"},
+}
+#: (function, shapes of the tensor arguments, other arguments)
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("matmul", ((4,), (4,)), {}),
+    ("matmul", ((3, 4), (4,)), {}),
+    ("matmul", ((4,), (2, 4, 3)), {}),
+    ("matmul", ((2, 3, 4), (4, 5)), {}),
+    ("matmul", ((2, 1, 3, 4), (3, 4, 2)), {}),
+    ("linear", ((3, 4), (2, 4), None), {}),
+    ("linear", ((2, 3, 5), (6, 5), (6,)), {}),
+    ("conv1d", ((2, 3, 9), (4, 3, 3), (4,)), {"stride": 2, "padding": 2, "dilation": 2}),
+    ("conv1d", ((3, 9), (4, 3, 2), None), {"padding": "same"}),
+    ("conv2d", ((2, 4, 6, 5), (6, 2, 3, 2), (6,)), {"stride": [2, 1], "padding": (1, 0), "groups": 2}),
+    ("conv2d", ((2, 3, 5, 4), (2, 3, 1, 1), None), {}),
+    ("conv3d", ((1, 2, 4, 3, 4), (3, 2, 2, 2, 2), (3,)), {"stride": (2, 1, 1), "padding": 1}),
+    ("conv_transpose1d", ((2, 3, 4), (3, 2, 3), (2,)), {"stride": 3, "output_padding": 2}),
+    ("conv_transpose2d", ((2, 4, 3, 3), (4, 2, 3, 2), (4,)), {"stride": 2, "padding": 1, "groups": 2}),
+    ("conv_transpose2d", ((1, 2, 3, 3), (2, 2, 2, 2), None), {"stride": 2, "dilation": 4, "output_padding": 3}),
+    ("conv_transpose3d", ((1, 2, 2, 2, 2), (2, 2, 2, 2, 2), None), {"stride": 2}),
+]
+#: the same for torch.vmap: shapes with the batch axis, and that axis of each argument
+BATCHES: list[tuple[str, tuple[Any, ...], tuple[int | None, ...], dict[str, Any]]] = [
+    ("matmul", ((3, 4), (4, 2, 5)), (None, 2), {}),
+    ("matmul", ((5, 4), (5, 3, 4, 2)), (0, 0), {}),
+    ("matmul", ((3, 5, 2, 4), (5, 4)), (1, 0), {}),
+    ("linear", ((5, 3, 4), (5, 2, 4), (5, 2)), (0, 0, 0), {}),
+    ("linear", ((3, 4), (2, 4), (2, 5)), (None, None, 1), {}),
+    ("linear", ((5, 4), (5, 2, 4), (2,)), (0, 0, None), {}),
+    ("conv2d", ((3, 2, 4, 5, 5), (4, 2, 3, 3), (4,)), (0, None, None), {"groups": 2}),
+    ("conv2d", ((2, 4, 5, 5), (4, 3, 2, 3, 3), (4,)), (None, 1, None), {"groups": 2}),
+    ("conv2d", ((2, 4, 5, 5), (4, 4, 3, 3), (3, 4)), (None, None, 0), {}),
+    ("conv_transpose2d", ((3, 2, 2, 3, 3), (3, 2, 2, 3, 3), (3, 2)), (0, 0, 0), {"stride": 2}),
+]
+
+
+class Model(nn.Module):
+    """A layer of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ring = nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular")
+        self.conv = nn.Conv2d(4, 4, 3, padding="same", groups=2)
+        self.up = nn.ConvTranspose2d(4, 2, 2, stride=2)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.up(torch.relu(self.conv(self.ring(x))), output_size=(8, 8)))
+
+
+class Checks:
+    """Tests for the tensors of ``device``."""
+
+    device = "cpu"
+
+    def integers(self, *shape: int, seed: int = 0, **options: Any) -> Any:
+        generator = torch.Generator().manual_seed(seed + sum(shape))
+        return torch.randint(-2, 3, shape, generator=generator).to(self.device, **{"dtype": torch.float32, **options})
+
+    def tensors(self, shapes: tuple[Any, ...], **options: Any) -> list[Any]:
+        return [None if s is None else self.integers(*s, seed=i, **options) for i, s in enumerate(shapes)]
+
+    def model(self) -> tuple[Any, Any, Any]:
+        """A model of PyTorch with integer weights, its copy with replaced modules, and an input."""
+        stock = Model()
+        with torch.no_grad():
+            for i, p in enumerate(stock.parameters()):
+                p.copy_(self.integers(*p.shape, seed=i))
+        stock = stock.to(self.device)
+        return stock, pt.replace_modules(copy.deepcopy(stock)), self.integers(1, 2, 4, 4)
+
+    # ---- results and gradients
+
+    def derivatives(self, function: Callable[..., Any], given: list[Any]) -> list[Any]:
+        """The result, the gradients of a sum of squares, and the gradients of a sum of those."""
+        leaves = [x.clone().requires_grad_() for x in given if x is not None]
+        rest = iter(leaves)
+        y = function(*(None if x is None else next(rest) for x in given))
+        first = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+        return [y, *first, *second]
+
+    @pytest.mark.parametrize(("name", "shapes", "options"), CASES)
+    def test_results_and_gradients_are_those_of_pytorch(self, name, shapes, options):
+        given = self.tensors(shapes, dtype=torch.float64)
+        found = self.derivatives(lambda *a: getattr(pt, name)(*a, **options), given)
+        wanted = self.derivatives(lambda *a: THEIRS[name](*a, **options), given)
+        for x, y in zip(found, wanted, strict=True):
+            assert x.shape == y.shape
+            assert torch.equal(x, y)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    def test_types(self, dtype):
+        x, w, b = self.tensors(((3, 8), (4, 8), (4,)), dtype=dtype)
+        assert torch.equal(pt.linear(x, w, b), functional.linear(x, w, b))
+
+    @pytest.mark.parametrize(("name", "shapes", "dims", "options"), BATCHES)
+    def test_vmap(self, name, shapes, dims, options):
+        given = self.tensors(shapes)
+        found, wanted = (
+            torch.vmap(lambda *a, f=f: f(*a, **options), dims)(*given) for f in (getattr(pt, name), THEIRS[name])
+        )
+        assert torch.equal(found, wanted)
+
+    @pytest.mark.parametrize(
+        ("name", "weight", "images"),
+        [
+            ("linear", (2, 4), (5, 3, 4)),
+            ("conv2d", (2, 4, 3, 3), (3, 2, 4, 4, 4)),
+            ("conv_transpose2d", (2, 3, 2, 2), (3, 1, 2, 3, 3)),
+        ],
+    )
+    def test_gradients_of_each_sample(self, name, weight, images):
+        w, x = self.tensors((weight, images))
+        found, wanted = (
+            torch.vmap(torch.func.grad(lambda w, x, f=f: f(x, w).square().sum()), (None, 0))(w, x)
+            for f in (getattr(pt, name), THEIRS[name])
+        )
+        assert torch.equal(found, wanted)
+
+    def test_grouped_and_jagged_products(self):
+        offsets = torch.tensor([1, 1, 4], dtype=torch.int32, device=self.device)
+        bounds = list(zip([0, 1, 1], [1, 1, 4], strict=True))
+
+        def products_of_rows(x, w):
+            rows = [x[i:j] @ w[e] for e, (i, j) in enumerate(bounds)]
+            return torch.cat([*rows, x.new_zeros(1, w.shape[2])])  # the fifth row belongs to no expert
+
+        given = self.tensors(((5, 2), (3, 2, 3)))
+        found = self.derivatives(lambda x, w: pt.gemm_jagged(x, w, offsets), given)
+        for x, y in zip(found, self.derivatives(products_of_rows, given), strict=True):
+            assert torch.equal(x, y)
+        given = self.tensors(((2, 3), (4, 1), (3, 2), (1, 3)))
+        found = self.derivatives(
+            lambda a, b, c, d: torch.cat([y.flatten() for y in pt.gemm_grouped([a, b], [c, d])]), given
+        )
+        wanted = self.derivatives(lambda a, b, c, d: torch.cat([(a @ c).flatten(), (b @ d).flatten()]), given)
+        for x, y in zip(found, wanted, strict=True):
+            assert torch.equal(x, y)
+
+    def test_vmap_of_grouped_and_jagged_products(self):
+        offsets = torch.tensor([1, 4], dtype=torch.int32, device=self.device)
+        x, w = self.tensors(((3, 4, 2), (2, 2, 3)))
+        found = torch.vmap(lambda x: pt.gemm_jagged(x, w, offsets))(x)
+        assert torch.equal(found, torch.stack([pt.gemm_jagged(item, w, offsets) for item in x]))
+        pairs = torch.vmap(
+            lambda x: tuple(
+                pt.gemm_grouped([x, w[0]], [w[0], w[1].mT @ x.mT]) if False else pt.gemm_grouped([x], [w[0]])
+            )
+        )(x)
+        assert torch.equal(pairs[0], x @ w[0])
+
+    # ---- torch.library
+
+    @pytest.mark.parametrize(
+        ("name", "shapes", "rest"),
+        [
+            ("linear", ((2, 3), (4, 3), (4,)), ()),
+            ("matmul", ((2, 2, 3), (3, 4)), ()),
+            ("linear_weight_grad", ((2, 3), (2, 4)), ()),
+            ("conv", ((1, 2, 4, 3), (2, 1, 3, 3), (2,)), ([2, 1], [1, 1, 0, 1], [1, 1], 2)),
+            ("conv_input_grad", ((1, 2, 4, 4), (2, 2, 3, 3), (2,)), ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
+            ("conv_weight_grad", ((1, 2, 4, 4), (1, 2, 4, 4)), ([2, 2, 3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
+            ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),
+            ("gemm_jagged_weight_grad", ((4, 2), (4, 3)), ("offsets",)),
+            ("gemm_grouped", (((4, 2), (1, 3)), ((2, 3), (3, 2))), ()),
+        ],
+    )
+    def test_opcheck(self, name, shapes, rest):
+        def leaf(shape):
+            return [leaf(s) for s in shape] if isinstance(shape[0], tuple) else self.integers(*shape).requires_grad_()
+
+        offsets = torch.tensor([1, 4], dtype=torch.int32, device=self.device)
+        arguments = [*(leaf(s) for s in shapes), *(offsets if x == "offsets" else x for x in rest)]
+        if name.startswith("conv"):
+            arguments[0] = arguments[0].detach().to(memory_format=torch.channels_last).requires_grad_()
+        done = torch.library.opcheck(getattr(torch.ops.ptxgen, name).default, tuple(arguments))
+        assert set(done.values()) == {"SUCCESS"}
+
+    def test_eager_calls_do_not_use_the_dispatcher(self, monkeypatch):
+        x, w, b = self.tensors(((3, 4), (2, 4), (2,)))
+        images, filters = self.tensors(((1, 2, 4, 4), (3, 2, 3, 3)))
+        for operator in (
+            products.LINEAR,
+            products.MATMUL,
+            products.LINEAR_WEIGHT_GRAD,
+            conv.CONV,
+            conv.CONV_INPUT_GRAD,
+            conv.CONV_WEIGHT_GRAD,
+        ):
+            monkeypatch.setattr(operator, "overload", None)
+        pt.linear(x, w, b)
+        leaves = [t.requires_grad_() for t in (x, w, b, images, filters)]
+        (pt.linear(x, w, b).sum() + pt.conv2d(images, filters).sum() + pt.matmul(x, w.T).sum()).backward()
+        assert all(t.grad is not None for t in leaves)
+
+    # ---- models
+
+    def gradients(self, model, x):
+        model.zero_grad()
+        y = model(x)
+        y.square().sum().backward()
+        return [y, *(p.grad.clone() for p in model.parameters())]
+
+    def test_replaced_modules_are_the_same_objects(self):
+        stock, model, x = self.model()
+        calls = []
+        linear = stock.out
+        linear.register_forward_hook(lambda *_: calls.append(1))
+        assert pt.replace_modules(stock) is stock
+        assert stock.out is linear
+        assert {type(m) for m in stock.children()} == {pt.Conv2d, pt.ConvTranspose2d, pt.Linear}
+        assert list(stock.state_dict()) == list(model.state_dict())
+        stock(x)
+        assert calls
+        kept = pt.replace_modules(nn.Sequential(nn.Linear(2, 2, dtype=torch.complex64), nn.LazyLinear(2)))
+        assert [type(m) for m in kept] == [nn.Linear, nn.LazyLinear]
+
+    def test_model_in_eager_mode_compiled_and_exported(self):
+        stock, model, x = self.model()
+        wanted = self.gradients(stock, x)
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        for found in (self.gradients(model, x), self.gradients(compiled, x)):
+            for a, b in zip(found, wanted, strict=True):
+                assert torch.equal(a, b)
+        program = torch.export.export(model, (x,))
+        assert {"ptxgen.conv.default", "ptxgen.conv_input_grad.default", "ptxgen.linear.default"} <= {
+            str(n.target) for n in program.graph.nodes
+        }
+        assert torch.equal(program.module()(x), wanted[0])
+
+    def test_compiled_with_dynamic_shapes_and_transforms(self):
+        w = self.integers(2, 4)
+        compiled = torch.compile(
+            lambda x: pt.matmul(pt.linear(x, w), w), backend="aot_eager", fullgraph=True, dynamic=True
+        )
+        for rows in (3, 5):
+            x = self.integers(rows, 4)
+            assert torch.equal(compiled(x), x @ w.T @ w)
+        x = self.integers(3, 2, 4)
+        batched = torch.compile(torch.vmap(lambda x: pt.linear(x, w)), backend="aot_eager", fullgraph=True)
+        assert torch.equal(batched(x), x @ w.T)
+
+    @pytest.mark.parametrize("compiles", [False, True])
+    def test_autocast(self, compiles):
+        stock, model, x = self.model()
+
+        def step(model):
+            model.zero_grad()
+            with torch.autocast(self.device, dtype=torch.bfloat16):
+                y = model(x)
+            y.float().sum().backward()
+            return [y, *(p.grad for p in model.parameters())]
+
+        found = step(torch.compile(model, backend="aot_eager", fullgraph=True) if compiles else model)
+        for a, b in zip(found, step(stock), strict=True):
+            assert a.dtype is b.dtype
+            assert torch.equal(a, b)
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            assert pt.matmul(x.double(), x.double()).dtype is torch.float64
+
+    def test_channels_last_is_kept(self):
+        last = {"memory_format": torch.channels_last}
+        x, w = (
+            self.integers(2, 3, 5, 4).to(**last).requires_grad_(),
+            self.integers(4, 3, 3, 3).to(**last).requires_grad_(),
+        )
+        y = pt.conv2d(x, w, padding=1)
+        up = pt.conv_transpose2d(y, w, stride=2)
+        up.backward(self.integers(*up.shape))  # contiguous
+        for t in (y, up, x.grad, w.grad):
+            assert t.is_contiguous(**last)
+            assert not t.is_contiguous()
+        assert pt.conv2d(x.detach().contiguous(), w.detach()).is_contiguous(**last)
+        plain = [t.detach().contiguous().requires_grad_() for t in (x, w)]
+        again = functional.conv_transpose2d(functional.conv2d(*plain, padding=1), plain[1], stride=2)
+        again.backward(self.integers(*up.shape))
+        for a, b in ((up, again), (x.grad, plain[0].grad), (w.grad, plain[1].grad)):
+            assert torch.equal(a, b)
+
+    # ---- arguments
+
+    def test_views_and_empty_extents(self):
+        x, w = self.integers(6, 8), self.integers(4, 6)
+        for view in (x.T, x[:, 1:7], x[::2, :6].unsqueeze(0), torch._neg_view(x)[:, :6], w[:1].expand(3, 6)):
+            k = view.shape[-1]
+            assert torch.equal(pt.linear(view, w[:, :k]), functional.linear(view, w[:, :k]))
+        for a, b in (((0, 4), (4, 5)), ((3, 0), (0, 5)), ((2, 0, 4), (4, 5))):
+            p, q = self.integers(*a).requires_grad_(), self.integers(*b).requires_grad_()
+            y = pt.matmul(p, q)
+            y.sum().backward()
+            assert torch.equal(y, p @ q)
+            assert torch.equal(q.grad, p.detach().flatten(0, -2).sum(0, keepdim=True).T.expand(b))
+        images, filters = self.integers(0, 2, 4, 4), self.integers(3, 2, 3, 3).requires_grad_()
+        pt.conv2d(images, filters, self.integers(3)).sum().backward()
+        assert not filters.grad.any()
+        out = torch.empty(6, 4, device=self.device)
+        assert pt.matmul(x[:, :6], w.T, out=out) is out
+        assert torch.equal(out, x[:, :6] @ w.T)
+
+    @pytest.mark.parametrize(
+        ("error", "message", "call"),
+        [
+            (DtypeError, "complex tensors are not supported", lambda x: pt.matmul(x.cfloat(), x.cfloat())),
+            (DtypeError, "complex tensors are not supported", lambda x: pt.conv1d(x[None].cfloat(), x[None].cfloat())),
+            (DtypeError, "input is torch.int32; it must be float16", lambda x: pt.linear(x.int(), x.int())),
+            (DtypeError, "input is torch.float32 and weight is torch.float16", lambda x: pt.linear(x, x.half())),
+            (ShapeError, "input has 4 columns and weight 3", lambda x: pt.linear(x, x[:, 1:])),
+            (ShapeError, "bias has shape", lambda x: pt.linear(x, x, x[0, 1:])),
+            (ShapeError, "cannot be broadcast", lambda x: pt.matmul(x.expand(2, 4, 4), x.expand(3, 4, 4))),
+            (ShapeError, "weight needs 5", lambda x: pt.conv1d(x[None], x.new_ones(1, 4, 5))),
+            (ShapeError, "stride is", lambda x: pt.conv1d(x[None], x.new_ones(1, 4, 1), stride=0)),
+            (
+                ShapeError,
+                "requires a stride of 1",
+                lambda x: pt.conv1d(x, x.new_ones(1, 4, 1), stride=2, padding="same"),
+            ),
+            (ShapeError, "output_padding is", lambda x: pt.conv_transpose1d(x, x[..., None], output_padding=1)),
+            (ShapeError, "input has 2 axes and weight 2", lambda x: pt.conv2d(x, x)),
+            (ShapeError, "they must be T×K, E×K×N and E", lambda x: pt.gemm_jagged(x, x, x)),
+            (InputError, "a has 1 items and b has 2", lambda x: pt.gemm_grouped([x], [x, x])),
+            (InputError, "a gradient is recorded", lambda x: pt.matmul(x.requires_grad_(), x, out=x.detach() + 1)),
+        ],
+    )
+    def test_refused_arguments(self, error, message, call):
+        with pytest.raises(error, match=message):
+            call(self.integers(4, 4))
+
+    def test_forward_mode_is_refused(self):
+        from torch.autograd import forward_ad
+
+        x = self.integers(4, 4)
+        with forward_ad.dual_level():
+            assert torch.equal(pt.matmul(x, x), x @ x)
+            with pytest.raises(InputError, match="has a tangent"):
+                pt.matmul(forward_ad.make_dual(x, x), x)

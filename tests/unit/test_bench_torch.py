@@ -1,0 +1,33 @@
+"""scripts/bench-torch: the models, their results and the tables."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
+
+from tests.scripts import script as load
+
+script = load("bench-torch")
+SMALL = ["--device", "cpu", "--size", "tiny", "--dtype", "f32", "--batch", "1", "--repeats", "1", "--calls", "1"]
+
+
+def test_replaced_decoder_has_the_results_of_pytorch(capsys):
+    assert script.main([*SMALL, "--model", "decoder", "--mode", "eager", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    entry = found["models"]["decoder"]
+    assert [(row["mode"], row["step"]) for row in entry["times"]] == [("eager", "infer"), ("eager", "train")]
+    assert entry["difference"]["stock"] == {"output": 0, "gradients": 0}
+    assert 0 < max(entry["difference"]["ours"].values()) < 1e-5
+    assert [row["gradients"] for row in found["host"]] == [False, True]
+    assert "ratio" in script.text(found)
+
+
+def test_resnet50_has_the_layers_of_the_paper_and_the_results_of_pytorch():
+    assert sum(p.numel() for p in script.resnet().parameters()) == 25_557_032
+    stock, x = script.build("resnet50", "tiny", 1, script.torch.float32, "cpu")
+    ours = script.ptxgen.torch.replace_modules(copy.deepcopy(stock))
+    assert 0 < max(script.differences(stock, ours, x)["ours"].values()) < 1e-5
