@@ -28,6 +28,8 @@ class Batch(Part):
 
     active: bool
 
+    template = "sched/batch.mako"
+
     @property
     def c_base(self) -> str:
         """The register with the address of C of the block's batch item."""

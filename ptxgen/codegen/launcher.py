@@ -24,6 +24,9 @@ class Arguments(Protocol):
 class Grid(Protocol):
     """The grid of the main kernel."""
 
+    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+        """The GEMMs of a problem that have launches of their own."""
+
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
 
@@ -52,7 +55,7 @@ class GemmLauncher:
             return Launch(())
         launches = [
             self._launch_range(p, run)
-            for p in problem.gemms
+            for p in self.scheduler.gemms(problem)
             for run in BatchRange.split(p.batch, self.scheduler.batch_limit(self.packing.product_problem(p)))
         ]
         steps = tuple(step for each in launches for step in each.steps)

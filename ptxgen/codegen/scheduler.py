@@ -40,6 +40,10 @@ class GridScheduler(Part):
         """Slices of K that store partial sums."""
         return self.k_slices(p)[0]
 
+    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+        """The GEMMs of a problem, each of which has a launch of its own."""
+        return p.gemms
+
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
         tiles_m, tiles_n, tiles = self.tiles(p)

@@ -57,6 +57,28 @@ class PackedCopy:
 
 
 @dataclass(frozen=True)
+class Im2colPhase:
+    """One phase of a strided input gradient: the pixels of an image with one remainder by the stride. Axes are listed
+    innermost first.
+
+    ``counts``: pixels of an image along each axis; ``start``: the first of them in the result, in elements; ``taps``:
+    along each axis, those that contribute to them, none if 0; ``shift``: from the descriptor's first position to that
+    of the phase, in pixels of the operand; ``filter_tap``: the number of the filter tap that multiplies the first pixel
+    of a window.
+    """
+
+    counts: tuple[int, ...]
+    start: int
+    taps: tuple[int, ...]
+    shift: tuple[int, ...]
+    filter_tap: int
+
+    @property
+    def tap_count(self) -> int:
+        return math.prod(self.taps)
+
+
+@dataclass(frozen=True)
 class Im2colDescriptor:
     """An operand that TMA loads through an im2col tensor map. Rows are pixels; columns are taps times channels.
 
@@ -69,6 +91,10 @@ class Im2colDescriptor:
     ``row``: the leading dimension of the other operand, for one tap; ``copies``: the packed copies of the images and of
     the other operand, if their layout needs one; ``result``: the digits of rows and columns of C, if C is not a matrix
     with a leading dimension.
+
+    ``phases``: those of a strided input gradient, the one with most taps first; none otherwise. All have the positions
+    of the largest one, so that the rows of C are the same in every phase; ``taps`` are those of the filter, of which a
+    phase has every ``tap_steps``-th number along each axis, ``dilation`` pixels of the operand apart.
     """
 
     side: str
@@ -86,6 +112,8 @@ class Im2colDescriptor:
     row: int = 0
     copies: tuple[PackedCopy | None, PackedCopy | None] = (None, None)
     result: tuple[Digits, Digits] | None = None
+    phases: tuple[Im2colPhase, ...] = ()
+    tap_steps: tuple[int, ...] = ()
 
     @property
     def wgrad(self) -> bool:
@@ -126,6 +154,8 @@ class Im2colDescriptor:
             row=0,
             copies=(images, other),
             result=self.result and (rows, columns),
+            phases=self.phases and (Im2colPhase(ones, 0, (taps, *ones[1:]), none, 0),),
+            tap_steps=self.tap_steps and ones,
         )
 
     def merge_row_taps(self, size: int) -> Im2colDescriptor:
@@ -170,5 +200,10 @@ class Im2colDescriptor:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Pixels from the filter's first tap to its last."""
+        """Pixels from the filter's first tap to its last; of phases, from the first position to the last tap."""
+        if self.phases:
+            return tuple(
+                max(x.shift[a] + max(x.taps[a] - 1, 0) * step for x in self.phases)
+                for a, step in enumerate(self.dilation)
+            )
         return tuple((n - 1) * d for n, d in zip(self.taps, self.dilation, strict=True))

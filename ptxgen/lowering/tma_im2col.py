@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, PackedCopy, packed
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, PackedCopy, packed
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
+from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
@@ -19,8 +22,9 @@ Digit = tuple[int, int, int]
 
 def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     """The im2col descriptor of a convolution, with packed copies if the layout needs them. ``c``: the result of the
-    GEMM. None: TMA cannot load the images, or it is an input gradient with a stride."""
-    if v.groups > 1 or v.fold or (v.direction == "input_grad" and v.strides != (1, 1, 1)):
+    GEMM. None: TMA cannot load the images, or it is an input gradient with a stride in a layout other than NHWC."""
+    phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
+    if v.groups > 1 or v.fold or (phased and v.layout != "NHWC"):
         return None
     if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
         return None  # the image index would be a fourth spatial axis
@@ -63,9 +67,52 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         v.direction == "input_grad",
         row,
         copies,
-        _result(v, c),
+        None if phased else _result(v, c),
     )
+    if phased:
+        return _with_phases(v, window, axes)
     return window if v.direction == "input_grad" else window.merge_row_taps(v.element.bytes)
+
+
+def _with_phases(v: Conv, window: Im2colDescriptor, axes: tuple[int, ...]) -> Im2colDescriptor:
+    """The descriptor of a strided input gradient, from that of the gradients of results. ``axes``: of the descriptor,
+    of depth, height and width (0, 1, 2)."""
+    x, filter_taps = v.steps("x"), (v.t, v.r, v.s)
+    phases = [
+        dgrad_phases((v.d, v.h, v.w)[n], filter_taps[n], v.strides[n], v.pads[n][0], v.dilations[n]) for n in range(3)
+    ]
+    common = [math.gcd(v.strides[n], v.dilations[n]) for n in range(3)]
+    positions = [max(phase.count for phase in phases[n]) for n in range(3)]
+    lower = [min((_first_position(phase) for phase in phases[n] if phase.taps), default=0) for n in range(3)]
+    rows = [(v.n, x["n"]), *((positions[n], v.strides[n] * x["dhw"[n]]) for n in reversed(axes))]
+
+    def phase_of(chosen: tuple[DgradPhase, ...]) -> Im2colPhase:
+        multiplies = all(phase.taps for phase in chosen)
+        last = [phase.tap + (phase.taps - 1) * phase.tap_step for phase in chosen]
+        return Im2colPhase(
+            tuple(chosen[n].count for n in axes),
+            sum(phase.first * x[axis] for phase, axis in zip(chosen, "dhw", strict=True)),
+            tuple(chosen[n].taps * multiplies for n in axes),
+            tuple((_first_position(chosen[n]) - lower[n]) * multiplies for n in axes),
+            multiplies * sum(last[n] * math.prod(filter_taps[n + 1 :]) for n in range(3)),
+        )
+
+    every = sorted(map(phase_of, itertools.product(*phases)), key=lambda phase: -phase.tap_count)
+    return replace(
+        window,
+        positions=tuple(positions[n] for n in axes),
+        lower=tuple(lower[n] for n in axes),
+        steps=(1,) * len(axes),
+        dilation=tuple(v.dilations[n] // common[n] for n in axes),
+        tap_steps=tuple(v.strides[n] // common[n] * math.prod(filter_taps[n + 1 :]) for n in axes),
+        result=(tuple(rows), ((v.c, x["c"]),)),
+        phases=tuple(every),
+    )
+
+
+def _first_position(phase: DgradPhase) -> int:
+    """The first pixel of the operand that a phase reads, for its first result."""
+    return phase.at - (phase.taps - 1) * phase.result_step
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:

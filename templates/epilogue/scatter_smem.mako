@@ -3,7 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/epilogue/tma_store.mako"/>
-<%namespace name="scatter" file="/epilogue/store_scatter.mako"/>
+<%namespace name="scatter" file="/epilogue/run_offsets.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 <%def name="acquire(s)">

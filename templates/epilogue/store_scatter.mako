@@ -1,7 +1,7 @@
-## Each thread stores its sums from registers to a C whose rows and columns are in runs of constant stride; the
-## run is computed by multiplication by a reciprocal.
+## Each thread stores its sums from registers to a C whose rows and columns are at computed offsets.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="locations" file="/${context['plan'].epilogue.locations}"/>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -13,10 +13,10 @@
     ${plan.epilogue.vector.declaration}
 % endif
     .reg .b64 %c_addr, %high;
-    .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.parameters)};
+    .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.registers)};
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
-% for name in run.parameters:
+% for name in run.registers:
     ld.param.u32 %${name}, [${name}];
 % endfor
 % endfor
@@ -29,13 +29,11 @@ ${convert.add_thread_terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
 % for n in range(plan.epilogue.rows):
-    setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
-${offset(runs_x, f"%offset_x{n}", "%x", plan.epilogue.row_offset(n))}\
+${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%x", plan.epilogue.row_offset(n))}\
 % endfor
 % for j in range(plan.epilogue.y_columns // 8):
 % for e in range(2):
-    setp.gt.s32 %in_y${e}, %y_rem, ${8 * j + e};
-${offset(runs_y, f"%offset_y{e}", "%y", 8 * j + e)}\
+${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%y", 8 * j + e)}\
 % endfor
 % for n in range(plan.epilogue.rows):
 % for w in plan.epilogue.stores(j, n):
@@ -51,16 +49,4 @@ ${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)
 % endfor
 % endfor
     }
-</%def>
-
-## Elements from the start of C to a row or a column.
-<%def name="offset(run, to, first, plus)">
-${constants.add("%t0", first, plus)}\
-    mul.lo.u32 ${to}, %t0, %step_${run.name};
-% if run.has_gaps:
-    mul.wide.u32 %high, %t0, %magic_${run.name};
-    shr.u64 %high, %high, %shift_${run.name};
-    cvt.u32.u64 %t0, %high;
-    mad.lo.u32 ${to}, %t0, %run_gap_${run.name}, ${to};
-% endif
 </%def>

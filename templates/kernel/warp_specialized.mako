@@ -13,7 +13,7 @@
 <%namespace name="fixup" file="/epilogue/splitk_fixup.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
-<%namespace name="batch" file="/sched/batch.mako"/>\
+<%namespace name="batch" file="/${context['plan'].batch.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
     .reg .b64 %C, %W, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %t64, %u64;

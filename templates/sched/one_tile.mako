@@ -1,6 +1,6 @@
 ## Each block computes one tile.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
-<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/${context['plan'].batch.template}"/>
 <%def name="registers()"></%def>
 <%def name="open(who)">
     // the tile of this block

@@ -1,6 +1,6 @@
 ## As many blocks as multiprocessors, each of which loops over tiles.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
-<%namespace name="batch" file="/sched/batch.mako"/>
+<%namespace name="batch" file="/${context['plan'].batch.template}"/>
 <%def name="registers()"></%def>
 <%def name="open(who)">
     // ---- tile loop: from the number of the block on, in steps of the grid

@@ -20,5 +20,6 @@ SOURCES: dict[str, CaseSource] = {
         *grouped.SOURCES,
         conv_wgmma.SOURCE,
         conv_wgmma.PACKED,
+        conv_wgmma.PHASED,
     )
 }

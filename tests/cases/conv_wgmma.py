@@ -88,6 +88,30 @@ def packed(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if lower(q).im2col is not None and any(lower(q).im2col.copies) else None
 
 
+def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A strided input gradient: strides above the extent of the filter, phases without taps, unequal phases, channels
+    that are packed first."""
+    p = problem(rng, limit, d)
+    if p is None:
+        return None
+    unit = 16 // p.element.bytes
+    packs = p.element.bytes > 1 and rng.random() < 0.25
+    try:
+        q = replace(
+            p,
+            direction="input_grad",
+            stride=tuple(int(v) for v in rng.choice([1, 2, 2, 3, 4], 3 if p.deep or any(p.pads[0]) else 2)),
+            k=int(rng.integers(1, limit)) if packs else unit * int(rng.integers(1, limit // unit + 1)),
+            c=int(rng.integers(1, limit)) if packs or rng.random() < 0.2 else p.c,
+            filters=str(rng.choice(list(FILTERS.values()))) if packs else "KRSC",
+            epilogue=EPILOGUES[rng.integers(len(EPILOGUES))] if p.dtype != "s8" else "",
+        )
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and x.phases else None
+
+
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
@@ -98,4 +122,5 @@ def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 
 
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
+PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)

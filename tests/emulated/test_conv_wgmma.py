@@ -136,6 +136,52 @@ def test_packed_operands(case):
     verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_random_strided_input_gradients(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(seed, 6, H200, limit=60)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
+
+
+#: shape, what else, configuration
+PHASES = {
+    "three phases without taps": ("C=72,H=9,W=7,K=40,R=1,S=1,stride=2", {}, "ml=64 nl=48 u=64 epilogue_smem=1"),
+    "the same, which store the bias": (
+        "C=24,H=7,W=8,K=16,R=1,S=2,stride=3",
+        {"epilogue": "bias,relu"},
+        "ml=64 nl=32 u=32",
+    ),
+    "taps of a phase that are not adjacent": (
+        "C=40,H=9,W=17,K=72,R=3,S=4,stride=2x4,pad=1x0x1x1,dilation=2x3",
+        {},
+        "transposed_mma=1 ml=24 nl=64 u=32 epilogue_smem=1",
+    ),
+    "tiles of several phases for one block, in a cluster": (
+        "C=136,H=11,W=9,K=24,R=3,S=3,stride=2,pad=1",
+        {},
+        "ml=64 nl=64 u=64 persistent=1 cluster_x=2 epilogue_smem=1 epilogue_subtiles=2",
+    ),
+    "a stage has units of several taps": (
+        "C=16,H=9,W=7,K=16,R=5,S=4,stride=2,pad=2",
+        {"epilogue": "residual"},
+        "ml=64 nl=16 u=128",
+    ),
+    "depth": ("C=40,D=5,H=6,W=7,K=24,T=2,R=3,S=2,stride=2,pad=1", {}, "ml=64 nl=48 u=32 epilogue_smem=1"),
+    "channels that are packed, bytes that are not adjacent": (
+        "C=13,H=6,W=6,K=12,R=3,S=3,stride=2,pad=1",
+        {"filters": "KCRS"},
+        "ml=64 nl=16 u=64 operand_path_a=pack operand_path_b=pack",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PHASES)
+def test_phases_of_strided_input_gradients(case):
+    shape, fields, config = PHASES[case]
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad", **fields)
+    verify(p, parse_config("family=wgmma stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
 TAP_LOOPS = {
     "a tap is wider than a stage": ("C=136,H=6,W=7,K=24,R=3,S=2,pad=1", "ml=64 nl=24 u=64 stages=3"),
     "a stage has units of several taps": ("C=16,H=6,W=7,K=24,R=3,S=2,stride=2x1", "ml=64 nl=24 u=128 stages=3"),
@@ -191,6 +237,7 @@ def test_infinities_past_the_last_tap_are_not_read():
         ({"layout": "NCHW"}, "wgmma_operand_path"),
         ({"groups": 2}, "operand_addressing"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
+        ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "operand_addressing"),
     ],
 )
 def test_convolutions_that_tma_cannot_load_are_refused(changes, rule):

@@ -136,6 +136,11 @@ GOLDEN = {
         "conv N=16,C=16,H=24,W=240,K=32,R=3,S=3,pad=1 NHWC f16",
         "family=wgmma ml=128 nl=32 u=32 math_warpgroups=2 stages=3 epilogue_smem=1 cluster_k=2",
     ),
+    "wgmma_phases": (
+        "h200",
+        "conv N=16,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad",
+        "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 raster_group=8",
+    ),
     "wgmma_pack_channels": (
         "h200",
         "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",

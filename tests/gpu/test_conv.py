@@ -26,6 +26,10 @@ LARGE = (
     Conv(16, 512, 14, 14, 48, 5, 5, padding=2, layout="CHWN"),
     Conv(32, 96, 28, 28, 96, 3, 3, padding=1, groups=96, layout="NHWC", dtype="f16"),
     Conv(8, 128, 27, 27, 128, 3, 3, padding=1, stride=2, direction="input_grad"),
+    Conv(8, 128, 56, 56, 128, 3, 3, padding=1, stride=2, direction="input_grad", layout="NHWC", dtype="f16"),
+    Conv(8, 256, 28, 28, 512, 1, 1, stride=2, direction="input_grad", layout="NHWC", dtype="bf16"),
+    Conv(2, 64, 57, 55, 64, 3, 3, padding=1, stride=2, direction="input_grad", layout="NHWC", compute="tf32"),
+    Conv(8, 3, 64, 64, 64, 7, 7, padding=3, stride=2, direction="input_grad", layout="NHWC", dtype="f16"),
     Conv(8, 128, 27, 27, 128, 3, 3, padding=1, direction="weight_grad", layout="NHWC", dtype="bf16"),
     Conv(4, 16, 24, 24, 32, 3, 3, 12, 3, padding=1, compute="tf32"),
 )

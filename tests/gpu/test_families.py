@@ -31,6 +31,7 @@ FAMILIES = {
     **{f"batch_{family}": (160, 150) for family in ("simt", "mma", "wgmma", "skinny")},
     **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
     "conv_wgmma": (300, 700),
+    "conv_wgmma_phased": (300, 400),
 }
 
 

@@ -42,6 +42,50 @@ def test_input_grad_reads_result_gradients_in_reverse():
     assert (x.channels, x.extents, x.positions, x.lower, x.flipped) == (24, (12, 9), (11, 9), (-1, -1), True)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "N=1,C=8,H=8,W=8,K=8,R=3,S=3,stride=2,pad=1",
+        "N=1,C=8,H=9,W=11,K=8,R=1,S=2,stride=3x2",
+        "N=1,C=8,H=14,W=13,K=8,R=4,S=3,stride=2x6,pad=2x1,dilation=3x4",
+        "N=1,C=8,D=5,H=6,W=7,K=8,T=2,R=3,S=3,stride=2,pad=1",
+    ],
+)
+def test_phases_read_the_results_that_each_pixel_contributes_to(shape):
+    """Every pixel is in one phase; each of its taps multiplies the result at the tap's offset."""
+    x = window(shape, direction="input_grad")
+    p = Conv(**Conv.read_shape(shape), layout="NHWC", dtype="f16", direction="input_grad")
+    axes = (2, 1, 0)[: len(x.extents)]
+    pixels: dict[int, set[tuple[int, ...]]] = {}
+    for phase in x.phases:
+        assert all(n <= most for n, most in zip(phase.counts, x.positions, strict=True))
+        for at in np.ndindex(*phase.counts):
+            start = phase.start + sum(i * step for i, (_, step) in zip(at, x.result[0][:0:-1], strict=True))
+            assert start not in pixels
+            products = set()
+            for tap in np.ndindex(*phase.taps):
+                result = tuple(
+                    low + i + shift + j * step
+                    for low, i, shift, j, step in zip(x.lower, at, phase.shift, tap, x.dilation, strict=True)
+                )
+                number = phase.filter_tap - sum(j * n for j, n in zip(tap, x.tap_steps, strict=True))
+                if all(0 <= i < n for i, n in zip(result, x.extents, strict=True)):
+                    products.add((number, *result))
+            pixels[start] = products
+    steps, want = p.steps("x"), {}
+    for pixel in np.ndindex(p.d, p.h, p.w):
+        want[sum(i * steps[a] for i, a in zip(pixel, "dhw", strict=True))] = {
+            ((t * p.r + r) * p.s + s, *(result[n] for n in axes))
+            for t, r, s in np.ndindex(p.t, p.r, p.s)
+            for result in [[(pixel[n] + p.pads[n][0] - tap * p.dilations[n]) for n, tap in enumerate((t, r, s))]]
+            if all(i % p.strides[n] == 0 for n, i in enumerate(result))
+            for result in [[i // p.strides[n] for n, i in enumerate(result)]]
+            if all(0 <= i < p.results[n] for n, i in enumerate(result))
+        }
+    assert pixels == want
+    assert max(x.reach) <= 255
+
+
 def test_taps_of_a_row_merge_with_few_channels_and_no_padding():
     x = window("N=2,C=16,H=9,W=11,K=24,R=3,S=4,stride=1x2,pad=1x0")
     assert (x.channels, x.taps, x.extents, x.steps) == (64, (1, 3), (4, 9), (1, 1))
@@ -65,7 +109,7 @@ def test_taps_do_not_merge_otherwise(shape):
     "fields",
     [
         {"groups": 2},
-        {"stride": 2, "direction": "input_grad"},
+        {"stride": 2, "direction": "input_grad", "layout": "NCHW"},
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes
@@ -155,6 +199,7 @@ def test_representative_keeps_channels_and_taps_only():
         ("N=2,C=16,H=24,W=240,K=32,R=3,S=3,pad=1", {}),
         ("N=1,C=24,H=9,W=9,K=40,R=3,S=3", {"dtype": "f32", "compute": "tf32"}),
         ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", {"direction": "input_grad"}),
+        ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,stride=2", {"direction": "input_grad"}),
         ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"direction": "weight_grad"}),
         ("N=2,C=64,H=9,W=11,K=32,R=3,S=4", {"direction": "input_grad", "dtype": "e4m3"}),
         ("N=2,C=64,H=9,W=11,K=24,R=3,S=4", {"direction": "weight_grad", "dtype": "f32", "compute": "tf32"}),

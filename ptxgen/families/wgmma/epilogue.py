@@ -83,7 +83,7 @@ class Staging:
         self.trans = ".trans" if transposed else ""
         #: coordinates of a box, and how many there are
         self.coordinates, self.rank = ["%box_x", "%box_y"] if transposed else ["%box_y", "%box_x"], 2
-        self.rows, self.pairs = RowStores(self), PairStores(self)
+        self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self), VectorStores(self)
         self.subtiles = [
             Subtile(
                 n, persistent or n >= buffers, self._stmatrices(n), self._stores(n), self._along_x(n), self._along_y(n)
@@ -181,6 +181,45 @@ class PairStores:
     def emitted(self, subtile: Subtile) -> list[BoxStore]:
         """Boxes that the kernel has instructions for: all, or the first one of the loop."""
         return subtile.stores[:1] if self.loops else subtile.stores
+
+
+class VectorStores:
+    """Threads store boxes to C 16 bytes at a time: ``threads`` of a row (``shift``: log2), ``row_step`` rows from one
+    of a thread to its next, ``count`` rows of a box; ``whole``: whether every thread has as many rows of a box."""
+
+    BYTES = 16
+
+    def __init__(self, s: Staging) -> None:
+        self.staging = s
+        self.threads = s.span // self.BYTES
+        self.shift = log2(self.threads)
+        self.row_step = WARPGROUP // self.threads
+        self.box_rows = s.columns if s.transposed else ROWS
+        self.count = -(-self.box_rows // self.row_step)
+        self.whole = self.box_rows % self.row_step == 0
+        self.words = Tile("words", "b32", (self.count, 4))
+
+    def strips(self, subtile: Subtile) -> list[list[BoxStore]]:
+        """The boxes of a subtile with the same rows of C."""
+        if self.staging.transposed:
+            return [subtile.stores]
+        return [[b for b in subtile.stores if b.x == m * ROWS] for m in range(self.staging.mi)]
+
+    def vector(self, n: int) -> str:
+        """The operand of the ``n``-th row of a thread."""
+        return braces([self.words[n, q] for q in range(4)])
+
+    def offset(self, b: BoxStore, n: int) -> int:
+        """Bytes from a thread's place in the first box to that of its ``n``-th row in box ``b``: rows that are
+        ``row_step`` apart have the same swizzle."""
+        return b.offset + n * self.row_step * self.staging.span
+
+    def column(self, b: BoxStore) -> int:
+        """The first column of a box."""
+        return b.x if self.staging.transposed else b.y
+
+    def column_bytes(self, b: BoxStore) -> int:
+        return self.column(b) * 2
 
 
 class RowStores:
@@ -327,6 +366,8 @@ class Epilogue(epilogue.Epilogue):
     @property
     def box_template(self) -> str:
         """How boxes get from shared memory to C."""
+        if self.phased:
+            return "epilogue/vector_row_store.mako"
         if self.runs:
             return "epilogue/scatter_smem.mako"
         return "epilogue/tma_store.mako" if self.tma else "epilogue/unaligned_row_store.mako"
@@ -412,6 +453,16 @@ class Epilogue(epilogue.Epilogue):
     def runs(self) -> list[RunLayout]:
         """Where rows and columns of C are, where C is no matrix; else none."""
         return run_layouts(self.problem)
+
+    @property
+    def phased(self) -> bool:
+        """Whether rows of C are pixels of a phase of a strided input gradient."""
+        return self.problem.im2col is not None and bool(self.problem.im2col.phases)
+
+    @property
+    def locations(self) -> str:
+        """The slot that computes the offsets of rows and columns."""
+        return "epilogue/phase_offsets.mako" if self.phased else "epilogue/run_offsets.mako"
 
     @property
     def paired(self) -> bool:

@@ -16,6 +16,7 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.lowering.im2col_descriptor import Im2colPhase
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -27,6 +28,7 @@ ALIGNED = 1024  #: alignment of each tile in shared memory in bytes: the period 
 WARPGROUP = 4 * WARP
 MOST_OWNERS = 16  #: the most blocks that each finish a part of a tile
 LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumulators
+PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C and the pixels along each axis
 #: registers per thread that realign operands: words in flight at most, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
@@ -130,11 +132,16 @@ def unit(p: KernelGemm, c: Any) -> Any:
     return np.minimum(c.u, widest_unit(p))
 
 
-def length(p: KernelGemm, c: Any) -> Any:
-    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units."""
+def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
+    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units. ``phases``:
+    those of a strided input gradient whose average K it is; none: all."""
     if p.im2col is None or p.im2col.wgrad:
         return p.k
-    return p.im2col.tap_count * ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    if p.im2col.phases:  # of the average phase; one without taps has one stage of zeros
+        taps = [phase.tap_count for phase in phases or p.im2col.phases]
+        return ceil_div(sum(taps) * padded + taps.count(0) * c.u, len(taps))
+    return p.im2col.tap_count * padded
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
@@ -274,6 +281,8 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     slices = np.maximum(c.kg * c.cluster_k, 1)
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
     blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
+    if p.im2col is not None and p.im2col.phases:
+        blocks = blocks * len(p.im2col.phases)
     if p.grouped:
         blocks = p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))
     partial_bytes = x_tile * owner_columns * 4
@@ -291,6 +300,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     mainloop_regs = (
         mainloop_regs
         + LOOP_REGISTERS
+        + (PHASE_REGISTERS if p.im2col is not None and p.im2col.phases else 0)
         + where(fixup, 4 * batch(accumulators), 0)
         + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
     )

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.source import Argument, PixelBox, TensorMap
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
+from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.table import Table
 
 #: parameters of an axis of the images
 PER_AXIS = ("positions", "lower_corner", "stride", "taps", "filter_extent", "dilation")
@@ -31,13 +37,35 @@ class RunLayout:
             *([f"magic_{name}", f"shift_{name}", f"run_gap_{name}"] if self.has_gaps else []),
         )
 
-    @staticmethod
-    def values(digits: Digits) -> tuple[int, ...]:
+    @property
+    def registers(self) -> tuple[str, ...]:
+        """The kernel parameters that its offsets are computed from."""
+        return self.parameters
+
+    def values(self, digits: Digits) -> tuple[int, ...]:
         """The values of ``parameters``: number n is at n · step + n // extent · run_gap."""
         extent, step = digits[-1]
         if len(digits) == 1:
             return (step,)
         return step, *multiplier(extent), (digits[0][1] - extent * step) & 0xFFFFFFFF
+
+
+class PhaseRows(RunLayout):
+    """Offsets of rows of C in a phase of a strided input gradient: a row number is an image and a position along each
+    axis. Positions past the last pixel of the phase are outside."""
+
+    def __init__(self, name: str, axes: range) -> None:
+        self.name, self.axes, self.has_gaps = name, axes, True
+        self.parameters = (f"image_step_{name}", *(f"step_{name}{a}" for a in axes))
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        dividers = ((f"positions{a}", f"magic_positions{a}", f"shift_positions{a}") for a in self.axes)
+        return (*self.parameters, *(name for names in dividers for name in names))
+
+    def values(self, digits: Digits) -> tuple[int, ...]:
+        (_, image), *axes = digits
+        return image, *(step for _, step in reversed(axes))
 
 
 class Im2colPixels(OperandPath):
@@ -63,7 +91,7 @@ class FilterTaps(OperandPath):
 
     def adapt(self, loads: Im2colLoads) -> None:
         self.tma_rank = 3
-        self.tap = "%filter_tap" if loads.flipped else "%tap"
+        self.tap = loads.filter_tap
         if self.kmajor:
             self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
             self.box = (self.box[0], 1, self.box[1])
@@ -115,6 +143,11 @@ class Im2colLoads(MatrixLoads):
         window: Im2colDescriptor | None = self.problem.im2col
         assert window is not None
         return window
+
+    @property
+    def filter_tap(self) -> str:
+        """The register with the tap's number in the filter."""
+        return "%filter_tap" if self.flipped else "%tap"
 
     @property
     def flipped(self) -> bool:
@@ -184,7 +217,7 @@ class Im2colLoads(MatrixLoads):
             *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns),
         ]
         values += [number for name in self.dividers for number in multiplier(divided[name])]
-        values += [number for digits in x.result or () for number in RunLayout.values(digits)]
+        values += [n for run, digits in zip(self.runs, x.result or (), strict=True) for n in run.values(digits)]
         return tuple(("u32", v) for v in values)
 
     def box_text(self, x: OperandPath) -> str:
@@ -228,10 +261,76 @@ class WgradLoads(Im2colLoads):
         return TensorMap(x.name.upper(), kind, extents, (p.im2col.row * p.element.bytes,), x.box, x.span)
 
 
+@dataclass(frozen=True)
+class PhasedLoads(Im2colLoads):
+    """Loads of a strided input gradient: K is the taps of a phase, of channels."""
+
+    template = "addr/phased_im2col.mako"
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        steps = " ".join(f".param .u32 tap_step{a}," for a in self.axes)
+        return (*super().parameters, steps)
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        assert p.im2col is not None
+        return (*super().arguments(p), *(("u32", n) for n in p.im2col.tap_steps))
+
+
+@dataclass(frozen=True)
+class PhaseTable(Table):
+    """The table of the phases of a strided input gradient, WORDS words each.
+
+    The words: K iterations, first element in C, first filter tap, number of taps; then for each axis: pixels, offset of
+    the first tap in pixels, that of the tap after the last one, filter taps between these two. ``unit``: channels of a
+    box; ``u``: elements of K of a stage."""
+
+    window: Im2colDescriptor
+    unit: int
+    u: int
+
+    WORDS = 16
+
+    def words(self) -> NDArray[np.uint32]:
+        x, units = self.window, -(-self.window.channels // self.unit)
+        out = np.zeros((len(x.phases), self.WORDS), np.int64)
+        for row, phase in zip(out, x.phases, strict=True):
+            iterations = -(-phase.tap_count * units * self.unit // self.u)
+            row[:4] = max(iterations, 1), phase.start, phase.filter_tap, phase.tap_count
+            for a, taps in enumerate(phase.taps):
+                end = phase.shift[a] + taps * x.dilation[a]
+                row[4 + 4 * a : 8 + 4 * a] = phase.counts[a], phase.shift[a], end, taps * x.tap_steps[a]
+        return out.astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class PhaseBatch(TensorBatch):
+    """The phases of a strided input gradient take the place of batch items: the tile scheduler assigns a phase and a
+    tile of it to a block. ``unit``: channels of a box, ``u``: of a stage, ``axes``: of an image."""
+
+    unit: int
+    u: int
+    axes: int
+
+    template = "sched/phases.mako"
+    row_bytes = 4 * PhaseTable.WORDS
+
+    @property
+    def parameters(self) -> list[str]:
+        return [".param .u64 phase_table, .param .u32 phases,"]
+
+    def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
+        assert p.im2col is not None
+        return ("table", PhaseTable(p.im2col, self.unit, self.u)), ("u32", len(p.im2col.phases))
+
+
 def run_layouts(p: KernelGemm) -> list[RunLayout]:
     """The run layouts of rows and columns of C, if C is not a matrix; else none."""
-    result = p.im2col.result if p.im2col is not None else None
-    return [RunLayout(*x) for x in zip(("rows", "columns"), result, strict=True)] if result else []
+    if p.im2col is None or not p.im2col.result:
+        return []
+    rows, columns = p.im2col.result
+    rows_layout = PhaseRows("rows", range(len(rows) - 1)) if p.im2col.phases else RunLayout("rows", rows)
+    return [rows_layout, RunLayout("columns", columns)]
 
 
 def multiplier(n: int) -> tuple[int, int]:
@@ -249,7 +348,8 @@ class RunAddressing(CAddressing):
     @classmethod
     def of(cls, p: KernelGemm) -> RunAddressing:
         tables = p.addr_c != STRIDED or (p.im2col is not None and p.im2col.result is not None)
-        return cls(tables, bool(run_layouts(p)))
+        phased = p.im2col is not None and bool(p.im2col.phases)  # no auxiliary kernel reads C
+        return cls(tables, bool(run_layouts(p)) and not phased)
 
     @property
     def parameters(self) -> list[str]:

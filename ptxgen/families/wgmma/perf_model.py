@@ -13,7 +13,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
-from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, resident_blocks
+from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -111,6 +111,10 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
     ]
     iterations = np.maximum(-(-g.k_iters // g.slices), 1)
+    if p.im2col is not None and p.im2col.phases:  # the average phase, but at least the longest of a block
+        longest = length(p, c, p.im2col.phases[:1]) // np.maximum(c.u, 1)
+        waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
+        iterations = np.maximum(iterations, longest / waves)
     cluster_us = np.where(
         c.cluster_k > 1, perf_costs.CLUSTER_US + perf_costs.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0
     )

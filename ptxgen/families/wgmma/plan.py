@@ -10,7 +10,7 @@ from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, TmaJaggedTable
-from ptxgen.families.wgmma.im2col_plan import Im2colLoads, RunAddressing, WgradLoads
+from ptxgen.families.wgmma.im2col_plan import Im2colLoads, PhaseBatch, PhasedLoads, RunAddressing, WgradLoads
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
@@ -36,9 +36,9 @@ class WgmmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         self.target = f"{self.device.target}a"
         names = "ba" if c.transposed_mma else "ab"
-        self.batch: TensorBatch = TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
+        self.batch: TensorBatch = self._batch(names)
         ops = "epilogue/fused_ops_subtile.mako" if c.epilogue_smem else "epilogue/fused_ops.mako"
-        self.fused_ops = FusedOps.of(p, self.batch.active, ops)
+        self.fused_ops = FusedOps.of(p, p.batch != 1, ops)
         self.scheduler: TileScheduler = self._scheduler()
         self.packing: TmaPacking = self._packing()
         loads = self._loads()
@@ -68,6 +68,12 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
+    def _batch(self, names: str) -> TensorBatch:
+        p = self.problem
+        if p.im2col is not None and p.im2col.phases:
+            return PhaseBatch(True, names, False, int(self.geometry.unit), self.config.u, len(p.im2col.extents))
+        return TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
+
     def _scheduler(self) -> TileScheduler:
         p, c, g = self.problem, self.config, self.geometry
         if not p.grouped:
@@ -79,8 +85,8 @@ class WgmmaPlan(Plan):
         p = self.problem
         if p.im2col is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active or p.grouped)
-        kind = WgradLoads if p.im2col.wgrad else Im2colLoads
-        return kind(p, self.config, self.geometry, self.batch.active)
+        kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
+        return kind(p, self.config, self.geometry, p.batch != 1)
 
     def _packing(self) -> TmaPacking:
         p, c = self.problem, self.config
@@ -124,6 +130,7 @@ class WgmmaPlan(Plan):
         if self.epilogue.via_smem:
             c = "boxes of {} x {}".format(*self.epilogue.staging.box) if self.epilogue.tma else "words, a row a warp"
             c = "pairs of elements of many rows" if self.epilogue.runs else c
+            c = "16 bytes of many rows" if self.epilogue.phased else c
         a, b = (self.x, self.y) if self.x.name == "a" else (self.y, self.x)
         boxes = f"TMA loads boxes of {self.loads.box_text(a)} elements of A, {self.loads.box_text(b)} of B"
         return f"{boxes}; C is stored in {c}{self.packing.summary}"

@@ -25,6 +25,7 @@ WORKSPACE_LIMIT = 1 << 36  #: bytes of planes and partial sums
 #: by rank: least and greatest corner of an im2col map, and the greatest offset of a filter tap in pixels
 CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 
+PHASES = 256  #: phases of a strided input gradient
 COUNTED = (1 << 31) - 1024  #: extents below which a kernel can divide all coordinates of the last tile
 
 
@@ -37,7 +38,7 @@ def maps_im2col(p: KernelGemm) -> bool:
     starts = [getattr(p, f"aligned_{name}") for name in "ab" if x.copy(name) is None]
     inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
     aligned = all(n * size % TMA_ALIGNED == 0 for n in (*x.pitches, x.row)) and all(n >= TMA_ALIGNED for n in starts)
-    counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED
+    counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED and len(x.phases) <= PHASES
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
@@ -55,6 +56,11 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
 def _has_rows(p: KernelGemm) -> bool:
     """Whether C has rows of adjacent columns with one pitch."""
     return p.im2col is None or p.im2col.result is None or (p.im2col.contiguous_columns and len(p.im2col.result[0]) == 1)
+
+
+def _has_vector_rows(p: KernelGemm) -> bool:
+    """Whether threads may store 16 bytes of a row of C, whose rows are the pixels of a phase."""
+    return p.im2col is not None and bool(p.im2col.phases) and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
 
 
 def _countable(p: KernelGemm) -> bool:
@@ -94,7 +100,7 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     return np.where(
         c.epilogue_smem == 1,
         (p.output.bytes == 2)
-        & _has_rows(p)
+        & (_has_rows(p) or _has_vector_rows(p))
         & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
@@ -342,6 +348,12 @@ RULES = (
         "persistent=1 with {g.slices} slices of K; it takes one",
     ),
     Rule(
+        "wgmma_phases",
+        lambda p, c, g, d: (p.im2col is None or not p.im2col.phases) | ((g.slices == 1) & (c.pingpong == 0)),
+        "{g.slices} slices of K, pingpong={c.pingpong}: the phases of a strided input gradient have different taps;"
+        " they take one slice and pingpong=0",
+    ),
+    Rule(
         "wgmma_pingpong",
         lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
         "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for bf16 planes",
@@ -383,7 +395,7 @@ RULES = (
     ),
     Rule(
         "wgmma_stages",
-        lambda p, c, g, d: (c.stages > 1) | (g.k_iters <= g.slices),
+        lambda p, c, g, d: (c.stages > 1) | ((g.k_iters <= g.slices) & (p.im2col is None or not p.im2col.phases)),
         "stages=1 takes one iteration of u={c.u} per slice of K={p.k}: a stage is freed while the next one is"
         " multiplied",
     ),

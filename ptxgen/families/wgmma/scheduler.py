@@ -111,10 +111,15 @@ class TileScheduler(Part):
         # at least one iteration each: zeros, where there is no K
         return divmod(max(-(-int(length(p, c)) // c.u), 1), c.kg * c.cluster_k)
 
+    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+        """The GEMMs of a problem that have launches of their own: all phases of a strided input gradient have one."""
+        return p.gemms if p.im2col is None or not p.im2col.phases else (p,)
+
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
-        """The grid of a launch of ``items`` batch items."""
+        """The grid of a launch of ``items`` batch items, or of all phases."""
         c = self.config
         across, down, tiles = self.tiles(p)
+        items = len(p.im2col.phases) if p.im2col is not None and p.im2col.phases else items
         if c.persistent:
             return min(int(resident_blocks(self.device, c)), tiles * items), 1, 1
         z = c.kg * items

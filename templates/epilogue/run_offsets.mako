@@ -1,0 +1,19 @@
+## Rows and columns of C in runs of constant stride; the run is computed by multiplication by a reciprocal.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+## Elements from the start of C to a row or a column.
+<%def name="offset(run, to, first, plus)">
+${constants.add("%t0", first, plus)}\
+    mul.lo.u32 ${to}, %t0, %step_${run.name};
+% if run.has_gaps:
+    mul.wide.u32 %high, %t0, %magic_${run.name};
+    shr.u64 %high, %high, %shift_${run.name};
+    cvt.u32.u64 %t0, %high;
+    mad.lo.u32 ${to}, %t0, %run_gap_${run.name}, ${to};
+% endif
+</%def>
+
+## The same, and whether the row or column is in C: it is if it is one of ``rem``, counted from ``first``.
+<%def name="locate(run, to, inside, rem, first, plus)">
+    setp.gt.s32 ${inside}, ${rem}, ${plus};
+${offset(run, to, first, plus)}\
+</%def>

@@ -1,0 +1,97 @@
+## Threads store the boxes of a tile to rows of C that are at computed offsets: a thread has 16 bytes of every few rows.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="sync" file="/ptx/barrier.mako"/>
+<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="locations" file="/${context['plan'].epilogue.locations}"/>
+<%def name="early()"></%def>
+<%def name="finish()"></%def>
+<%def name="acquire(s)">
+    // ---- wait: the warpgroup has stored the boxes of the buffer
+${sync.warpgroup(plan.config.math_warpgroups)}\
+</%def>
+
+<%def name="store(s, c)">
+    // ---- wait: the warpgroup has written the boxes; threads store their rows
+${sync.warpgroup(plan.config.math_warpgroups)}\
+% for strip in s.vectors.strips(c):
+    {
+${rows(s, strip)}\
+% for b in strip:
+${column(s, b)}\
+% for n in range(s.vectors.count):
+    and.pred %p, %in_row${n}, %in_column;
+    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_at+${s.vectors.offset(b, n)}];
+    @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.column_bytes(b)}], ${s.vectors.vector(n)};
+% endfor
+% endfor
+    }
+% endfor
+</%def>
+
+## + beta C: loads C to the subtile's boxes.
+<%def name="load_c(s, c)">
+% for strip in s.vectors.strips(c):
+    {
+${rows(s, strip)}\
+% for b in strip:
+${column(s, b)}\
+% for n in range(s.vectors.count):
+% for q in range(4):
+    mov.b32 ${s.vectors.words[n, q]}, 0;
+% endfor
+    and.pred %p, %in_row${n}, %in_column;
+    @%p ld.global.v4.b32 ${s.vectors.vector(n)}, [%row_addr${n}+${s.vectors.column_bytes(b)}];
+% if s.vectors.whole:
+    st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, n)}], ${s.vectors.vector(n)};
+% else:
+    setp.lt.u32 %p, %row, ${s.vectors.box_rows - n * s.vectors.row_step};
+    @%p st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, n)}], ${s.vectors.vector(n)};
+% endif
+% endfor
+% endfor
+    }
+% endfor
+    // ---- wait: the warpgroup has loaded C
+${sync.warpgroup(plan.config.math_warpgroups)}\
+${boxes.merge(c, s, boxes.add_beta_c)}\
+</%def>
+
+## A thread's rows of a strip of boxes side by side: their addresses in C, at its first column; its place in a box.
+<%def name="rows(s, strip)">
+<%
+    runs_rows, _ = plan.epilogue.runs
+    first = strip[0]
+    row = first.y if s.transposed else first.x
+%>\
+    .reg .b64 %row_addr<${s.vectors.count}>, %high;
+    .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %offset, %smem_at, ${", ".join(f"%{n}" for n in runs_rows.registers)};
+    ${s.vectors.words.declaration}
+    .reg .pred %in_row<${s.vectors.count}>, %in_column;
+% for name in runs_rows.registers:
+    ld.param.u32 %${name}, [${name}];
+% endfor
+    shr.u32 %row, %wg_thread, ${s.vectors.shift};
+    and.b32 %chunk, %wg_thread, ${s.vectors.threads - 1};
+    add.u32 %first_row, ${s.rows.row}, %row;
+    sub.s32 %rows_rem, %M, %first_row;
+    mad.lo.u32 %first_column, %chunk, 8, ${s.rows.column};
+    sub.s32 %columns_rem, %N, %first_column;
+% for n in range(s.vectors.count):
+${locations.locate(runs_rows, "%offset", f"%in_row{n}", "%rows_rem", "%first_row", row + n * s.vectors.row_step)}\
+% if not s.vectors.whole:
+    setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - n * s.vectors.row_step}, %in_row${n};
+% endif
+    add.u32 %offset, %offset, %first_column;
+    mad.wide.u32 %row_addr${n}, %offset, 2, ${plan.batch.c_base};
+% endfor
+    // the swizzled offset in the box
+${constants.shr("%offset", "%row", s.swizzle_shift)}\
+    and.b32 %offset, %offset, ${s.swizzle_mask};
+    xor.b32 %offset, %offset, %chunk;
+    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
+    mad.lo.u32 %smem_at, %offset, 16, %smem_at;
+</%def>
+
+<%def name="column(s, b)">
+    setp.gt.s32 %in_column, %columns_rem, ${s.vectors.column(b)};
+</%def>
