@@ -124,10 +124,10 @@ def sample_curve(rows: Training, target: str, count: int, step: Step = lambda _:
     """Cross-validated error of the trees by the number of training rows, which are drawn at random from the problems
     that are not held out: the paper's Figure 5."""
     fold = folds(rows, count)[rows.group]
-    turns = [int(turn) for turn in np.unique(fold)]
-    most, found = min(int((fold != turn).sum()) for turn in turns), []
+    test_folds = [int(test_fold) for test_fold in np.unique(fold)]
+    most, found = min(int((fold != test_fold).sum()) for test_fold in test_folds), []
     for size in sorted({most >> n for n in range(HALVINGS)} - {0}):
-        found.append(_regressor(rows, target, (), size, fold, turns))
+        found.append(_regressor(rows, target, (), size, fold, test_folds))
         step(f"{size} samples")
     return found
 
@@ -144,13 +144,13 @@ def perceptron_curve(
 
 
 def _regressor(
-    rows: Training, target: str, hidden: tuple[int, ...], samples: int, fold: NDArray[np.int64], turns: list[int]
+    rows: Training, target: str, hidden: tuple[int, ...], samples: int, fold: NDArray[np.int64], test_folds: list[int]
 ) -> Regressor:
-    """A regressor trained for each fold of ``turns`` on ``samples`` random rows of the others, or on all."""
+    """A regressor trained for each fold of ``test_folds`` on ``samples`` random rows of the others, or on all."""
     predicted = np.full_like(rows.log_us, np.nan)
     weights = used = 0
-    for turn in turns:
-        out, train = fold == turn, np.zeros(len(fold), bool)
+    for test_fold in test_folds:
+        out, train = fold == test_fold, np.zeros(len(fold), bool)
         drawn = np.random.default_rng(SEED + 2).permutation(np.flatnonzero(~out))[:samples]
         train[drawn], used = True, len(drawn)
         if hidden:
@@ -160,7 +160,7 @@ def _regressor(
         else:
             predicted[out] = _predict(rows, target, train, out)
     losses = [best for _, best, _ in _losses(rows, predicted)]
-    mse = error(rows, predicted, np.isin(fold, turns)) ** 2
+    mse = error(rows, predicted, np.isin(fold, test_folds)) ** 2
     return Regressor(hidden, weights, used, mse, _geometric(losses))
 
 
@@ -177,9 +177,9 @@ def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, flo
     starts = np.searchsorted(rows.group[order], np.arange(rows.groups + 1))
     best = rows.best()
     for i in range(rows.groups):
-        mine = order[starts[i] : starts[i + 1]]
-        if len(mine) >= MEASURED and np.isfinite(predicted[mine]).all():
-            gap = best[i] - rows.log_us[mine]
+        rows_of_problem = order[starts[i] : starts[i + 1]]
+        if len(rows_of_problem) >= MEASURED and np.isfinite(predicted[rows_of_problem]).all():
+            gap = best[i] - rows.log_us[rows_of_problem]
             yield i, float(np.exp2(gap[0])), float(np.exp2(gap[:TOP].max()))
 
 
@@ -203,9 +203,9 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
             members.setdefault(key, []).append((first, top))
     out = []
     for (group, name), losses in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
-        firsts, tops = [f for f, _ in losses], [t for _, t in losses]
-        fifth, worst = float(np.quantile(firsts, 0.05)), min(firsts)
-        out.append(Score(group, name, len(losses), _geometric(firsts), fifth, worst, _geometric(tops)))
+        first_choices, tops = [f for f, _ in losses], [t for _, t in losses]
+        fifth, worst = float(np.quantile(first_choices, 0.05)), min(first_choices)
+        out.append(Score(group, name, len(losses), _geometric(first_choices), fifth, worst, _geometric(tops)))
     return out
 
 

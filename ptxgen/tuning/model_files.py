@@ -145,19 +145,19 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return content
 
 
-def _features(path: Path, theirs: list[str]) -> tuple[str, ...]:
+def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
     """The features of a model by their present names; later versions may have more.
 
     SchemaError: this version does not compute one of them."""
-    if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
+    if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
         raise TypeError("features must be a list of names")
     known_names, former = set(all_names()), {**config_migration.RENAMED, **FORMER}
-    names = tuple(name if name in known_names else former.get(name, name) for name in theirs)
+    names = tuple(name if name in known_names else former.get(name, name) for name in stored)
     if len(set(names)) != len(names) or not names:
         raise ValueError("features must be different names, one at least")
     if extra := sorted(set(names) - known_names):
         raise SchemaError(
-            f"{path} was trained on {len(theirs)} features; this ptxgen does not compute {', '.join(extra)}"
+            f"{path} was trained on {len(stored)} features; this ptxgen does not compute {', '.join(extra)}"
         )
     return names
 

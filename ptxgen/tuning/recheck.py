@@ -195,16 +195,18 @@ class Recheck:
         if not timed:
             row.state = "failed" if checked else row.state
             return
-        won = min(timed, key=lambda m: m.us)
-        row.state = "timed" if won.config == row.old.config else "replaced"
-        row.new = replace(won, sass=sass.machine_code(self._source(problem, won.config)) if find_ptxas() else "")
+        fastest = min(timed, key=lambda m: m.us)
+        row.state = "timed" if fastest.config == row.old.config else "replaced"
+        row.new = replace(
+            fastest, sass=sass.machine_code(self._source(problem, fastest.config)) if find_ptxas() else ""
+        )
 
 
 class Winners(Protocol):
     """A store of winners."""
 
-    def devices(self, wanted: str | None) -> list[str]:
-        """The devices that have winners, or only ``wanted``. InputError: there are none."""
+    def devices(self, requested: str | None) -> list[str]:
+        """The devices that have winners, or only ``requested``. InputError: there are none."""
 
     def read(self, device: str) -> list[Measurement]:
         """The winners of a device, including stale ones."""
@@ -213,11 +215,11 @@ class Winners(Protocol):
         """Stores the results."""
 
 
-def _select_devices(devices: list[str], wanted: str | None, where: object) -> list[str]:
-    """``devices``, or only ``wanted``. InputError: there are none."""
-    if not devices or (wanted is not None and wanted not in devices):
-        raise InputError(f"{where} has no winners" + (f" of device {wanted!r}" if wanted else ""))
-    return devices if wanted is None else [wanted]
+def _select_devices(devices: list[str], requested: str | None, where: object) -> list[str]:
+    """``devices``, or only ``requested``. InputError: there are none."""
+    if not devices or (requested is not None and requested not in devices):
+        raise InputError(f"{where} has no winners" + (f" of device {requested!r}" if requested else ""))
+    return devices if requested is None else [requested]
 
 
 class FolderWinners:
@@ -226,8 +228,8 @@ class FolderWinners:
     def __init__(self, folder: Path, commit: str) -> None:
         self.folder, self.commit = folder, commit
 
-    def devices(self, wanted: str | None) -> list[str]:
-        return _select_devices(tuning_files.devices(self.folder), wanted, self.folder)
+    def devices(self, requested: str | None) -> list[str]:
+        return _select_devices(tuning_files.devices(self.folder), requested, self.folder)
 
     def read(self, device: str) -> list[Measurement]:
         path = winners_path(device, self.folder)
@@ -262,9 +264,9 @@ class DatabaseWinners:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def devices(self, wanted: str | None) -> list[str]:
+    def devices(self, requested: str | None) -> list[str]:
         pairs = self.database.devices()
-        return _select_devices([n for n, clock in pairs if clock == clock_of(n)], wanted, self.database.path)
+        return _select_devices([n for n, clock in pairs if clock == clock_of(n)], requested, self.database.path)
 
     def read(self, device: str) -> list[Measurement]:
         return list(self.database.winners(device, clock_of(device), stale=True))

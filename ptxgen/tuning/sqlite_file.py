@@ -201,10 +201,10 @@ class SqliteFile:
         """Rejects unknown schema objects; when a process first opens a file, also damaged pages and values of wrong
         types."""
         version = self._pragma("user_version")
-        ours, queries = _schema(version)
-        found = set(self._db.execute(_OBJECTS).fetchall())
-        for kind, name, *_ in sorted(found ^ ours, key=repr):
-            known = any(name == row[1] for row in ours)
+        expected, queries = _schema(version)
+        present = set(self._db.execute(_OBJECTS).fetchall())
+        for kind, name, *_ in sorted(present ^ expected, key=repr):
+            known = any(name == row[1] for row in expected)
             fault = f"whose {kind} {name} is not that of schema version {version}" if known else f"with a {kind} {name}"
             raise CorruptError(f"{self.path} is a database {fault}; it was left as it is")
         if self._state() in _verified:

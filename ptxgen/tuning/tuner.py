@@ -219,12 +219,12 @@ class Session:
         self.held[m.problem] = m
         replaced = {*self.incumbents.get(m.problem, ()), *([held.config] if held is not None else [])}
 
-        def gives_way(stored: Measurement) -> bool:
+        def is_replaced(stored: Measurement) -> bool:
             if not self._current(stored):
                 return True
             return held is not None and (stored.config in replaced or m.us < stored.us)
 
-        self.database.set_winner(m, over=gives_way)
+        self.database.set_winner(m, over=is_replaced)
 
     def _is_faster(self, m: Measurement, held: Measurement) -> bool:
         """Whether a configuration is faster than the one that holds the first place: on hardware, by a paired

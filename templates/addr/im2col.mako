@@ -16,7 +16,7 @@
     ld.param.u32 %units_per_tap, [units_per_tap];
 % endif
 % if plan.loads.flipped:
-    // the filter is flipped: its taps run backwards
+    // the filter is flipped: taps are in reverse order
     sub.u32 %last_tap, %taps, 1;
 % endif
 ${radix.parameters()}\

@@ -37,7 +37,7 @@ ${pointers(x, own)}\
 </%def>
 
 <%def name="pointers(x, own)">
-    // ${x.upper}: ${len(x.rows)} ${"rows along K" if x.kmajor else f"vectors along {x.extent}"}, clamped to the last
+    // ${x.upper}: ${len(x.rows)} ${("row" if len(x.rows) == 1 else "rows") + " with contiguous K" if x.kmajor else ("vector" if len(x.rows) == 1 else "vectors") + f" along {x.extent}"}, index clamped to the last one
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
 % if x.pointer_steps:
     .reg .b64 %k_step_${x.name}<${len(x.pointer_steps)}>;

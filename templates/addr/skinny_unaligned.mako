@@ -6,7 +6,7 @@
     .reg .b32 %head, %k_end, %k_thread;
 ${lane_map.lane_map()}\
     sub.u32 %k_thread, %k_pos, %k0;
-    // ${x.upper}: ${len(x.rows)} rows along K; rows past the last repeat this thread's first
+    // ${x.upper}: ${len(x.rows)} ${"row" if len(x.rows) == 1 else "rows"} with contiguous K; past the last row this thread loads its first row again
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
     add.u32 %t1, %${x.extent.lower()}0, ${own};
     sub.u32 %t2, %${x.extent}, 1;

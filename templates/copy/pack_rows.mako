@@ -96,7 +96,7 @@ ${pdl.trigger_and_wait()}\
     add.u32 %chunk, %chunk, %chunk_stride;
 % endfor
 % for j in range(t.ROUNDS):
-    // shift the two chunks to the wanted bytes: by 8, by 4, then by less than 4
+    // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
     cvt.u32.u64 %shift, %src${j};
     and.b32 %t0, %shift, 8;

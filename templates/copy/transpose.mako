@@ -61,7 +61,7 @@ LOADING:
     and.b32 %t1, %t1, 7;
     xor.b32 %t1, %t1, %t0;
     shr.u32 %t3, %thread, 6;
-    // where it loads
+    // addresses that this thread loads from
     mul.lo.u32 %load_addr, %t1, ${t.chunk_elements};
     and.b32 %t2, %load_addr, 7;
     xor.b32 %t2, %t2, %t0;
@@ -69,7 +69,7 @@ LOADING:
     shl.b32 %load_addr, %load_addr, 7;
     mad.lo.u32 %load_addr, %t2, 16, %load_addr;
     add.u32 %load_addr, %load_addr, %smem;
-    // where it stores
+    // addresses that this thread stores to
     mul.lo.u32 %store_addr, %t0, ${t.chunk_elements};
     and.b32 %t2, %store_addr, 7;
     xor.b32 %t2, %t2, %t1;

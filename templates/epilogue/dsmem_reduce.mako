@@ -24,7 +24,7 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     @%p bra.uni SENT;
     sub.u32 %smem_c, %smem_c, ${warpgroups * cluster.wg_bytes};
 % endif
-    // send
+    // send each owner its part of this block's sums
 % for owner, sent in enumerate(cluster.sent):
     mapa.shared::cluster.u32 %to, %smem_c, ${owner};
 % if counted:
@@ -46,7 +46,7 @@ SENT:
     @%p bra.uni END;
 % endif
 % if counted:
-    // ---- wait: the sums of the other blocks
+    // ---- wait: the other blocks have sent their sums
 ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
 % endif
     // add the sums of the other blocks

@@ -29,7 +29,7 @@ ${batch.tile_index("%t0")}\
 % endif
     mul.wide.u32 %t64, %z, ${f.slice_bytes};
     add.u64 %slice_sums, %tile_sums, %t64;
-    // store
+    // store this slice's sums
 % for slot in f.stored:
 % for n, r in enumerate(slot.registers):
     xor.b32 %word${n}, ${r}, ${f.inverted_bits};

@@ -89,7 +89,7 @@ SCALED${c.index}:
 ${fused_ops.scale_subtile(c)}\
 % endif
 % if plan.epilogue.tma_residual:
-    // ---- wait: the residual
+    // ---- wait: TMA has loaded the residual
 ${sync.wait(f"%c_bar+{s.residual_barrier(c)}", "%residual_phase")}\
 % if c.index % s.buffers == s.buffers - 1:
     xor.b32 %residual_phase, %residual_phase, 1;

@@ -76,7 +76,7 @@ ${constants.add("%box_y", "%y", b.y)}\
 ${load_boxes(s, c, "%map_c", "%c_bar")}\
 LOADED${c.index}:
     bar.warp.sync 0xffffffff;
-    // ---- wait: C
+    // ---- wait: TMA has loaded C
 ${sync.wait("%c_bar", "%c_phase")}\
     xor.b32 %c_phase, %c_phase, 1;
 ${merge(c, s, add_beta_c)}\

@@ -89,7 +89,7 @@ ${math.read(x, 0, 0)}\
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
     .pragma "nounroll";
 K_LOOP:
-    // is there a stage to prefetch, and an iteration after this one
+    // %prefetch: there is a stage to fill; %has_next: there is another iteration
     add.u32 %t0, %k_iter, ${plan.mainloop.stages - 1};
     setp.lt.u32 %prefetch, %t0, %k_iters;
 % if plan.mainloop.defers_sts:
@@ -111,7 +111,7 @@ ${math.read(x, k, 0)}\
 ${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
 % endfor
 % endif
-    // on to the next stage
+    // fragment addresses of the next stage
 ${fragments.advance()}\
 ${ptx.banner("wait: the next stage is in shared memory, and every warp has read this one")}\
 % if plan.mainloop.asynchronous:
@@ -142,7 +142,7 @@ ${addr.advance(x, False)}\
 % endif
 ${math.multiply(k)}\
 % endfor
-    // the stage to fill next; after the last one, the first
+    // address of the stage to fill next, modulo the number of stages
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;

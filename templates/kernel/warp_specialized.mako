@@ -37,7 +37,7 @@ ${batch.last_coordinates()}\
 ${sched.registers()}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
-    // the number of the warp, from one lane: ptxas then knows that it is uniform
+    // warp index, broadcast from lane 0: ptxas then knows that it is uniform
     shr.u32 %warp, %thread, 5;
     shfl.sync.idx.b32 %warp, %warp, 0, 31, 0xffffffff;
     mov.u32 %smem, smem;
@@ -60,7 +60,7 @@ ${ptx.banner("producer loop: an iteration fills one stage")}\
     .pragma "nounroll";
 PRODUCER_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
-    // ---- wait: consumers free the stage
+    // ---- wait: the consumers have freed the stage
 ${copy.parity()}\
 ${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
     // fill the stage
@@ -97,7 +97,7 @@ ${pipeline.consumer_setup()}\
 ${math.setup()}\
 ${store_c.setup()}\
 % if plan.config.pingpong:
-    // the first warpgroup multiplies first
+    // pingpong: warpgroup 0 multiplies first
     setp.ne.u32 %p, %wg, 0;
     @%p bar.arrive 4, 256;
 % endif
@@ -129,7 +129,7 @@ ${sync.advance(plan.pipeline.stages)}\
     // the other warpgroup may continue
 ${sync.alternate("arrive", 5)}\
 % endif
-    // ---- wait: the last products
+    // ---- wait: all products are complete
     wgmma.wait_group.sync.aligned 0;
 % if pipe.frees_last_stage:
 ${pipeline.free('%frees')}\

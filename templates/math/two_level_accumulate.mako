@@ -7,7 +7,7 @@
 </%def>
 
 <%def name="end_iteration(pipeline)">
-    // ---- wait: the products of this iteration
+    // ---- wait: the products of this iteration are complete
     wgmma.wait_group.sync.aligned 0;
     mov.b32 %prev_stage, %slot;
 ${pipeline.free("%frees")}\

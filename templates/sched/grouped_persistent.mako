@@ -13,7 +13,7 @@
 </%def>
 
 <%def name="open(who)">
-    // ---- tile loop: from the number of the block on, in steps of the grid
+    // ---- tile loop: a block starts at the tile of its index and advances by the size of the grid
     mov.u32 %tile, %ctaid.x;
     mov.u32 %tile_step, %nctaid.x;
     ld.global.u32 %tiles, [%table+4];

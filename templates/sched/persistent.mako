@@ -3,7 +3,7 @@
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>
 <%def name="registers()"></%def>
 <%def name="open(who)">
-    // ---- tile loop: from the number of the block on, in steps of the grid
+    // ---- tile loop: a block starts at the tile of its index and advances by the size of the grid
     mov.u32 %tile, %ctaid.x;
     mov.u32 %tile_step, %nctaid.x;
 ${coords.tile_counts()}\

@@ -73,12 +73,12 @@ def test_imports_form_no_cycle() -> None:
     graph = {m: {o for _, o in own_imports(m) if o != m} for m in modules()}
     done: set[str] = set()
 
-    def visit(m: str, way: tuple[str, ...]) -> None:
-        if m in way:
-            pytest.fail(f"a cycle: {' -> '.join((*way[way.index(m) :], m))}")
+    def visit(m: str, path: tuple[str, ...]) -> None:
+        if m in path:
+            pytest.fail(f"a cycle: {' -> '.join((*path[path.index(m) :], m))}")
         if m not in done:
             for other in sorted(graph[m]):
-                visit(other, (*way, m))
+                visit(other, (*path, m))
             done.add(m)
 
     for m in graph:

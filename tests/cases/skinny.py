@@ -67,25 +67,25 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     def powers(low: int, high: int) -> np.ndarray:
         return 1 << rng.integers(low, high + 1, DRAWS)
 
-    swap = rng.integers(0, 2, DRAWS) if max(p.m, p.n) <= 8 else np.full(DRAWS, int(p.m <= 8))
-    least = np.where(swap == 1, p.m, p.n)
+    long_n = rng.integers(0, 2, DRAWS) if max(p.m, p.n) <= 8 else np.full(DRAWS, int(p.m <= 8))
+    least = np.where(long_n == 1, p.m, p.n)
     thin = np.where(rng.random(DRAWS) < 0.8, 1 << np.ceil(np.log2(np.maximum(least, 1))).astype(np.int64), powers(0, 3))
-    each, wm, kl = powers(0, 4), powers(0, 5), powers(0, 3)
-    tile = each * wm * powers(0, 2)
+    each, lanes_long, kl = powers(0, 4), powers(0, 5), powers(0, 3)
+    tile = each * lanes_long * powers(0, 2)
     c = {
-        "long_n": swap,
-        "lanes_long": wm,
+        "long_n": long_n,
+        "lanes_long": lanes_long,
         "kl": kl,
         "fragment_prefetch": rng.integers(0, 2, DRAWS),
         "family": np.full(DRAWS, FAMILIES.index("skinny")),
     }
-    c |= {"ms": np.where(swap == 1, thin, each), "ns": np.where(swap == 1, each, thin)}
-    c |= {"ml": np.where(swap == 1, thin, tile), "nl": np.where(swap == 1, tile, thin)}
+    c |= {"ms": np.where(long_n == 1, thin, each), "ns": np.where(long_n == 1, each, thin)}
+    c |= {"ml": np.where(long_n == 1, thin, tile), "nl": np.where(long_n == 1, tile, thin)}
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
         most = widest(p, name[-1]) if n < 2 else p.vectors[2]
         c[name] = np.where(rng.random(DRAWS) < 0.6, most, powers(0, 4))
     c["vec_c"] = np.minimum(c["vec_c"], c["nl"])
-    _ways(p, rng, c)
+    _set_instructions(p, rng, c)
     g = geometry(p, Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
     c["u"] = np.maximum(g.across * g.depth, 1) * powers(0, 3)
     c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
@@ -99,20 +99,20 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def _ways(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
+def _set_instructions(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
     """Changes ``c``: half of the rows use mma, a third load unaligned rows in whole 16-byte chunks."""
-    swap, fed, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
+    long_n, tensor_cores, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes
-    for own, tile, name, long in (("ms", "ml", "vec_a", ~swap), ("ns", "nl", "vec_b", swap)):
-        each = np.where(fed, np.maximum(c[own], 2), c[own])
-        along = np.maximum(c[tile] // (c[own] * c["lanes_long"]), 1) * np.where(fed, 8, c["lanes_long"])
+    for own, tile, name, long in (("ms", "ml", "vec_a", ~long_n), ("ns", "nl", "vec_b", long_n)):
+        each = np.where(tensor_cores, np.maximum(c[own], 2), c[own])
+        along = np.maximum(c[tile] // (c[own] * c["lanes_long"]), 1) * np.where(tensor_cores, 8, c["lanes_long"])
         along = np.where(shifted, np.maximum(along, chunk), along)
-        c[tile] = np.where(long, each * along, np.where(fed, 8, c[tile]))
-        c[own] = np.where(long, each, np.where(fed, 2, c[own]))
-        one = np.where(fed, (not is_kmajor(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
+        c[tile] = np.where(long, each * along, np.where(tensor_cores, 8, c[tile]))
+        c[own] = np.where(long, each, np.where(tensor_cores, 2, c[own]))
+        one = np.where(tensor_cores, (not is_kmajor(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
-    c["lanes_long"] = np.where(fed, 8, c["lanes_long"])
-    c["mma_m16"] = np.where(fed, 1, 0)
+    c["lanes_long"] = np.where(tensor_cores, 8, c["lanes_long"])
+    c["mma_m16"] = np.where(tensor_cores, 1, 0)
 
 
 SOURCE = RandomCases("skinny", problem, config)

@@ -49,8 +49,8 @@ def test_24_bit_inputs_are_exact(layout):
     chosen[rng.integers(0, 67, 19), np.arange(19)] = np.exp2(rng.integers(-20, 20, 19))
     out = execute(p, SMALL, stored(p, wide, chosen))
     assert np.array_equal(out.astype(np.float64), wide.astype(np.float64) @ chosen.astype(np.float64))
-    turned = Gemm(19, 37, 67, layout, "f32", COMPUTE)
-    out = execute(turned, SMALL, stored(turned, chosen.T, wide.T))
+    transposed = Gemm(19, 37, 67, layout, "f32", COMPUTE)
+    out = execute(transposed, SMALL, stored(transposed, chosen.T, wide.T))
     assert np.array_equal(out.astype(np.float64), (wide.astype(np.float64) @ chosen.astype(np.float64)).T)
 
 

@@ -247,9 +247,9 @@ def test_copies(completion, size, op, amount):
     y = np.zeros(32 * size, "u1")
     last = {"": "", "size": ", %r3", "zero": ", 0", "predicate": ", %p1"}[amount]
     # a source that is not read may lie anywhere
-    wild = "@%p1 mov.u64 %d0, 64;" if amount == "predicate" else "mov.u64 %d0, 0;" if amount == "zero" else ""
+    invalid = "@%p1 mov.u64 %d0, 64;" if amount == "predicate" else "mov.u64 %d0, 0;" if amount == "zero" else ""
     body = f"""mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, {size}, %r9; mad.wide.u32 %d0, %r0, {size}, %q0;
-    and.b32 %r3, %r0, {size - 1}; setp.lt.u32 %p1, %r0, 7; {wild}
+    and.b32 %r3, %r0, {size - 1}; setp.lt.u32 %p1, %r0, 7; {invalid}
     cp.async.{op}.shared.global.L2::128B [%r1], [%d0], {size}{last}; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
     mov.u32 %r5, 0; mad.wide.u32 %d1, %r0, {size}, %q1;
     L: add.u32 %r6, %r1, %r5; ld.shared.u8 %r7, [%r6]; cvt.u64.u32 %d2, %r5; add.u64 %d2, %d2, %d1; st.global.u8 [%d2], %r7;

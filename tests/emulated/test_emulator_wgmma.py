@@ -188,13 +188,13 @@ def test_products(product, mma):
         steps.append((a, b))
         base = 32768 * step
         words = []
-        for x, start, rows, span, turned in (
+        for x, start, rows, span, transposed in (
             (a, a_place, 64, spans[0], across[0]),
             (b, b_place, n, spans[1], across[1]),
         ):
-            leading, stride, size = layout(rows, x.itemsize, span, bool(turned))
+            leading, stride, size = layout(rows, x.itemsize, span, bool(transposed))
             assert size <= 16384
-            place(x, base + start, leading, stride, span, bool(turned), image)
+            place(x, base + start, leading, stride, span, bool(transposed), image)
             words.append(descriptor(base + start + 1024, leading, stride, span))  # shared memory begins at 1024
         text += f"mov.b64 %d5, {words[0]}; mov.b64 %d6, {words[1]};"
         if from_registers:

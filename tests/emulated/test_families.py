@@ -52,14 +52,14 @@ class Corrupting(EmulatedDriver):
 
 @pytest.mark.parametrize("p", [Gemm(5, 6, 7, ldc=8), Conv(1, 2, 3, 4, 2, 2, 2)], ids=["gemm", "conv"])
 @pytest.mark.parametrize(
-    ("where", "nth", "said"),
+    ("where", "nth", "message"),
     [
         ("result", 1, "first launch: "),
         ("outside", 1, "first launch: written outside the result"),
         ("result", 2, "second launch: "),
     ],
 )
-def test_corrupted_results_are_found(p, where, nth, said):
+def test_corrupted_results_are_found(p, where, nth, message):
     driver = Corrupting(H200)
     runner = Runner.of(driver, p, ANY)
     per_launch = 1 if isinstance(p, Gemm) else 3  # guards look at the operands, too
@@ -67,7 +67,7 @@ def test_corrupted_results_are_found(p, where, nth, said):
     gemm = {"result": 3, "outside": 6 * 4 + 3}
     conv = {"result": GUARD + 3, "outside": 3}
     driver.where = (gemm if isinstance(p, Gemm) else conv)[where]
-    assert wrong(runner, p, "normal", 0, 1.0, 0.0).startswith(said)
+    assert wrong(runner, p, "normal", 0, 1.0, 0.0).startswith(message)
 
 
 def test_failure_names_only_the_first_cases():

@@ -58,7 +58,7 @@ def test_every_type_and_layout(types, layout):
 
 WAYS = {
     "quads": ("NT", "s8", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=16 vec_b=16"),
-    "turned": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=16"),
+    "transposed": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=16"),
     "halves": ("NT", "f16", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=8"),
     "across": ("TN", "bf16", "ml=1 ms=1 nl=64 ns=8 lanes_long=8 kl=4 u=64 vec_a=1 vec_b=8"),
     "column": ("TT", "e4m3", "ml=1 ms=1 nl=8 ns=4 lanes_long=1 kl=2 u=1024 vec_a=16 vec_b=16 fragment_prefetch=0"),

@@ -55,14 +55,14 @@ WAYS = (
 
 
 #: each type and layout with some schedules, each schedule with some of both
-SOME = [(*route, way) for i, route in enumerate(ROUTES) for j, way in enumerate(WAYS) if (i + i // 4 + j) % 4 == 0]
+SOME = [(*route, axes) for i, route in enumerate(ROUTES) for j, axes in enumerate(WAYS) if (i + i // 4 + j) % 4 == 0]
 
 
-@pytest.mark.parametrize(("dtype", "compute", "layout", "way"), SOME)
-def test_types_layouts_and_schedules(dtype, compute, layout, way):
+@pytest.mark.parametrize(("dtype", "compute", "layout", "axes"), SOME)
+def test_types_layouts_and_schedules(dtype, compute, layout, axes):
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
-    long = 64 if "pingpong" in way else 128 if "math_warpgroups=2" in way else 64
+    long = 64 if "pingpong" in axes else 128 if "math_warpgroups=2" in axes else 64
     tried = [f"ml={long} nl=32", f"transposed_mma=1 ml=32 nl={long}"]
     if layout == "TN" and p.element.bytes != 2:
         tried = [
@@ -70,9 +70,9 @@ def test_types_layouts_and_schedules(dtype, compute, layout, way):
             f"{tried[1]} operand_path_a=pack operand_path_b=direct",
             f"{tried[0]} operand_path_a=pack operand_path_b=pack",
         ]
-    found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {way}") for sides in tried]
+    found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {axes}") for sides in tried]
     legal = [c for c in found if first_violation(lower(p), c, H200) is None]
-    assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in way or "splitk=distributed" in way))
+    assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in axes or "splitk=distributed" in axes))
     for n, c in enumerate(legal):
         kind = ("integers", "normal")[n % 2]
         verify(p, c, kind, 1.0, 1.0, data=n, on="h200")
@@ -90,19 +90,21 @@ SHARED = (
     "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
     "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4",
 )
-LYING = [(layout, way) for i, layout in enumerate(LAYOUTS) for j, way in enumerate(SHARED) if (i + i // 2 + j) % 2]
+MULTICAST_CASES = [
+    (layout, axes) for i, layout in enumerate(LAYOUTS) for j, axes in enumerate(SHARED) if (i + i // 2 + j) % 2
+]
 
 
-@pytest.mark.parametrize(("layout", "way"), LYING)
-def test_clusters_multicast_operands(layout, way):
+@pytest.mark.parametrize(("layout", "axes"), MULTICAST_CASES)
+def test_clusters_multicast_operands(layout, axes):
     """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small that
     blocks compute several tiles."""
-    long, short = (128 if "math_warpgroups=2" in way and "pingpong" not in way else 64), (64 if "=4" in way else 32)
-    on, seen = replace(H200, sms=8) if "persistent" in way else H200, 0
+    long, short = (128 if "math_warpgroups=2" in axes and "pingpong" not in axes else 64), (64 if "=4" in axes else 32)
+    on, seen = replace(H200, sms=8) if "persistent" in axes else H200, 0
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
     for n, p in enumerate(problems):
         for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
-            c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {way} epilogue_smem={1 - n}")
+            c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {axes} epilogue_smem={1 - n}")
             if first_violation(lower(p), c, on) is None:
                 a, b, before = operands(p, n, "integers")
                 driver = EmulatedDriver(on, completion=("late", "early")[n])

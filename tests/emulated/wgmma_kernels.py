@@ -33,7 +33,7 @@ class Kernel:
     cm: int = 1
     ck: int = 1
     kw: int = 1
-    meets: str = ""
+    fixup: str = ""
     persistent: bool = False
 
 
@@ -44,9 +44,9 @@ KERNELS = {
     "cluster_async": Kernel(64, 16, 64, 160, 25664, SQUARE, ROWS, (8, 64, 16), ck=2),
     "cluster_sync": Kernel(64, 16, 64, 160, 26688, SQUARE, ROWS, (16, 64, 32), ck=2),
     "multicast": Kernel(64, 16, 64, 160, 22592, SQUARE, (64, 8, 128), (16, 64, 32), cm=2),
-    "split_red": Kernel(64, 16, 64, 160, 22592, SQUARE, ROWS, (16, 64, 32), kw=2, meets="red"),
-    "split_poll": Kernel(64, 16, 64, 160, 22592, SQUARE, ROWS, (16, 64, 32), kw=2, meets="poll"),
-    "split_a2a": Kernel(64, 16, 64, 160, 21568, SQUARE, ROWS, (8, 64, 16), kw=2, meets="a2a"),
+    "split_red": Kernel(64, 16, 64, 160, 22592, SQUARE, ROWS, (16, 64, 32), kw=2, fixup="red"),
+    "split_poll": Kernel(64, 16, 64, 160, 22592, SQUARE, ROWS, (16, 64, 32), kw=2, fixup="poll"),
+    "split_a2a": Kernel(64, 16, 64, 160, 21568, SQUARE, ROWS, (8, 64, 16), kw=2, fixup="a2a"),
     "persistent": Kernel(128, 32, 64, 288, 49216, SQUARE, (32, 64, 64), (16, 64, 32), (True, True), persistent=True),
     "persistent_multicast": Kernel(
         64, 16, 64, 160, 22592, SQUARE, (64, 8, 128), ROWS, along="m", cm=2, persistent=True
@@ -73,7 +73,7 @@ def multiply(
     d = np.full((n, m) if c.along == "m" else (m, n), np.nan, "f2")
     maps = [tensormap(t, box=b[:2], swizzle=b[2] if b[2] > 16 else 0) for t, b in ((x, c.x), (y, c.y), (d, c.d))]
     tm, tn = ceil(ceil(m, c.bm), c.cm), ceil(n, c.bn)
-    workspace = np.full(1 << 18, 0 if c.meets == "red" else 255, "u1")
+    workspace = np.full(1 << 18, 0 if c.fixup == "red" else 255, "u1")
     flags = np.zeros(256, "u4")
     before = workspace.copy()
     grid = (min(blocks, tm * tn * c.cm), 1, 1) if c.persistent else (tm * c.cm * c.ck, tn, c.kw)

@@ -93,7 +93,7 @@ STRIDES = {
     "every other": strided,
     "upside down": lambda x: np.ascontiguousarray(x[::-1])[::-1],
     "mirrored": lambda x: np.ascontiguousarray(x[:, ::-1])[:, ::-1],
-    "turned": lambda x: np.ascontiguousarray(x[::-1, ::-1].T)[::-1, ::-1].T,
+    "transposed": lambda x: np.ascontiguousarray(x[::-1, ::-1].T)[::-1, ::-1].T,
 }
 
 
@@ -102,7 +102,7 @@ STRIDES = {
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [*((name, "rows") for name in STRIDES), *(("columns", name) for name in STRIDES), ("turned", "mirrored")],
+    [*((name, "rows") for name in STRIDES), *(("columns", name) for name in STRIDES), ("transposed", "mirrored")],
 )
 def test_operands_of_every_stride(host, a, b):
     x, y = integers((19, 23)), integers((23, 18), seed=1)
@@ -449,12 +449,12 @@ def test_invalid_device_arrays_are_refused(gpu):
         ptxgen.gemm(a, b, out=Foreign(gpu.driver, x, readonly=True))
     with pytest.raises(OverlapError, match="out shares memory with b"):
         ptxgen.gemm(a, b, out=b)
-    strange = Foreign(gpu.driver, x)
-    strange.__cuda_array_interface__["strides"] = (48, 8)
+    foreign = Foreign(gpu.driver, x)
+    foreign.__cuda_array_interface__["strides"] = (48, 8)
     with pytest.raises(ShapeError, match=r"a has strides \(12, 2\); its rows or its columns must be contiguous"):
-        ptxgen.gemm(strange, b, out=Foreign(gpu.driver, x))
+        ptxgen.gemm(foreign, b, out=Foreign(gpu.driver, x))
     with pytest.raises(ShapeError, match=r"out has strides \(12, 2\)"):
-        ptxgen.gemm(a, b, out=strange)
+        ptxgen.gemm(a, b, out=foreign)
     assert not gpu.driver.streams
 
 
@@ -743,10 +743,10 @@ def test_batches_of_host_arrays(host):
     for x, y in ((a, b), (a, b[0]), (a[0], b), (a, b[:1]), (a, np.broadcast_to(b[0], b.shape)), (a[:1], b[:1])):
         assert np.array_equal(ptxgen.gemm(x, y), x @ y)
     assert {p.batch for p in host.asked} == {3, 1}
-    turned = np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+    transposed = np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
     old, residual, bias = integers((3, 9, 7), seed=2), integers((3, 9, 7), seed=3), integers((1, 7), seed=4)[0]
     out = old.copy()
-    ptxgen.gemm(turned, b, out=out, beta=2.0, residual=residual, bias=bias, activation="relu")
+    ptxgen.gemm(transposed, b, out=out, beta=2.0, residual=residual, bias=bias, activation="relu")
     assert np.array_equal(out, np.maximum(a @ b + 2 * old + residual + bias, 0))
     between = np.zeros((9, 3, 7), "f4").swapaxes(0, 1)
     assert np.array_equal(ptxgen.gemm(a, b, out=between), a @ b)

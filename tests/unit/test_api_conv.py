@@ -366,8 +366,8 @@ def test_transposed_convolutions_use_the_cache(gpu: EmulatedDriver, monkeypatch:
 
 def test_unsupported_strides_are_copied(gpu: EmulatedDriver) -> None:
     x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
-    turned = Tensor(gpu, x, (0, 1, 3, 2))
-    y = ptxgen.conv2d(turned, Tensor(gpu, f))
+    transposed = Tensor(gpu, x, (0, 1, 3, 2))
+    y = ptxgen.conv2d(transposed, Tensor(gpu, f))
     assert np.array_equal(y.numpy(), slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)))
     out = Tensor(gpu, np.zeros((2, 3, 3, 4), np.float32), LAST)
     ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=out)  # out decides

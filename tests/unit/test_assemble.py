@@ -35,17 +35,17 @@ COPY = """\
 """
 
 
-def hungry(values: int) -> str:
+def many_registers(values: int) -> str:
     """A kernel that holds ``values`` values at once."""
     loads = "".join(f"    ld.volatile.global.f32 %f{i}, [%a + {4 * i}];\n" for i in range(values))
     stores = "".join(f"    st.volatile.global.f32 [%a + {4 * i}], %f{values - 1 - i};\n" for i in range(values))
     return (
-        ".visible .entry hungry(.param .u64 p) {\n    .reg .u64 %a;\n"
+        ".visible .entry many_registers(.param .u64 p) {\n    .reg .u64 %a;\n"
         f"    .reg .f32 %f<{values}>;\n    ld.param.u64 %a, [p];\n{loads}{stores}    ret;\n}}\n"
     )
 
 
-SOURCE = Source(HEAD + COPY + hungry(64), ("copy", "hungry"), "sm_90")
+SOURCE = Source(HEAD + COPY + many_registers(64), ("copy", "many_registers"), "sm_90")
 
 
 @pytest.fixture(autouse=True)
@@ -74,14 +74,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_registers_are_reported_per_entry() -> None:
     made = assemble(SOURCE)
     assert made.cubin[:4] == b"\x7fELF"
-    assert set(made.registers) == set(made.spills) == {"copy", "hungry"}
-    assert made.registers["copy"] < 32 < 64 <= made.registers["hungry"] <= 255
-    assert made.spills == {"copy": 0, "hungry": 0}
+    assert set(made.registers) == set(made.spills) == {"copy", "many_registers"}
+    assert made.registers["copy"] < 32 < 64 <= made.registers["many_registers"] <= 255
+    assert made.spills == {"copy": 0, "many_registers": 0}
 
 
 def test_spills_are_reported() -> None:
-    made = assemble(Source(HEAD + COPY + hungry(300), ("copy", "hungry"), "sm_90"))
-    assert made.spills["hungry"] > 0 == made.spills["copy"]
+    made = assemble(Source(HEAD + COPY + many_registers(300), ("copy", "many_registers"), "sm_90"))
+    assert made.spills["many_registers"] > 0 == made.spills["copy"]
 
 
 def test_spills_of_functions_are_not_reported_as_those_of_an_entry() -> None:

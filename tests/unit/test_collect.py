@@ -134,9 +134,9 @@ def test_a_killed_run_keeps_what_it_measured_and_continues(tmp_path: Path) -> No
         child.send_signal(signal.SIGKILL)
         child.wait()
     stored, measured = rows(path), logged()
-    settled = {(key, config) for when, key, config in measured if when < killed - 1.5}
-    assert settled
-    assert settled <= set(stored)
+    long_before_kill = {(key, config) for when, key, config in measured if when < killed - 1.5}
+    assert long_before_kill
+    assert long_before_kill <= set(stored)
 
     log.unlink()
     again = [sys.executable, script, log, *map(str, words), str(len(stored) + 1), "--json"]

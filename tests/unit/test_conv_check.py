@@ -151,22 +151,22 @@ def test_right_kernel_passes_every_kind() -> None:
     assert all(r.ok for r in found)
 
 
-@pytest.mark.parametrize("spoilt", ["result", "zone", "operand"])
-def test_wrong_result_is_found(spoilt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("corrupted", ["result", "zone", "operand"])
+def test_wrong_result_is_found(corrupted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's result is changed after the kernel ran."""
     driver = EmulatedDriver()
 
     def wrong(*arguments: Any) -> Any:
         out, unchanged = guarded(*arguments)
-        if spoilt == "result":
+        if corrupted == "result":
             out = out.copy()
             out.flat[17] += 1
-        return out, unchanged and spoilt == "result"
+        return out, unchanged and corrupted == "result"
 
     monkeypatch.setattr(conv_check, "guarded", wrong)
     found = check(driver, PLAIN, chosen(PLAIN, driver))
     assert not any(r.ok for r in found if r.kind != "adjoint")
-    assert found[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if spoilt == "result" else (-1,))
+    assert found[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if corrupted == "result" else (-1,))
 
 
 def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

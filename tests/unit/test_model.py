@@ -57,7 +57,7 @@ def plain(c: Columns) -> Columns:
     return Columns({name: c.column(name) for name in ("family", *AXIS)}, len(c))
 
 
-def chaos(c: Columns) -> np.ndarray:
+def kernel_noise(c: Columns) -> np.ndarray:
     """Deterministic noise of ±3 % per kernel, as from a compiler."""
     h = np.zeros(len(c), np.uint64)
     for i, a in enumerate(AXIS.values()):
@@ -82,7 +82,7 @@ def truth(p: Gemm, c: Columns) -> np.ndarray:
     us *= np.where((c.kmajor_smem_a == 1) != (c.kmajor_smem_b == 1), 1.1, 1.0) * np.where(c.ks == 2, 1.05, 1.0)
     us *= np.where(np.maximum(c.ml, c.nl) >= 4 * np.minimum(c.ml, c.nl), 1.12, 1.0) * np.where(c.kl >= 4, 1.06, 1.0)
     us *= np.where(c.ms * c.ns >= 128, 0.96, 1.0)
-    return us * chaos(c)
+    return us * kernel_noise(c)
 
 
 def shapes(n: int, seed: int) -> list[Gemm]:
@@ -348,7 +348,7 @@ def test_one_model_is_trained_on_every_family(both):
                 np.log2(t / truth(p, some)) for t in (both.predict(p, some), perf_model.predict(lower(p), some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
-            # a formula as good as the chaos lets it be is not bettered
+            # a formula as good as the kernel_noise lets it be is not bettered
             assert np.sqrt(np.mean(learnt**2)) < max(1.2 * np.sqrt(np.mean(formula**2)), 0.05)
         assert lost(both, p, 100) < 1.1
 

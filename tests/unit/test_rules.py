@@ -215,10 +215,10 @@ def drawn():
         parts = []
         for family in families:
             part = random_columns(family, rng, 3000 // len(families))
-            wild = rng.random(len(part)) < 0.15
+            arbitrary = rng.random(len(part)) < 0.15
             for name in ("ms", "ml", "u", "kl", "vec_b", "stages", "prefetch_k", "raster_group", "bounds", "kg"):
                 if name in part.columns:
-                    other = np.where(wild, rng.integers(-3, 20, len(part)), part.column(name))
+                    other = np.where(arbitrary, rng.integers(-3, 20, len(part)), part.column(name))
                     part = part.replace(**{name: other})
             parts.append(part)
         c = Columns.concat(parts)

@@ -103,7 +103,7 @@ def of(c: Columns, family: int) -> set[Config]:
     return {x for x in configs(c) if x.family == space.FAMILIES[family]}
 
 
-def copy_ways(p: KernelGemm, name: str) -> list[dict[str, int]]:
+def copy_options(p: KernelGemm, name: str) -> list[dict[str, int]]:
     """Values of an operand's axes: the widest loads that copying and K-major storage allow."""
     kmajor = p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
     widest = p.vectors["ab".index(name)]
@@ -124,7 +124,7 @@ def by_hand(p: KernelGemm, d) -> set[Config]:
         c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
         small = c.ml * c.nl < 128 * 128 and 1 < c.lanes_m < 32
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
-        for a, b, kg in product(copy_ways(p, "a"), copy_ways(p, "b"), slices):
+        for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
             if (
@@ -166,16 +166,14 @@ def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
     off = [p.vectors[n] * size < 16 for n in (0, 1)]
     major = [p.layout[0] == "N", p.layout[1] == "T"]
     longer = any(o and m for o, m in zip(off, major, strict=True))
-    for copied in ([False, False], [True, True] if longer else off) if any(off) else ([False, False],):
+    for paths in ([False, False], [True, True] if longer else off) if any(off) else ([False, False],):
         each = []
         for n, name in enumerate("ab"):
-            v = 16 // size if copied[n] else p.vectors[n]
+            v = 16 // size if paths[n] else p.vectors[n]
             each.append(
                 [{f"cp_async_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]]
             )
-        out += [
-            {"operand_path_a": int(copied[0]), "operand_path_b": int(copied[1]), **a, **b} for a, b in product(*each)
-        ]
+        out += [{"operand_path_a": int(paths[0]), "operand_path_b": int(paths[1]), **a, **b} for a, b in product(*each)]
     return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
 
 
@@ -242,7 +240,11 @@ def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
 
 def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
     found, x = set(), SMALL_WGMMA
-    for (n, wg, turns), short, depth, swap, (cluster, yc, kc), persistent, stages, leaving, copied in product(
+    for (n, wg, pingpong), short, depth, swap, (
+        cluster_x,
+        cluster_y,
+        cluster_k,
+    ), persistent, stages, epilogue, paths in product(
         x["LONG"], x["SHORT"], x["DEPTHS"], (0, 1), x["CLUSTERS"], (0, 1), x["STAGES"], x["EPILOGUES"], wgmma_copies(p)
     ):
         u = depth // p.element.bytes
@@ -255,23 +257,23 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             u=u,
             transposed_mma=swap,
             math_warpgroups=wg,
-            pingpong=turns,
+            pingpong=pingpong,
             persistent=persistent,
-            cluster_x=cluster,
-            cluster_y=yc,
-            cluster_k=kc,
+            cluster_x=cluster_x,
+            cluster_y=cluster_y,
+            cluster_k=cluster_k,
             stages=stages,
-            operand_path_a=copied[0],
-            operand_path_b=copied[1],
-            **dict(zip(names, leaving, strict=True)),
+            operand_path_a=paths[0],
+            operand_path_b=paths[1],
+            **dict(zip(names, epilogue, strict=True)),
         )
         m, n_ = ceil_div(p.m, ml), ceil_div(p.n, nl)
-        blocks = ceil_div(n_ if swap else m, cluster) * cluster * ceil_div(m if swap else n_, yc) * yc
-        room = {1: 132, 4: 120}[cluster * yc * kc]
+        blocks = ceil_div(n_ if swap else m, cluster_x) * cluster_x * ceil_div(m if swap else n_, cluster_y) * cluster_y
+        room = {1: 132, 4: 120}[cluster_x * cluster_y * cluster_k]
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
-        held = p.element.bytes != 2 and p.layout[1] == "N" and copied != (0, 1)
+        held = p.element.bytes != 2 and p.layout[1] == "N" and paths != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
-        c = replace(c, raster_group=8 if kc == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
+        c = replace(c, raster_group=8 if cluster_k == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
         reductions = {(1, 0)}
@@ -280,7 +282,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             (2, (SPLIT_POLL, SPLIT_SHARE)),
             (4, (0 if adds else 2,)),
         ):
-            most = min(room * halves // (blocks * kc), k_iters * min(halves, 2) // kc) // 2
+            most = min(room * halves // (blocks * cluster_k), k_iters * min(halves, 2) // cluster_k) // 2
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(reductions, loaded):
@@ -342,20 +344,20 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
         *threads, steps = SMALL_SKINNY.values()
         reaches = sorted({s * depth for s in steps for _, depth in loads})
         made = []
-        for each, wm, n, kl, reach, (w, v), ahead in product(*threads, reaches, pairs, (0, 1)):
+        for each, lanes_long, n, kl, reach, (w, v), prefetch in product(*threads, reaches, pairs, (0, 1)):
             if each * thin > 64 or not 64 <= n * kl * 32 <= 1024:
                 continue
-            tile = each * wm * n
+            tile = each * lanes_long * n
             sides = (thin, tile, thin, each) if swap else (tile, thin, each, thin)
             made.append(
                 Config(
                     family="skinny",
                     **dict(zip(("ml", "nl", "ms", "ns"), sides, strict=True)),
-                    lanes_long=wm,
+                    lanes_long=lanes_long,
                     kl=kl,
                     long_n=swap,
-                    u=32 // wm * kl * reach,
-                    fragment_prefetch=ahead,
+                    u=32 // lanes_long * kl * reach,
+                    fragment_prefetch=prefetch,
                     **{f"vec_{x}": w, f"vec_{y}": v},
                 )
             )
@@ -364,9 +366,11 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
         pairs = [(vec[x], min(vec[y], vec[x]) if along_k[y] else 1)] if vec[x] * size >= 8 else []
         if along_k[y] and vec[x] * size < 16:
             pairs += [(16 // size, v) for v in {1, min(vec[y], 16 // size) if vec[y] * size >= 4 else 1}]
-        fed = along_k[x] and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
+        tensor_cores = along_k[x] and (p.dtype, p.compute) != ("f32", "f32") and p.dtype != "f64"
         reaches = {s * max(w for w, _ in pairs) for s in steps if pairs}
-        for e, n, kl, reach, (w, v), ahead in product(each, warps, groups, reaches, pairs, (0, 1) if fed else ()):
+        for e, n, kl, reach, (w, v), prefetch in product(
+            each, warps, groups, reaches, pairs, (0, 1) if tensor_cores else ()
+        ):
             if 64 <= n * kl * 32 <= 1024:
                 sides = (8, 8 * e * n, 2, e) if swap else (8 * e * n, 8, e, 2)
                 made.append(
@@ -377,7 +381,7 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
                         kl=kl,
                         long_n=swap,
                         u=4 * kl * reach,
-                        fragment_prefetch=ahead,
+                        fragment_prefetch=prefetch,
                         mma_m16=1,
                         **{f"vec_{x}": w, f"vec_{y}": v},
                     )
@@ -899,8 +903,8 @@ def test_refinements_of_skinny_reach_every_axis():
     one = Config(family="skinny", ms=4, ns=4, ml=4, nl=32, lanes_long=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
     assert reached >= set(skinny.AXES) - {"ms", "ml"}
-    fed = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
-    assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, fed)))
+    tensor_cores = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
+    assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, tensor_cores)))
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():

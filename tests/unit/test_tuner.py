@@ -253,14 +253,14 @@ def test_changed_kernels_are_measured_again(fake, database):
 def test_stale_time_does_not_enter_the_final(fake, database):
     tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
     rows = [m for m in database.measurements() if m.purpose != "final"]
-    unreal = replace(rows[0], digest="0" * 16, samples=(0.001,))
+    fabricated = replace(rows[0], digest="0" * 16, samples=(0.001,))
     session = Session("auto", database, BUDGET)
-    session.known[next(k for k, m in session.known.items() if m.config == unreal.config)] = unreal
-    assert unreal.config not in [m.config for m in session.fastest(P, 100)]
+    session.known[next(k for k, m in session.known.items() if m.config == fabricated.config)] = fabricated
+    assert fabricated.config not in [m.config for m in session.fastest(P, 100)]
     session.close()
 
 
-def crowned(database: Database, text: str, us: float, purpose: str = "final") -> Measurement:
+def winner_of(database: Database, text: str, us: float, purpose: str = "final") -> Measurement:
     config = parse_config(text)
     m = Measurement(P, config, "ok", Environment("emulated", "model"), (us,), digest(P, config), purpose=purpose)
     database.set_winner(m)
@@ -273,7 +273,7 @@ STORED = "ms=2 ns=2 ml=16 nl=16 vec_a=4 vec_b=4 vec_c=2"
 @pytest.mark.parametrize(("now", "stays"), [(0.5, True), (50.0, False)])
 def test_stored_winner_is_timed_with_the_others(fake, database, now, stays):
     """Such as an imported winner: it stays if it is faster on this machine now."""
-    stored = crowned(database, STORED, 0.7)
+    stored = winner_of(database, STORED, 0.7)
     fake.setattr(
         Fake,
         "answer",
@@ -379,8 +379,8 @@ def test_emulated_winner_is_never_used_for_a_gpu(fake, database):
     chosen = selection.select(P, device("h200"), database)[0]
     assert chosen.origin != "winner"
     # even if such a row is stored under the name of a GPU
-    lied = replace(done.winner, environment=Environment("h200", "model"))
-    database.set_winner(lied)
+    other_device = replace(done.winner, environment=Environment("h200", "model"))
+    database.set_winner(other_device)
     assert database.best(P, "h200") is None
     assert selection.select(P, device("h200"), database)[0].origin == chosen.origin
 
@@ -416,12 +416,12 @@ class Listener:
 
 
 def test_progress_is_reported(fake, database):
-    ear = Listener()
-    tune([P, Q], database=database, budget=BUDGET, progress=ear)
-    assert [name for name, _ in ear.phases] == ["sample", "search"]
-    assert ear.phases[0][1] == 16
-    assert ear.steps >= len(searched())
-    assert sum("TFLOP/s" in m for m in ear.messages) == 2
+    listener = Listener()
+    tune([P, Q], database=database, budget=BUDGET, progress=listener)
+    assert [name for name, _ in listener.phases] == ["sample", "search"]
+    assert listener.phases[0][1] == 16
+    assert listener.steps >= len(searched())
+    assert sum("TFLOP/s" in m for m in listener.messages) == 2
 
 
 def test_real_worker(database):

@@ -183,26 +183,26 @@ class Pool:
         taken: set[str] = set()
 
         def fill(match: re.Match[str]) -> str:
-            hole = match[0]
-            if hole in "RDHP":
-                free = [n for n in self.names[hole.lower()] if n not in taken]
+            placeholder = match[0]
+            if placeholder in "RDHP":
+                free = [n for n in self.names[placeholder.lower()] if n not in taken]
                 taken.add(name := d.pick(free))
                 return name
-            if hole == "x":
+            if placeholder == "x":
                 return d.literal("s32") if d.chance(30) else self.any("r")
-            if hole == "f":
+            if placeholder == "f":
                 return d.literal("f32") if d.chance(30) else self.any("r")
-            if hole == "i":
+            if placeholder == "i":
                 return str(d.below(36))
-            if hole == "w":
+            if placeholder == "w":
                 return str(d.below(32))
-            if hole == "n":
+            if placeholder == "n":
                 return str(d.bits(8))
-            if hole == "N":
+            if placeholder == "N":
                 return str(d.bits(15))
-            if hole == "t":
+            if placeholder == "t":
                 return self.scratch
-            return self.any(hole)
+            return self.any(placeholder)
 
         text = _HOLE.sub(fill, template)
         while _SAME.match(text):
@@ -381,7 +381,7 @@ def branching(name: str) -> Case:
     return k.case()
 
 
-def leaving(name: str) -> Case:
+def partial_exits(name: str) -> Case:
     """Lanes that exit at various places; their values are stored before."""
     k = Kernel(name, "control", (k_threads(name),))
     pool = Pool(k, 4, 1, 2, 2)
@@ -402,7 +402,7 @@ def k_threads(name: str) -> int:
     return 33 + sum(name.encode()) * 7 % 63
 
 
-def wild(name: str) -> Case:
+def unstructured(name: str) -> Case:
     """Blocks joined by branches at random, forward and back, with a limit on the rounds."""
     k = Kernel(name, "control", (64,))
     d = k.draw
@@ -517,8 +517,8 @@ def cases() -> list[Case]:
     return [
         *(straight(f"straight_{i:03d}") for i in range(300) if i not in ODD),
         *(branching(f"branching_{i:03d}") for i in range(220)),
-        *(leaving(f"leaving_{i:03d}") for i in range(60)),
-        *(wild(f"wild_{i:03d}") for i in range(60)),
+        *(partial_exits(f"leaving_{i:03d}") for i in range(60)),
+        *(unstructured(f"wild_{i:03d}") for i in range(60)),
         *(calling(f"calling_{i:03d}") for i in range(40)),
         *(jumping(f"jumping_{i:03d}") for i in range(15)),
     ]

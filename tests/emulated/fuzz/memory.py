@@ -253,7 +253,7 @@ def counting(name: str) -> Case:
     return k.case()
 
 
-def alone(name: str) -> Case:
+def single_warp(name: str) -> Case:
     """Atomics on a separate address for each thread: the returned and the stored values."""
     k = Kernel(name, "atomic", (64,))
     d = k.draw
@@ -423,7 +423,7 @@ def cases() -> list[Case]:
         *(spread(f"spread_{i:03d}") for i in range(40)),
         *(spaces(f"spaces_{i:03d}") for i in range(20)),
         *(counting(f"counting_{i:03d}") for i in range(70)),
-        *(alone(f"alone_{i:03d}") for i in range(70)),
+        *(single_warp(f"alone_{i:03d}") for i in range(70)),
         *(sums(f"sums_{i:03d}") for i in range(20)),
         *(copied(f"copied_{i:03d}") for i in range(60)),
     ]

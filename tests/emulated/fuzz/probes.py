@@ -141,7 +141,7 @@ def shuffles() -> list[Case]:
 def exited_threads() -> list[Case]:
     """Barriers after threads have exited: whole warps, parts of warps; votes there."""
     out = []
-    for name, leave, count in (
+    for name, predicate, count in (
         ("warp", "setp.lt.u32 %q, %t, 32;", ""),
         ("half", "and.b32 %w, %t, 16; setp.ne.u32 %q, %w, 0;", ""),
         ("half_counted", "and.b32 %w, %t, 16; setp.ne.u32 %q, %w, 0;", ", 96"),
@@ -154,7 +154,7 @@ def exited_threads() -> list[Case]:
             f"mov.u32 {base}, {k.name}_s;",
             f"mad.lo.u32 {at}, %t, 4, {base};",
             f"st.shared.u32 [{at}], %t;",
-            leave,
+            predicate,
             "@%q exit;",
             f"bar.sync 1{count};",
             f"sub.u32 {r}, 95, %t;",
