@@ -23,6 +23,15 @@ class StagedLoad(Protocol):
     def oob(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class SharedStore:
+    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
+
+    offset: int
+    kind: str
+    registers: str
+
+
 class StagedOperand(Protocol):
     """How A or B gets from global memory to shared memory and to fragments."""
 

@@ -84,53 +84,33 @@ CP_ASYNC_L1, CP_ASYNC_L2 = 5.0, 4.0
 LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
 COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
 
-#: dense multiply-adds per cycle of one multiprocessor by mma.sync, by (dtype, compute), of targets that were not
-#: measured: the rates of the vendor's data sheets over multiprocessors and boost clock. sm_86, 89
-#: and 120 sum f16 in f32 at half rate, and have f64 units for compatibility only; sm_100 is taken to be as sm_80
+#: multiply-adds per cycle of data-centre and of other GPUs by (dtype, compute), dense: the rates of the vendor's data
+#: sheets over multiprocessors and boost clock. Other GPUs sum f16 in f32 at half rate, and have f64 units for
+#: compatibility only
+_DATA_CENTRE: dict[tuple[str, str], float] = {
+    ("f16", "f32"): 1024,
+    ("f16", "f16"): 1024,
+    ("bf16", "f32"): 1024,
+    ("f32", "tf32"): 512,
+    ("f64", "f64"): 64,
+    ("s8", "s32"): 2048,
+}
+_OTHER: dict[tuple[str, str], float] = {
+    ("f16", "f32"): 256,
+    ("f16", "f16"): 512,
+    ("bf16", "f32"): 256,
+    ("f32", "tf32"): 128,
+    ("f64", "f64"): 2,
+    ("s8", "s32"): 1024,
+}
+#: multiply-adds per cycle of one multiprocessor by mma.sync, of targets that were not measured; sm_100 is assumed to
+#: have the rates of sm_80
 MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
-    80: {
-        ("f16", "f32"): 1024,
-        ("f16", "f16"): 1024,
-        ("bf16", "f32"): 1024,
-        ("f32", "tf32"): 512,
-        ("f64", "f64"): 64,
-        ("s8", "s32"): 2048,
-    },
-    86: {
-        ("f16", "f32"): 256,
-        ("f16", "f16"): 512,
-        ("bf16", "f32"): 256,
-        ("f32", "tf32"): 128,
-        ("f64", "f64"): 2,
-        ("s8", "s32"): 1024,
-    },
-    89: {
-        ("f16", "f32"): 256,
-        ("f16", "f16"): 512,
-        ("bf16", "f32"): 256,
-        ("f32", "tf32"): 128,
-        ("f64", "f64"): 2,
-        ("s8", "s32"): 1024,
-        ("fp8", "f32"): 512,
-    },
-    100: {
-        ("f16", "f32"): 1024,
-        ("f16", "f16"): 1024,
-        ("bf16", "f32"): 1024,
-        ("f32", "tf32"): 512,
-        ("f64", "f64"): 64,
-        ("s8", "s32"): 2048,
-        ("fp8", "f32"): 1024,
-    },
-    120: {
-        ("f16", "f32"): 256,
-        ("f16", "f16"): 512,
-        ("bf16", "f32"): 256,
-        ("f32", "tf32"): 128,
-        ("f64", "f64"): 2,
-        ("s8", "s32"): 1024,
-        ("fp8", "f32"): 512,
-    },
+    80: _DATA_CENTRE,
+    86: _OTHER,
+    89: {**_OTHER, ("fp8", "f32"): 512},
+    100: {**_DATA_CENTRE, ("fp8", "f32"): 1024},
+    120: {**_OTHER, ("fp8", "f32"): 512},
 }
 
 MEASURED = 90

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.errors import InputError
 
 Array = NDArray[Any]
@@ -29,13 +30,12 @@ TYPES: dict[str, Any] = {
     "f64": np.dtype("f8"),
     "tf32": np.dtype("f4"),
     "bf16": np.dtype(ml_dtypes.bfloat16),
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    **FP8,
 }
 
 
 #: types that a .npy file cannot hold; files have their values as float32
-FLOAT32_IN_FILES = ("bf16", "e4m3", "e5m2")
+FLOAT32_IN_FILES = ("bf16", *FP8)
 
 
 LARGEST = 1 << 40  #: bytes of a buffer

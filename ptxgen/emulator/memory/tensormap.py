@@ -25,6 +25,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.errors import InputError, UnsupportedError
 
 Array = NDArray[Any]
@@ -60,7 +61,7 @@ TYPES: tuple[tuple[str, Any], ...] = (
 )
 
 
-_ALIASES = {"s8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b8": "u8", "b16": "u16"}
+_ALIASES = {"s8": "u8", **dict.fromkeys(FP8, "u8"), "s16": "u16", "b8": "u8", "b16": "u16"}
 
 
 _NUMBERS = {name: i for i, (name, _) in enumerate(TYPES)}

@@ -134,10 +134,15 @@ def bulk(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array) -> Array:
-    at = site.addresses(c, lanes)
-    check_multiple(c, ins, lanes, at, 16, "the address in global memory")
-    return at
+def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array, count: int, writes: bool) -> Array:
+    """The addresses of copies of `count` bytes each, checked and recorded."""
+    start = site.addresses(c, lanes)
+    check_multiple(c, ins, lanes, start, 16, "the address in global memory")
+    for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
+        check_global(c, ins, lane, low, low + count, writes)
+        if c.chunk.engine.shadow is not None:
+            c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, writes)
+    return start
 
 
 def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
@@ -150,11 +155,7 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
         every = np.flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
-            start = global_addresses(c, ins, source, lanes)
-            for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
-                check_global(c, ins, lane, low, low + count, False)
-                if c.chunk.engine.shadow is not None:
-                    c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, False)
+            start = global_addresses(c, ins, source, lanes, count, False)
             address = place.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
@@ -260,11 +261,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
         every = np.flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
-            start = global_addresses(c, ins, place, lanes)
-            for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
-                check_global(c, ins, lane, low, low + count, True)
-                if c.chunk.engine.shadow is not None:
-                    c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, True)
+            start = global_addresses(c, ins, place, lanes, count, True)
             address = source.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, False)

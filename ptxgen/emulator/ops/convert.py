@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.emulator.ops.builder import Array, Builder, into
 from ptxgen.emulator.ops.numerics import BITS, FLOAT, add_odd, canonical, flush, flush_rounded, round_to, saturate, wide
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.dtypes import SIGNED
+from ptxgen.emulator.ptx.dtypes import FP8, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 from ptxgen.emulator.warp_batch import Step, View
 
@@ -23,7 +23,7 @@ _MODES = {"rn", "rz", "rm", "rp", "rna", *_ROUND_INT}
 finfo: Any = ml_dtypes.finfo
 
 
-FP8: dict[str, Any] = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+_FP8_PAIRS = {f"{name}x2" for name in FP8}
 
 
 @instruction("cvt")
@@ -32,7 +32,7 @@ def cvt(b: Builder, ins: Instruction) -> Step:
     if len(types) != 2 or not set(ins.mods) <= _MODES | set(SIZES) | {"ftz", "sat", "satfinite", "relu"}:
         raise b.unsupported()
     to, source = types
-    if to in ("f16x2", "bf16x2", "e4m3x2", "e5m2x2") or source in ("e4m3x2", "e5m2x2"):
+    if to in {"f16x2", "bf16x2", *_FP8_PAIRS} or source in _FP8_PAIRS:
         return pairs(b, ins, to, source)
     if to == "tf32":
         return tf32(b, ins, source)
@@ -266,7 +266,7 @@ def pairs(b: Builder, ins: Instruction, to: str, source: str) -> Step:
     def clip(x: Array) -> Array:
         return np.where(x > 0, x, np.where(np.isnan(x), x, np.zeros((), x.dtype))) if relu else x
 
-    if source in ("e4m3x2", "e5m2x2"):
+    if source in _FP8_PAIRS:
         src = b.src(ins.operands[1], "u16")
         dst = b.dst(ins.operands[0], "f16x2")
         dtype = FP8[source[:4]]

@@ -19,6 +19,7 @@ from ptxgen.emulator.ops.numerics import F16, F32, F64, fma64
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import LOWEST, TILE, Terms, aligned_sum, canonical_nan, decode, narrow, values
 from ptxgen.emulator.ops.undefined import Operands
+from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch
 
@@ -39,8 +40,7 @@ PACKED = {
     "f64": 1,
     "s8": 4,
     "u8": 4,
-    "e4m3": 4,
-    "e5m2": 4,
+    **dict.fromkeys(FP8, 4),
     "f32": 1,
     "s32": 1,
 }
@@ -49,7 +49,7 @@ PACKED = {
 REGISTER = {"f64": "f64", "f32": "f32", "s32": "s32"}
 
 
-_EIGHT = [(a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+_EIGHT = [(a, b) for a in FP8 for b in FP8]
 
 
 _BYTES = [(a, b) for a in ("s8", "u8") for b in ("s8", "u8")]

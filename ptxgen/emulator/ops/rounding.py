@@ -10,12 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.numerics import BF16, F16, F32, F64
+from ptxgen.emulator.ptx.dtypes import FP8
 
 Array = NDArray[Any]
 
+_finfo: Any = ml_dtypes.finfo
+
 
 #: smallest exponent of a normal number; subnormal numbers have it too
-LOWEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -6, "e5m2": -14}
+LOWEST = {
+    "f16": -14,
+    "bf16": -126,
+    "tf32": -126,
+    "f32": -126,
+    **{name: int(_finfo(dtype).minexp) for name, dtype in FP8.items()},
+}
 
 
 #: exponents of zero, and of infinity and NaN: outside the range of sums and products of finite numbers
@@ -39,8 +48,7 @@ _NANS: dict[int, Any] = {2: np.uint16(0x7FFF), 4: np.uint32(0x7FFFFFFF)}
 _TYPES: dict[str, Any] = {
     "f16": F16,
     "bf16": BF16,
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    **FP8,
 }
 
 
@@ -80,7 +88,7 @@ def _table(kind: str, lowest: int) -> Terms:
 
 
 def values(bits: Array, kind: str) -> Array:
-    """Elements of f16, bf16, e4m3, e5m2, tf32 or f32, given as unsigned integers, as float64."""
+    """Elements of f16, bf16, tf32, f32 or an 8-bit floating-point type, given as unsigned integers, as float64."""
     if kind in _TYPES:
         return _table(kind, LOWEST[kind]).value.take(bits)
     return (bits & np.uint32(0xFFFFE000) if kind == "tf32" else bits).view(F32).astype(F64)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.rounding import LOWEST, Terms, aligned_sum, decode, exponents, narrow, values
+from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
 from ptxgen.emulator.sync.async_state import async_state, warpgroup
 from ptxgen.emulator.sync.warpgroup import Form
@@ -28,7 +29,7 @@ _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
 
 
 #: k of an instruction by the type of A
-DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys(FP8, 32), "s8": 32, "u8": 32}
 
 
 _UNSIGNED: dict[str, Any] = {
@@ -37,8 +38,7 @@ _UNSIGNED: dict[str, Any] = {
     "tf32": np.uint32,
     "s8": np.int8,
     "u8": np.uint8,
-    "e4m3": np.uint8,
-    "e5m2": np.uint8,
+    **dict.fromkeys(FP8, np.uint8),
 }
 
 
@@ -55,8 +55,7 @@ TILE = 1 << 14
 
 def allowed(result: str, left: str, right: str) -> bool:
     """Whether D of one type may be the product of A and B of the given types."""
-    fp8 = {"e4m3", "e5m2"}
-    if left in fp8 and right in fp8:
+    if left in FP8 and right in FP8:
         return result in ("f32", "f16")
     if left in ("s8", "u8") and right in ("s8", "u8"):
         return result == "s32"
@@ -245,7 +244,7 @@ def multiplier(
         return integers
     negative = signs[0] * signs[1] < 0
     dtype = _RESULTS[result]
-    fp8 = left in ("e4m3", "e5m2")
+    fp8 = left in FP8
 
     def plain(a: Array, b: Array, old: Array | None) -> Array:
         x, y = values(a, left).astype(np.float32), values(b, right).astype(np.float32)

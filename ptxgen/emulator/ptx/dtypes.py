@@ -7,7 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-#: NumPy type of each PTX type; arrays of packed types have two elements per lane
+#: NumPy type of the values of each 8-bit floating-point type
+FP8: dict[str, Any] = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+
+#: NumPy type of each PTX type; arrays of packed types have two elements per lane, registers of 8-bit floating-point
+#: types have their bits
 DTYPES: dict[str, Any] = {
     "pred": np.dtype(bool),
     "b8": np.dtype("<u1"),
@@ -32,10 +36,8 @@ DTYPES: dict[str, Any] = {
     "u16x2": np.dtype("<u2"),
     "s16x2": np.dtype("<i2"),
     "f32x2": np.dtype("<f4"),
-    "e4m3": np.dtype("<u1"),
-    "e5m2": np.dtype("<u1"),
-    "e4m3x2": np.dtype("<u2"),
-    "e5m2x2": np.dtype("<u2"),
+    **{name: np.dtype("<u1") for name in FP8},
+    **{f"{name}x2": np.dtype("<u2") for name in FP8},
 }
 
 

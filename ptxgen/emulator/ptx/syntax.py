@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptxgen.emulator.ptx.dtypes import FP8
+
 #: bytes of each scalar type
 SIZES = {
     "b8": 1,
     "u8": 1,
     "s8": 1,
-    "e4m3": 1,
-    "e5m2": 1,
+    **dict.fromkeys(FP8, 1),
     "b16": 2,
     "u16": 2,
     "s16": 2,
     "f16": 2,
     "bf16": 2,
-    "e4m3x2": 2,
-    "e5m2x2": 2,
+    **{f"{name}x2": 2 for name in FP8},
     "b32": 4,
     "u32": 4,
     "s32": 4,

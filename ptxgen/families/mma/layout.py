@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.multistage import copy_template
+from ptxgen.codegen.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
@@ -37,15 +37,6 @@ class GlobalLoad:
     offset: int
     pointer: int
     oob: str
-
-
-@dataclass(frozen=True)
-class SharedStore:
-    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
-
-    offset: int
-    kind: str
-    registers: str
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.multistage import copy_template
+from ptxgen.codegen.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.simt.geometry import SimtOperandGeometry
@@ -25,15 +25,6 @@ class GlobalLoad:
     k: int
     offset: int
     oob: str
-
-
-@dataclass(frozen=True)
-class SharedStore:
-    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
-
-    offset: int
-    kind: str
-    registers: str
 
 
 @dataclass(frozen=True)
