@@ -70,7 +70,8 @@ def gemm_grouped(
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     alphas, betas = _numbers("alpha", alpha, count), _numbers("beta", beta, count)
     if outs is None and betas.any():
-        raise InputError("beta is not 0 and outs is None; a beta other than 0 requires outs")
+        i = int(np.flatnonzero(betas)[0])
+        raise InputError(f"beta of item {i} is {betas[i]:g} and outs is None; a beta other than 0 requires outs")
     with launch_cache.lock:
         results: list[Any] = []
         items = []

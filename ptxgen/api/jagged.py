@@ -133,9 +133,10 @@ def _jagged(
 
 def _offsets(offsets: Any, a: View) -> View:
     """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of ``a``."""
+    kind = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
+    if kind != "int32":
+        raise DtypeError(f"offsets is {kind}; it must be int32")
     v = tensor(offsets, "offsets")
-    if v.dtype.name != "s32":
-        raise DtypeError(f"offsets is {v.dtype}; it must be int32")
     if len(v.shape) != 1 or (v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
     if v.host != a.host:

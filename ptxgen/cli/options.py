@@ -28,6 +28,14 @@ ShardOption = Annotated[
     str | None,
     typer.Option("--shard", metavar="I/N", help="Use only shard I of N (1/N to N/N). Each problem is in one shard."),
 ]
+ScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        metavar="NAME",
+        help="grouped: tlp, the tile policy of Zhang et al. with its tile for each item. [default: one tuned kernel]",
+    ),
+]
 ConfigOption = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="Use this configuration: 'ms=8 ns=8 ml=64 ...'.")
 ]

@@ -18,7 +18,15 @@ from ptxgen.cli.command import (
     command_line,
     explain_interrupt,
 )
-from ptxgen.cli.options import ConfigOption, SeedOption, ShardOption, Target, TimeLimitOption, emulated_seconds
+from ptxgen.cli.options import (
+    ConfigOption,
+    ScheduleOption,
+    SeedOption,
+    ShardOption,
+    Target,
+    TimeLimitOption,
+    emulated_seconds,
+)
 from ptxgen.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -78,6 +86,7 @@ def tune(
     time_limit: TimeLimitOption = None,
     shard: ShardOption = None,
     seed: SeedOption = 0,
+    schedule: ScheduleOption = None,
 ) -> Answer:
     """Find and store the fastest kernels.
 
@@ -88,6 +97,11 @@ def tune(
     the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
     measurement in progress. Measurements in the database are not repeated: the same command continues the run.
     """
+    if schedule is not None:
+        from ptxgen.cli import schedules
+
+        schedules.require(schedule)
+        return schedules.tune(target)
     import time
     from dataclasses import replace
 
@@ -175,11 +189,17 @@ def select(
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only a digest of the choices, to compare machines or ranks.")
     ] = False,
+    schedule: ScheduleOption = None,
 ) -> Answer:
     """Print the best configuration for a problem.
 
     Stored winners have measured times, others the time that the model predicts. Needs no GPU: use --device h200.
     """
+    if schedule is not None:
+        from ptxgen.cli import schedules
+
+        schedules.require(schedule)
+        return schedules.select(target)
     from ptxgen.cli import report
     from ptxgen.tuning import selection
 
@@ -207,11 +227,16 @@ def select(
     panel=USE_COMMANDS,
     tables=False,
 )
-def emit(target: Target, config: ConfigOption = None) -> Answer:
+def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption = None) -> Answer:
     """Print the PTX of the kernel for a problem.
 
     Needs no GPU: use --device h200.
     """
+    if schedule is not None:
+        from ptxgen.cli import schedules
+
+        schedules.require(schedule, config)
+        return schedules.emit(target)
     from ptxgen.cli import report
     from ptxgen.codegen.render import render
     from ptxgen.families.plan_factory import plan_for
@@ -245,11 +270,16 @@ def emit(target: Target, config: ConfigOption = None) -> Answer:
     "conv --shape N=2,C=8,H=9,W=7,K=8,R=3,S=3,pad=1 --device emulated",
     panel=USE_COMMANDS,
 )
-def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0) -> Answer:
+def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, schedule: ScheduleOption = None) -> Answer:
     """Compare results with float64 references.
 
     Every element is compared, on inputs that expose errors.
     """
+    if schedule is not None:
+        from ptxgen.cli import schedules
+
+        schedules.require(schedule, config)
+        return schedules.check(target, seed)
     from ptxgen.cli import report
     from ptxgen.runtime.check import CASES
     from ptxgen.runtime.check import check as run
@@ -280,11 +310,17 @@ def bench(
         str | None,
         typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn or torch."),
     ] = None,
+    schedule: ScheduleOption = None,
 ) -> Answer:
     """Time kernels, after a check of their results.
 
     With --baseline, the best candidate of the vendor library is timed in the same run.
     """
+    if schedule is not None:
+        from ptxgen.cli import schedules
+
+        schedules.require(schedule, config)
+        return schedules.bench(target)
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run

@@ -108,7 +108,10 @@ def deviation_fields(deviation: Any) -> Document:
 def bench_fields(case: Case, row: Any) -> Document:
     """One row of bench; None for values that were not measured."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
-    times = {name: _known(getattr(row, name)) for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops")}
+    times = {
+        name: _known(getattr(row, name))
+        for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops", "scheduling_us")
+    }
     return {
         **selection_fields(case, row.selection),
         **times,
@@ -239,11 +242,12 @@ def bench_text(document: Document) -> Parts:
     for r in document["rows"]:
         measured = {**r, "predicted": False}
         times = [time_cell(measured, "us", modelled), r["vendor_us"], r["ratio"]]
-        speed = time_cell(measured, "tflops", modelled)
-        rows.append([*shape_cells(r), *times, speed, *config_cells(r), source_text(r), document["clock"], r["note"]])
+        speed = [time_cell(measured, "tflops", modelled), r["scheduling_us"]]
+        rows.append([*shape_cells(r), *times, *speed, *config_cells(r), source_text(r), document["clock"], r["note"]])
     baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
-    titles = (*shape_titles(document), "µs", f"{vendor} µs", "ratio", "TFLOP/s", *CONFIG, "source", "clock", "note")
+    heads = ("µs", f"{vendor} µs", "ratio", "TFLOP/s", "scheduling µs")
+    titles = (*shape_titles(document), *heads, *CONFIG, "source", "clock", "note")
     lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source"), ("clock", "note"))]
     lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
     total = document["summary"]

@@ -65,9 +65,10 @@ GROUPED = Operation(
     suites=SUITES,
     baselines={
         "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
-        "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_baseline:TlpBaseline"),
+        "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_schedule:TlpBaseline"),
         "cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn_grouped:CudnnGrouped"),
         "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
     },
+    scheduling="ptxgen.runtime.grouped_launch:table_us",
     random_kinds={"grouped": RandomKind("ptxgen.tuning.random_grouped:grouped", 0.0)},
 )

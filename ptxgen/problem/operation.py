@@ -93,7 +93,8 @@ class Operation:
     the columns of tables that identify a problem, and their cells for a row of a command's JSON document;
     ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
     in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS) terms,
-    None: the operation has no such form.
+    None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host before a
+    launch, to be reported beside its time, None: nothing to report.
     """
 
     problem: type[ProblemBase]
@@ -108,6 +109,7 @@ class Operation:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
     column_major: Callable[[dict[str, Any]], Case] | None = None
+    scheduling: Function | None = None
 
     @property
     def name(self) -> str:

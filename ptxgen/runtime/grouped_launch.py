@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +10,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.grouped import GroupedScheduler
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.grouped import GroupedScheduler, GroupTable
 from ptxgen.codegen.packing import POINTERS
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspaces
 
 Ints = NDArray[np.int64]
+
+
+def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3) -> float:
+    """Microseconds of the host in which it makes the descriptor table of a list, the least of ``runs``; NaN: a kernel
+    makes the table of a jagged group."""
+    if problem.jagged:
+        return float("nan")
+    scheduler = plan_for(problem, config, device).scheduler
+    assert isinstance(scheduler, GroupedScheduler)
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        GroupTable(scheduler.table, problem).words()
+        times.append(1e6 * (time.perf_counter() - began))
+    return min(times)
 
 
 @dataclass(eq=False)

@@ -271,7 +271,8 @@ class Bench:
 @dataclass(frozen=True)
 class BenchRow:
     """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
-    run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty."""
+    run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty;
+    ``scheduling_us``: of the host before a launch, NaN if the operation has nothing to report."""
 
     name: str
     problem: Problem
@@ -281,6 +282,7 @@ class BenchRow:
     vendor_first_us: float = float("nan")
     deviation: Deviation | None = None
     note: str = ""
+    scheduling_us: float = float("nan")
 
     @property
     def tflops(self) -> float:
@@ -322,4 +324,6 @@ def bench(
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
-        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, deviation, note)
+        scheduling = operation_of(problem).scheduling
+        host = resolve(scheduling)(problem, selection.config, driver.device) if scheduling else float("nan")
+        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, deviation, note, host)

@@ -8,10 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import RaceFault
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import first_violation
+from ptxgen.families.space import candidates
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
@@ -21,7 +24,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.grouped_launch import GroupLaunch
 from ptxgen.runtime.runner import Buffers, Runner
-from ptxgen.runtime.tlp_baseline import TlpBaseline
+from ptxgen.runtime.tlp_schedule import TlpBaseline
 from ptxgen.runtime.workspace import Workspaces
 from tests.cases import SOURCES
 
@@ -216,6 +219,22 @@ def test_one_kernel_serves_other_sizes():
         a, b, c, more = random_group(other, 3, "integers")
         out = runner.compute(a, b, c, 1.0, 0.0, more)
         assert group_deviation(other, (a, b, np.full_like(c, np.nan), more), out, "integers").ratio == 0
+
+
+def test_candidates_of_wgmma_serve_items_of_any_rows():
+    """A kernel chosen for items of few rows computes an item of many."""
+    p = GroupedGemm(tuple((m, 48, 32) for m in (3, 9, 0, 70, 1, 33)), "NN", "bf16", jagged="m")
+    on = replace(device("h200"), sms=3)
+    few = candidates(lower(replace(p, items=((3, 48, 32), (9, 48, 32)))), on)
+    wgmma = np.flatnonzero(few.family == FAMILIES.index("wgmma"))
+    assert len(wgmma) > 100
+    values = random_group(p, 1, "integers")
+    values[2][...] = p.output.poison
+    for i in np.random.default_rng(0).choice(wgmma, 6):
+        runner = Runner.of(EmulatedDriver(on, races=False), p, few.row(int(i)))
+        out = runner.compute(*values[:3], 1.0, 0.0, values[3])
+        assert group_deviation(p, values, out, "integers").ok, few.row(int(i))
+    assert first_violation(lower(p), few.row(int(wgmma[0])).replace(tma_rows=32), on) is not None
 
 
 @pytest.mark.parametrize("threshold", [None, 0])

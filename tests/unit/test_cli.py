@@ -41,6 +41,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case, operation_named, operation_names
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
+from ptxgen.runtime.tlp_schedule import threshold_of
 from ptxgen.tuning import selection
 from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
@@ -514,6 +515,36 @@ def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
 # ---- tune and its results
 
 
+GROUP = ("grouped", "--shape", "33,17,20+64,64,9+0,5,5", "--device", "emulated", "--schedule", "tlp", "--json")
+
+
+def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
+    """The tuned threshold, which no scheme reaches here or the first one does, is used by the other commands."""
+    chosen = run("select", *GROUP).document
+    [row] = chosen["rows"]
+    assert sum(t["items"] for t in row["tiles"]) == 2
+    assert chosen["threshold"] == threshold_of(device("emulated"))
+    tuned = run("tune", *GROUP).document
+    again = run("select", *GROUP).document
+    assert again["threshold"] == tuned["threshold"] != chosen["threshold"]
+    assert json.loads(Path(tuned["stored"]).read_text()) == {"emulated": tuned["threshold"]}
+    assert run("check", *GROUP).document["rows"][0]["ok"]
+    timed = run("bench", *GROUP).document["rows"][0]
+    assert timed["us"] == tuned["rows"][0]["us"]
+    assert timed["scheduling_us"] > 0
+    emitted = run("emit", *GROUP).document
+    assert [k["tile"] for k in emitted["kernels"]] == [t["tile"] for t in again["rows"][0]["tiles"]]
+    assert run("emit", *GROUP[:-1]).out.count(".version") == len(emitted["kernels"])
+
+
+def test_bench_reports_what_the_host_spends_before_a_launch(run: Run) -> None:
+    rows = [
+        run("bench", operation, "--shape", "8,8,8", "--json").document["rows"][0] for operation in ("grouped", "gemm")
+    ]
+    assert rows[0]["scheduling_us"] > 0
+    assert rows[1]["scheduling_us"] is None
+
+
 def test_select_returns_what_tune_stored(run: Run) -> None:
     words = ["--shape", "17,19,23"]
     budget = ["--samples", 2, "--search", 1, "--rounds", 0, "--keep", 1]
@@ -597,6 +628,9 @@ def check_error(done: Done, code: int, *message: str) -> None:
     [
         (["select", "--shape", "1,2"], ["shape is '1,2'", "M,N,K"]),
         (["select", "--shape", "1,2,-3"], ["shape"]),
+        (["select", "--shape", "1,2,3", "--schedule", "tlp"], ["schedule tlp is for grouped", "gemm"]),
+        (["select", "grouped", "--shape", "1,2,3", "--schedule", "x"], ["schedule is 'x'", "tlp"]),
+        (["check", "grouped", "--shape", "1,2,3", "--schedule", "tlp", "--config", "ms=2"], ["config and schedule"]),
         (["select", "--shape", "1,2,3", "--layout", "XY"], ["layout is 'XY'", "NT"]),
         (["select", "--shape", "1,2,3", "--dtype", "f99"], ["dtype is 'f99'", "f32"]),
         (["select", "--shape", "1,2,3", "--compute", "f16"], ["compute is 'f16'"]),

@@ -264,7 +264,7 @@ BIG = np.zeros((8, 8), np.float32)
         ),
         (([ONES[0], BIG[:4, :4]], ONES, [BIG[3:7, 3:7], BIG[4:, :4]]), {}, OverlapError, "item 0 .* with a of item 1"),
         ((ONES, ONES), {"alpha": [1.0]}, InputError, "a has 2 items and alpha has 1"),
-        ((ONES, ONES), {"beta": [0.0, 1.0]}, InputError, "beta is not 0 and outs is None"),
+        ((ONES, ONES), {"beta": [0.0, 1.0]}, InputError, "beta of item 1 is 1 and outs is None"),
         ((ONES, ONES), {"bias": [None]}, InputError, "a has 2 items and bias has 1"),
         ((ONES, ONES), {"alpha": [1.0, "x"]}, InputError, "alpha of item 1 is 'x'"),
         ((ONES, ONES), {"alpha": 1e60}, InputError, "alpha of item 0 is 1e"),

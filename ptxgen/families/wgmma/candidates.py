@@ -117,7 +117,7 @@ class WgmmaSpace(CandidateSpace):
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
-        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (p.m, p.n))
+        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if p.grouped else p.m, p.n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
         if p.im2col is not None:
             channels = widest_unit(p) if not p.im2col.wgrad else math.gcd(p.im2col.channels, ROWS)

@@ -378,6 +378,7 @@ RULES = (
             | (
                 (g.x_tile == ROWS)
                 & (g.x_extent <= c.tma_rows)
+                & ((not p.grouped) | (c.transposed_mma == 1))  # the rows of an item are not known before the launch
                 & (c.tma_rows < ROWS)
                 & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
             )
