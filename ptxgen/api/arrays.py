@@ -61,7 +61,24 @@ def _masked_array_error(argument: str, instead: str) -> InputError:
     return InputError(f"{argument} is a masked array; masks are not supported: pass {instead}")
 
 
+def _own_hook(kind: type) -> str:
+    """The hook with which a subclass of PyTorch's tensor gives operations another meaning; empty: none."""
+    for parent in kind.__mro__:
+        if (parent.__module__, parent.__name__) == ("torch", "Tensor"):
+            break
+        for hook in ("__torch_function__", "__torch_dispatch__"):
+            found = vars(parent).get(hook)
+            if found is not None and getattr(found, "__name__", "") != "_disabled_torch_function_impl":  # Parameter's
+                return hook
+    return ""
+
+
 def _torch(x: Any, argument: str) -> View:
+    if hook := _own_hook(type(x)):
+        raise InputError(
+            f"{argument} is a {type(x).__name__}, a tensor subclass with its own {hook}, whose memory need not hold its"
+            " values; it must be a plain tensor"
+        )
     name = str(x.dtype)
     if name not in _TORCH:
         raise DtypeError(f"{argument} has dtype {name}; it must be one of {ALLOWED}")

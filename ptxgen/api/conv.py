@@ -357,6 +357,7 @@ def _key(
             compute,
             deterministic,
             activation,
+            (type(a), type(b), type(bias), type(residual)),
             a.shape,
             a.stride(),
             a.dtype,
@@ -446,13 +447,15 @@ def launch_uncached(
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
     launch_cache.require_device(on, out=target, **epilogue_args)
-    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a), on)
+    stream = launch_cache.current_stream(a)
+    runner = launch_cache.runner_for(problem, stream, on)
     if workspace is launch_cache.QUERY_SIZE:
         return runner.launch.workspace
     own = _workspace(workspace, runner, names, a, b, result)
     launch = launch_cache.make_launch(runner)
     addresses = tuple(v.address for v in epilogue_args.values())
-    launch(packed[0].address, packed[1].address, target.address, launch_cache.current_stream(a), addresses, own)
+    with launch_cache.ordered(on, stream, (*views, target, *epilogue_args.values())):
+        launch(packed[0].address, packed[1].address, target.address, stream, addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         launch_cache.store(key, launch, allocation or make, runner)
     return result

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ptxgen.api.arrays import View, view
+from ptxgen.api.arrays import View, tensor, view
 from ptxgen.arguments import word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.base import EPILOGUE_OPS
@@ -77,11 +76,10 @@ def epilogue_arguments(
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:
     """``x`` as a vector of consecutive elements in the memory of ``out``. ``column``: its shape is M×1."""
-    reshape: Callable[..., Any] | None = getattr(x, "reshape", None)
-    if reshape is None:
-        raise InputError(f"{argument} is {type(x).__name__}; it must be an array of the same library as a")
-    v = view(reshape(1, -1), argument)
-    size = v.shape[1]
+    v = tensor(x, argument)
+    if sum(n != 1 for n in v.shape) > 1:
+        v = tensor(x.reshape(-1), argument)
+    size, stride = next(((n, s) for n, s in zip(v.shape, v.strides, strict=True) if n != 1), (1, 1))
     if length is not None and size != length:
         rule = "Mx1, one per row" if column else "one per column"
         raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule} of out")
@@ -89,6 +87,6 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
         raise InputError(f"{argument} is {v.dtype}; it must be {kind}")
     if v.host != out.host:
         raise InputError(f"{argument} must be in the same memory as a and b")
-    if size > 1 and v.strides[1] != 1:
-        raise ShapeError(f"{argument} has a stride of {v.strides[1]} elements; they must be contiguous")
-    return View(v.origin, v.address, (size,), (1,), v.dtype, v.host, device=v.device)
+    if size > 1 and stride != 1:
+        raise ShapeError(f"{argument} has a stride of {stride} elements; they must be contiguous")
+    return replace(v, shape=(size,), strides=(1,))

@@ -112,15 +112,17 @@ def _key(a: Any, b: Any, out: Any, *rest: Any) -> tuple[Any, int, int, int]:
             return NO_KEY
         if out is not None:
             at_c = out.data_ptr()
-            c = (out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
+            c = (type(out), out.shape, out.stride(), out.dtype, at_c & 15, out.get_device())
             if not at_c or out.is_neg() or (out.requires_grad and records_gradient(out)):
                 return NO_KEY
         key = (
+            type(a),
             a.shape,
             a.stride(),
             a.dtype,
             at_a & 15,
             a.get_device(),
+            type(b),
             b.shape,
             b.stride(),
             b.dtype,
@@ -181,7 +183,8 @@ def launch_uncached(
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0
-    runner = launch_cache.runner_for(problem, launch_cache.current_stream(a), on)
+    stream = launch_cache.current_stream(a)
+    runner = launch_cache.runner_for(problem, stream, on)
     if workspace is launch_cache.QUERY_SIZE:
         return runner.launch.workspace
     own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=result)
@@ -189,7 +192,8 @@ def launch_uncached(
         runner, alpha, beta, swapped, tuple(v.address for v in epilogue.ordered(problem.epilogue_operands))
     )
     first, second = (operands[1], operands[0]) if swapped else operands
-    launch(first.address, second.address, vc.address, launch_cache.current_stream(a), own=own)
+    with launch_cache.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
+        launch(first.address, second.address, vc.address, stream, own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
         launch_cache.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)

@@ -228,7 +228,8 @@ def _launch(group: list[Item], array: Any, alphas: Any, betas: Any, compute: str
         stream = launch_cache.current_stream(array)
         addresses = np.array([[x.a.address, x.b.address, x.c.address] for x in group], np.int64)
         operands = [np.array([dict(x.epilogue.arrays)[n].address for x in group], np.int64) for n in names]
-        launcher(problem, on)(problem, addresses, alpha, beta, operands, stream)
+        with launch_cache.ordered(on, stream, (v for x in group for v, _ in _arrays(x))):
+            launcher(problem, on)(problem, addresses, alpha, beta, operands, stream)
     recording.notify(problem, on)
 
 

@@ -127,7 +127,8 @@ def _jagged(
             runner = launch_cache.runner_for(problem, stream, on)
             pointers = tuple(v.address for v in views[3:])
             launch = launch_cache.make_launch(runner, alpha, beta, False, pointers)
-            launch(va.address, vb.address, vc.address, stream)
+            with launch_cache.ordered(on, stream, views):
+                launch(va.address, vb.address, vc.address, stream)
         return result
 
 

@@ -9,7 +9,8 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -469,6 +470,20 @@ def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) ->
     """
     size: int = call(*arguments, **options, workspace=QUERY_SIZE)
     return size
+
+
+@contextmanager
+def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
+    """Kernels that the block queues on ``stream`` begin after the work on the streams of all arrays, and the later work
+    of those streams begins after the kernels."""
+    # PyTorch has one current stream for all tensors on a GPU
+    arrays = {type(x) if hasattr(x, "new_empty") else id(x): x for x in (v.origin for v in views)}
+    others = {current_stream(x) for x in arrays.values()} - {stream}
+    for other in others:
+        on.order(other, stream)
+    yield
+    for other in others:
+        on.order(stream, other)
 
 
 def current_stream(x: Any) -> int:

@@ -306,6 +306,16 @@ class CudaDriver:
         with self.context(step.entry or "memset"):
             self._queue(kernel, step, parameters, stream)
 
+    def order(self, before: int, after: int) -> None:
+        """Work that is queued on the stream ``after`` from now on begins after the work that ``before`` now holds."""
+        with self.context("ordering streams"):
+            cuda_graph.order(before, after)
+
+    def wait(self, stream: int) -> None:
+        """Waits for the work on ``stream``. LaunchError: part of it failed, or it is being captured."""
+        with self.context("waiting for a stream"):
+            cuda_graph.call(cuda_graph.load().cuStreamSynchronize, stream)
+
     def synchronize(self) -> None:
         """Waits for all work in the primary context. LaunchError: part of it failed."""
         with self.context("waiting for the GPU"):

@@ -19,6 +19,7 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.errors import LaunchError, UnavailableError
 
+_DISABLE_TIMING = 2  #: CU_EVENT_DISABLE_TIMING
 _NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
 
 
@@ -157,6 +158,17 @@ def fill(address: int, size: int, stream: int) -> None:
 def upload(address: int, data: Any, stream: int) -> None:
     """Queues a copy of an array of bytes in host memory to ``address`` on ``stream``, a raw handle."""
     call(load().cuMemcpyHtoDAsync, address, data.ctypes.data, data.nbytes, stream)
+
+
+def order(before: int, after: int) -> None:
+    """Work that is queued on the stream ``after`` from now on begins after the work that ``before`` now holds."""
+    driver = load()
+    event = call(driver.cuEventCreate, _DISABLE_TIMING)
+    try:
+        call(driver.cuEventRecord, event, before)
+        call(driver.cuStreamWaitEvent, after, event, 0)
+    finally:
+        driver.cuEventDestroy(event)  # once it has occurred
 
 
 def capturing(stream: int) -> bool:

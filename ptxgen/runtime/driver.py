@@ -92,6 +92,15 @@ class Driver(Protocol):
         clears memory and does not use ``kernel``. LaunchError: the driver rejected the launch."""
         ...
 
+    def order(self, before: int, after: int) -> None:
+        """Work that is queued on the stream ``after`` from now on begins after the work that ``before`` now holds. Both
+        are raw handles of streams of the device."""
+        ...
+
+    def wait(self, stream: int) -> None:
+        """Waits for the work on ``stream``, a raw handle. LaunchError: part of it failed, or it is being captured."""
+        ...
+
     def synchronize(self) -> None:
         """Waits for all queued work. LaunchError: part of it failed."""
         ...

@@ -125,6 +125,12 @@ class EmulatedDriver:
         )
         self.modelled_us.append(perf_model.from_stats(model_counts(stats, kernel, step), self.device))
 
+    def order(self, before: int, after: int) -> None:
+        """Does nothing. Launches are synchronous."""
+
+    def wait(self, stream: int) -> None:
+        """Does nothing. Launches are synchronous."""
+
     def synchronize(self) -> None:
         """Does nothing. Launches are synchronous."""
 

@@ -644,6 +644,19 @@ def test_cached_calls_check_what_may_change(gpu, torch):
     assert gpu.asked[-1].aligned_a == 4
 
 
+@pytest.mark.parametrize("named", ["a", "b", "out"])
+def test_cached_calls_refuse_subclasses_with_a_hook(gpu, torch, named):
+    class Other(torch.Tensor):
+        __torch_function__ = classmethod(lambda cls, *_: None)
+
+    x = integers((8, 8))
+    given = {name: torch.Tensor(x) for name in ("a", "b", "out")}
+    ptxgen.gemm(**given)
+    given[named] = Other(x)
+    with pytest.raises(InputError, match=f"{named} is a Other, a tensor subclass with its own __torch_function__"):
+        ptxgen.gemm(**given)
+
+
 def test_tensors_that_need_copies_are_copied_in_each_call(gpu, torch):
     x = integers((8, 8))
     every_other = torch.Tensor(integers((8, 16))).part(8, 8, 0, (16, 2))

@@ -47,6 +47,7 @@ class Gpu:
         self.count = 1  # GPUs; the primary context of GPU i is PRIMARY + i
         self.memory: dict[int, bytearray] = {}
         self.owners: dict[int, int] = {}  # the context of a stream
+        self.waits: list[tuple[int, int]] = []  # pairs of streams, of which the first waits for the second
         self.on_queue: Callable[[], None] = lambda: None
         self.next = 0x10000
         self.sticky = 0
@@ -572,6 +573,12 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
 
     def record_event(event: int, stream: int) -> tuple[Result]:
         events[event] = gpu.clock
+        module.recorded[event] = stream
+        return (Result(gpu.status()),)
+
+    def wait_event(stream: int, event: int, flags: int) -> tuple[Result]:
+        assert event in events
+        gpu.waits.append((stream, module.recorded[event]))
         return (Result(gpu.status()),)
 
     class Names:
@@ -580,6 +587,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
 
     #: not yet freed: page-locked memory and events
     module.hosts, module.events = hosts, events
+    module.recorded = {}  # the stream of each event
     module.CUdevice_attribute = module.CUfunction_attribute = Names()
     module.cuInit = lambda flags: (Result.SUCCESS,)
     module.cuDriverGetVersion = lambda: (Result.SUCCESS, 13000)
@@ -596,6 +604,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     module.cuEventDestroy = lambda event: (Result(gpu.status()), events.pop(event))[:1]
     module.cuEventRecord = record_event
     module.cuEventSynchronize = lambda event: (Result(gpu.status()),)
+    module.cuStreamWaitEvent = wait_event
     module.cuEventElapsedTime = lambda begin, end: (Result.SUCCESS, (events[end] - events[begin]) * 1e-3)
     module.cuMemAlloc, module.cuMemFree = allocate, free
     module.cuMemHostAlloc, module.cuMemFreeHost = host_allocate, host_free
@@ -1050,6 +1059,18 @@ def test_lost_context_is_a_launch_error_everywhere(driver: CudaDriver, gpu: Gpu,
 
 
 # ---- several GPUs ----
+
+
+def test_streams_are_ordered_by_an_event(driver: CudaDriver, gpu: Gpu) -> None:
+    driver.order(0xBEEF, driver.stream)
+    assert gpu.waits == [(driver.stream, 0xBEEF)]
+    assert not sys.modules["cuda.bindings.driver"].events
+    driver.wait(driver.stream)
+    gpu.sticky = ILLEGAL_ADDRESS
+    for act in (lambda: driver.order(1, driver.stream), lambda: driver.wait(1)):
+        with pytest.raises(LaunchError, match="700"):
+            act()
+    gpu.sticky = 0
 
 
 def test_drivers_of_several_gpus_share_threads_and_streams(gpu: Gpu, source: Source) -> None:
