@@ -19,7 +19,7 @@ from ptxgen.tuning.deadline import Terminated
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
-    from ptxgen.tuning.collect import Measuring
+    from ptxgen.tuning.collect import JobRunner
     from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 
 #: limits of generated problems on the emulated device
@@ -132,7 +132,7 @@ def collect(
     from ptxgen.settings import settings
     from ptxgen.tuning import collect as collector
     from ptxgen.tuning.database import Database
-    from ptxgen.tuning.executor import ExecutorStation, StationOptions, dask_executor
+    from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool, dask_executor
     from ptxgen.tuning.selection import model_folder
 
     if time_limit is not None and not time_limit > 0:
@@ -146,17 +146,17 @@ def collect(
             given = [case.problem for case in read(lines, str(shapes_file), "")]
     with Database(options.path) as database, report.progress() as progress:
         models = model_folder(database, "").parent
-        arguments = StationOptions(budget, settings().driver, numbers, jobs, models, revision())
+        arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision())
         with ExitStack() as stack:
-            station: Measuring
+            device_pool: JobRunner
             if executor is None:
-                station = stack.enter_context(arguments.start())
+                device_pool = stack.enter_context(arguments.start())
             else:
                 cluster, threads = stack.enter_context(dask_executor(executor))
-                station = stack.enter_context(ExecutorStation(cluster, arguments, threads))
+                device_pool = stack.enter_context(ExecutorPool(cluster, arguments, threads))
             if given is None:
-                given = replace(random, limits=limits_of(station.clock, max_extent))
-            run = collector.Collector(database, station, budget, progress)
+                given = replace(random, limits=limits_of(device_pool.clock, max_extent))
+            run = collector.Collector(database, device_pool, budget, progress)
 
             def stored() -> str:
                 return (
@@ -166,7 +166,7 @@ def collect(
 
             with explain_interrupt(stored), _raise_on_sigterm():
                 done = run.run(islice(given, problems), time_limit or math.inf)
-            device, clock = station.device.name, station.clock
+            device, clock = device_pool.device.name, device_pool.clock
     values = {f.name: getattr(done, f.name) for f in fields(done)}
     values["outcomes"] = dict(done.outcomes)
     document = {"command": "collect", "device": device, "clock": clock, "database": options.path, **values}

@@ -133,7 +133,7 @@ def validate(
     from ptxgen.settings import settings
     from ptxgen.tuning import collect, tuning_files, validation
     from ptxgen.tuning.database import Database
-    from ptxgen.tuning.executor import StationOptions
+    from ptxgen.tuning.executor import DevicePoolOptions
     from ptxgen.tuning.selection import model_folder
 
     if source is not None:
@@ -160,7 +160,7 @@ def validate(
                 lines.write(json.dumps(row.as_dict()) + "\n")
 
         models = model_folder(database, "").parent
-        arguments = StationOptions(budget, driver, numbers, jobs, models, revision())
+        arguments = DevicePoolOptions(budget, driver, numbers, jobs, models, revision())
         found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
     return _validated(header, found)
 

@@ -190,7 +190,7 @@ class Failed:
     error: BaseException
 
 
-#: called with the events of a job, in threads of the station; an exception means that the station cannot continue
+#: called with the events of a job, in threads of the device pool; an exception means that the pool cannot continue
 Event = Measurement | Finished | Failed | Exception
 Notify = Callable[[Event], None]
 
@@ -239,7 +239,7 @@ class DeviceThread(threading.Thread):
             notify(Finished(prepared.problem))
 
 
-class Measuring(Protocol):
+class JobRunner(Protocol):
     """Devices to which a ``Collector`` submits jobs: those of this machine, or of several."""
 
     device: Device
@@ -254,7 +254,7 @@ class Measuring(Protocol):
     def stop(self) -> None: ...
 
 
-class Station:
+class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
     ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead;
@@ -378,13 +378,13 @@ class Collected:
 
 
 class Collector:
-    """Takes problems, submits them to a station, stores its measurements."""
+    """Takes problems, submits them to a device pool, stores its measurements."""
 
     def __init__(
-        self, database: Database, station: Measuring, budget: CollectBudget, progress: Progress = SILENT
+        self, database: Database, device_pool: JobRunner, budget: CollectBudget, progress: Progress = SILENT
     ) -> None:
-        self.database, self.station, self.budget, self.progress = database, station, budget, progress
-        self.device, self.clock = station.device.name, station.clock
+        self.database, self.device_pool, self.budget, self.progress = database, device_pool, budget, progress
+        self.device, self.clock = device_pool.device.name, device_pool.clock
         self.claims = Claims(database, self.device, self.clock)
         self.result = Collected()
         self.events: queue.Queue[Event] = queue.Queue()
@@ -403,7 +403,7 @@ class Collector:
         try:
             while True:
                 now = time.monotonic()
-                self.result.seconds, self.result.waited = now - began, self.station.waited
+                self.result.seconds, self.result.waited = now - began, self.device_pool.waited
                 if now - began >= seconds:
                     break
                 if now - saved >= BATCH_SECONDS:
@@ -412,7 +412,7 @@ class Collector:
                 if now - reported >= REPORT_SECONDS:
                     self.progress.message(summary(self.result))
                     reported = now
-                while source is not None and len(self.active) < self.station.capacity:
+                while source is not None and len(self.active) < self.device_pool.capacity:
                     problem = next(source, None)
                     if problem is None:
                         source = None
@@ -420,9 +420,9 @@ class Collector:
                         break  # many may be skipped: the time limit also applies meanwhile
                 if source is None and not self.active:
                     break
-                self._take(POLL_SECONDS if len(self.active) >= self.station.capacity or source is None else 0.0)
+                self._take(POLL_SECONDS if len(self.active) >= self.device_pool.capacity or source is None else 0.0)
         finally:
-            self.station.stop()
+            self.device_pool.stop()
             while not self.events.empty():
                 event = self.events.get()
                 if isinstance(event, Measurement):
@@ -441,7 +441,7 @@ class Collector:
             self.result.skipped += 1
             return False
         self.active[problem] = None
-        self.station.submit(Job(problem, stored, self.nearest.of(problem, self.budget.nearest)), self.events.put)
+        self.device_pool.submit(Job(problem, stored, self.nearest.of(problem, self.budget.nearest)), self.events.put)
         return True
 
     def _take(self, seconds: float) -> None:
@@ -502,4 +502,4 @@ def summary(done: Collected) -> str:
     )
 
 
-__all__ = ["COLLECT_TIMING", "CollectBudget", "Collected", "Collector", "Station", "read_devices", "summary"]
+__all__ = ["COLLECT_TIMING", "CollectBudget", "Collected", "Collector", "DevicePool", "read_devices", "summary"]

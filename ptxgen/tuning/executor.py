@@ -1,7 +1,7 @@
 """Collects measurements on several machines: sends jobs to a ``concurrent.futures.Executor``, that of Dask for example.
 
-A process of the executor keeps one ``Station``, with the devices of its machine, for all jobs that run in its threads.
-Owns distributed.
+A process of the executor keeps one ``DevicePool``, with the devices of its machine, for all jobs that run in its
+threads. Owns distributed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Self
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, LaunchError, UnavailableError
 from ptxgen.problem.device import Device
-from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, Event, Failed, Finished, Job, Notify, Station
+from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, DevicePool, Event, Failed, Finished, Job, Notify
 from ptxgen.tuning.measurement import Measurement
 
-IDLE_SECONDS = 60.0  #: after which a process without jobs stops its station
+IDLE_SECONDS = 60.0  #: after which a process without jobs stops its device pool
 STOP_SECONDS = 60.0  #: to wait for jobs that run when a run ends
 CONNECT_SECONDS = 30.0  #: to wait for a scheduler, and for its first worker
 SCHEME = "dask://"
@@ -32,8 +32,8 @@ PROCESS = uuid.uuid4().hex  #: names this process among those of all machines
 
 
 @dataclass(frozen=True)
-class StationOptions:
-    """The arguments of a ``Station``."""
+class DevicePoolOptions:
+    """The arguments of a ``DevicePool``."""
 
     budget: CollectBudget
     driver: str = "auto"
@@ -42,31 +42,31 @@ class StationOptions:
     models: Path | None = None
     commit: str = ""
 
-    def start(self) -> Station:
+    def start(self) -> DevicePool:
         if multiprocessing.current_process().daemon:
             raise UnavailableError("a daemonic process cannot start others; start the Dask worker with --no-nanny")
-        return Station(self.budget, self.driver, self.devices, self.jobs, self.models, self.commit)
+        return DevicePool(self.budget, self.driver, self.devices, self.jobs, self.models, self.commit)
 
 
-class SharedStation:
-    """The station of a process, for all threads that run jobs with these options: a context manager that starts it.
+class SharedDevicePool:
+    """The device pool of a process, for all threads that run jobs with these options: a context manager that starts it.
     It is stopped after ``IDLE_SECONDS`` without a job, or when a job reports that it cannot continue."""
 
-    def __init__(self, options: StationOptions) -> None:
+    def __init__(self, options: DevicePoolOptions) -> None:
         self.options = options
         self.lock = threading.Lock()
-        self.station: Station | None = None
+        self.device_pool: DevicePool | None = None
         self.running = 0
         self.timer: threading.Timer | None = None
 
-    def __enter__(self) -> Station:
+    def __enter__(self) -> DevicePool:
         with self.lock:
             if self.timer is not None:
                 self.timer.cancel()
-            if self.station is None:
-                self.station = self.options.start()
+            if self.device_pool is None:
+                self.device_pool = self.options.start()
             self.running += 1
-            return self.station
+            return self.device_pool
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
@@ -77,74 +77,74 @@ class SharedStation:
                 self.timer.start()
 
     def stop(self) -> None:
-        """Stops the station, unless jobs use it."""
+        """Stops the device pool, unless jobs use it."""
         with self.lock:
-            if self.station is not None and not self.running:
-                self.station.stop()
-                self.station = None
+            if self.device_pool is not None and not self.running:
+                self.device_pool.stop()
+                self.device_pool = None
 
-    def discard(self, station: Station) -> None:
-        """The next job starts another station than ``station``, which cannot continue."""
+    def discard(self, device_pool: DevicePool) -> None:
+        """The next job starts another device pool than ``device_pool``, which cannot continue."""
         with self.lock:
-            if self.station is station:
-                self.station = None
-                station.stop()
+            if self.device_pool is device_pool:
+                self.device_pool = None
+                device_pool.stop()
 
 
-_shared: dict[StationOptions, SharedStation] = {}  #: of this process
+_shared: dict[DevicePoolOptions, SharedDevicePool] = {}  #: of this process
 _shared_lock = threading.Lock()
 
 
-def _of_process(options: StationOptions) -> SharedStation:
+def _of_process(options: DevicePoolOptions) -> SharedDevicePool:
     with _shared_lock:
-        return _shared.setdefault(options, SharedStation(options))
+        return _shared.setdefault(options, SharedDevicePool(options))
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The events of a job, in order. ``station``: the process that ran it; ``waited``: seconds in which its devices had
-    no prepared problem, since its station started."""
+    """The events of a job, in order. ``process``: the name of the process that ran it; ``waited``: seconds in which its
+    devices had no prepared problem, since its device pool started."""
 
-    station: str
+    process: str
     waited: float
     events: tuple[Event, ...]
 
 
-def describe(options: StationOptions) -> tuple[Device, str]:
+def describe(options: DevicePoolOptions) -> tuple[Device, str]:
     """The device and the clock of a machine of the executor."""
-    with _of_process(options) as station:
-        return station.device, station.clock
+    with _of_process(options) as device_pool:
+        return device_pool.device, device_pool.clock
 
 
-def run_job(options: StationOptions, job: Job, device: str, clock: str) -> JobResult:
+def run_job(options: DevicePoolOptions, job: Job, device: str, clock: str) -> JobResult:
     """Prepares and measures a problem on the machine of the executor that runs this. InputError: it has another device
     than ``device``, or another clock."""
     shared = _of_process(options)
-    with shared as station:
-        if (station.device.name, station.clock) != (device, clock):
-            raise InputError(f"devices are {device} and {station.device.name}; they must be of one kind")
+    with shared as device_pool:
+        if (device_pool.device.name, device_pool.clock) != (device, clock):
+            raise InputError(f"devices are {device} and {device_pool.device.name}; they must be of one kind")
         events: queue.Queue[Event] = queue.Queue()
         received: list[Event] = []
-        station.submit(job, events.put)
+        device_pool.submit(job, events.put)
         while not received or isinstance(received[-1], Measurement):
             try:
                 received.append(events.get(timeout=POLL_SECONDS))
             except queue.Empty:
-                if shared.station is not station:  # another job reported that it cannot continue
-                    received.append(Failed(job.problem, LaunchError("the station has ended")))
+                if shared.device_pool is not device_pool:  # another job reported that it cannot continue
+                    received.append(Failed(job.problem, LaunchError("the device pool has ended")))
         if not isinstance(received[-1], Finished | Failed):
-            shared.discard(station)
-        return JobResult(PROCESS, station.waited, tuple(received))
+            shared.discard(device_pool)
+        return JobResult(PROCESS, device_pool.waited, tuple(received))
 
 
-class ExecutorStation:
-    """Runs each job in a thread of an executor, whose processes may be on several machines; used like ``Station``.
+class ExecutorPool:
+    """Runs each job in a thread of an executor, whose processes may be on several machines; used like ``DevicePool``.
 
     ``capacity``: threads of the executor, of which a machine should have as many as cores. A job reports
     its measurements when it ends.
     """
 
-    def __init__(self, executor: Executor, options: StationOptions, capacity: int) -> None:
+    def __init__(self, executor: Executor, options: DevicePoolOptions, capacity: int) -> None:
         self.executor, self.options, self.capacity = executor, options, capacity
         self.device, self.clock = executor.submit(describe, options).result()
         self.futures: set[Future[JobResult]] = set()
@@ -173,7 +173,7 @@ class ExecutorStation:
             notify(error)
         elif error is None:
             result = done.result()
-            self._waited[result.station] = result.waited
+            self._waited[result.process] = result.waited
             for event in result.events:
                 notify(event)
 
@@ -218,4 +218,4 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
         yield client.get_executor(pure=False), sum(client.nthreads().values())
 
 
-__all__ = ["ExecutorStation", "JobResult", "StationOptions", "dask_executor", "run_job"]
+__all__ = ["DevicePoolOptions", "ExecutorPool", "JobResult", "dask_executor", "run_job"]

@@ -33,7 +33,7 @@ from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.collect import Collector, visible_device
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.evaluation import TOP, arithmetic
-from ptxgen.tuning.executor import StationOptions
+from ptxgen.tuning.executor import DevicePoolOptions
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.selection import model_from
@@ -117,7 +117,7 @@ class Validator:
     """Tunes fresh problems, then compares choices with the fastest configurations and the vendor's library."""
 
     def __init__(
-        self, database: Database, options: StationOptions, vendor: bool = True, progress: Progress = SILENT
+        self, database: Database, options: DevicePoolOptions, vendor: bool = True, progress: Progress = SILENT
     ) -> None:
         self.database, self.options, self.vendor, self.progress = database, options, vendor, progress
 
@@ -129,9 +129,9 @@ class Validator:
     ) -> list[Validated]:
         """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
         measurements before the comparison."""
-        with self.options.start() as station:
-            device, clock, jobs = station.device, station.clock, station.jobs
-            Collector(self.database, station, self.options.budget, self.progress).run(iter(problems), seconds)
+        with self.options.start() as device_pool:
+            device, clock, jobs = device_pool.device, device_pool.clock, device_pool.jobs
+            Collector(self.database, device_pool, self.options.budget, self.progress).run(iter(problems), seconds)
         measured = {p: self._measured(p, device.name, clock) for p in problems}
         tuned = [p for p in problems if measured[p]]
         own = self.options.models / device.name if self.options.models is not None else None

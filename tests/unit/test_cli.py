@@ -839,7 +839,7 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
             ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
             for name in ("select", "explain", "emit", "sampler")
         ),
-        (["collect", "--problems", "1"], "ptxgen.tuning.collect.Station.__init__"),
+        (["collect", "--problems", "1"], "ptxgen.tuning.collect.DevicePool.__init__"),
         (["paper", "table4"], "ptxgen.cli.options.Target.find_driver"),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),

@@ -23,9 +23,9 @@ from ptxgen.cli import command
 from ptxgen.errors import DatabaseError, InputError, LaunchError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import collect, executor
-from ptxgen.tuning.collect import CollectBudget, Collector, DeviceThread, Station
+from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread
 from ptxgen.tuning.database import Database, config_text
-from ptxgen.tuning.executor import ExecutorStation, StationOptions
+from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 
 BUDGET = CollectBudget(configurations=3, nearest=0)
@@ -232,8 +232,8 @@ def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.Monk
         share[self.worker.variables["CUDA_VISIBLE_DEVICES"]] += 1
 
     monkeypatch.setattr(DeviceThread, "_measure", counted)
-    with Database(tmp_path / "d.sqlite") as database, Station(BUDGET, "emulated", (0, 1), 1) as station:
-        done = Collector(database, station, BUDGET).run([Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)])
+    with Database(tmp_path / "d.sqlite") as database, DevicePool(BUDGET, "emulated", (0, 1), 1) as device_pool:
+        done = Collector(database, device_pool, BUDGET).run([Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)])
     assert (done.problems, done.measurements, done.outcomes) == (8, 24, {"ok": 24})
     assert set(share) == {"0", "1"}
     assert sum(share.values()) == 8
@@ -244,43 +244,43 @@ def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def stations() -> Iterator[None]:
-    """Stops the stations that jobs in this process have started."""
+def device_pools() -> Iterator[None]:
+    """Stops the device pools that jobs in this process have started."""
     yield
     for shared in executor._shared.values():
         shared.stop()
     executor._shared.clear()
 
 
-@pytest.mark.usefixtures("stations")
+@pytest.mark.usefixtures("device_pools")
 def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
-    options = StationOptions(BUDGET, "emulated", jobs=1)
+    options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     path = tmp_path / "d.sqlite"
     with ThreadPoolExecutor(3) as threads, Database(path) as database:
-        done = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
+        done = Collector(database, ExecutorPool(threads, options, 3), BUDGET).run(PROBLEMS)
         assert (done.problems, done.measurements, done.failed) == (4, 12, 0)
         assert done.waited > 0
         assert set(rows(path).values()) == {1}
-        [shared] = executor._shared.values()  # one station for all jobs
-        again = Collector(database, ExecutorStation(threads, options, 3), BUDGET).run(PROBLEMS)
+        [shared] = executor._shared.values()  # one device pool for all jobs
+        again = Collector(database, ExecutorPool(threads, options, 3), BUDGET).run(PROBLEMS)
         assert (again.problems, again.skipped) == (0, 4)
-        assert shared.station is not None
+        assert shared.device_pool is not None
         shared.stop()
-        assert shared.station is None
+        assert shared.device_pool is None
 
 
-@pytest.mark.usefixtures("stations")
-def test_a_stopped_executor_station_waits_for_its_jobs(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("device_pools")
+def test_a_stopped_executor_pool_waits_for_its_jobs(tmp_path: Path) -> None:
     """The time limit passes while jobs run: their measurements are stored."""
-    options = StationOptions(BUDGET, "emulated", jobs=1)
+    options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     with ThreadPoolExecutor(2) as threads, Database(tmp_path / "d.sqlite") as database:
-        done = Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS, 0.01)
+        done = Collector(database, ExecutorPool(threads, options, 2), BUDGET).run(PROBLEMS, 0.01)
     assert done.measurements == sum(rows(tmp_path / "d.sqlite").values()) == 6
 
 
-@pytest.mark.usefixtures("stations")
-def test_a_station_that_cannot_continue_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = StationOptions(BUDGET, "emulated", jobs=1)
+@pytest.mark.usefixtures("device_pools")
+def test_a_device_pool_that_cannot_continue_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     measure = DeviceThread._measure
 
     def broken(self: DeviceThread, *arguments: Any) -> None:
@@ -289,15 +289,15 @@ def test_a_station_that_cannot_continue_is_replaced(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(DeviceThread, "_measure", broken)
     with ThreadPoolExecutor(2) as threads, Database(tmp_path / "d.sqlite") as database:
         with pytest.raises(LaunchError, match="the device is lost"):
-            Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS)
+            Collector(database, ExecutorPool(threads, options, 2), BUDGET).run(PROBLEMS)
         monkeypatch.setattr(DeviceThread, "_measure", measure)
-        done = Collector(database, ExecutorStation(threads, options, 2), BUDGET).run(PROBLEMS)
+        done = Collector(database, ExecutorPool(threads, options, 2), BUDGET).run(PROBLEMS)
         assert (done.problems, done.measurements) == (4, 12)
 
 
-@pytest.mark.usefixtures("stations")
+@pytest.mark.usefixtures("device_pools")
 def test_machines_must_have_devices_of_one_kind() -> None:
-    options = StationOptions(BUDGET, "emulated", jobs=1)
+    options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     with pytest.raises(InputError, match="devices are h200 and emulated; they must be of one kind"):
         executor.run_job(options, collect.Job(PROBLEMS[0]), "h200", "hardware")
 
@@ -317,7 +317,7 @@ def test_dask_cluster_of_processes(run: Run, tmp_path: Path) -> None:
         done = run("--executor", address, "--shapes-file", shapes, *SMALL, "--json")
         assert (done.document["problems"], done.document["measurements"]) == (8, 24)
         with distributed.Client(cluster) as client:
-            used = client.run(lambda: [s.station is not None for s in executor._shared.values()])
+            used = client.run(lambda: [s.device_pool is not None for s in executor._shared.values()])
             client.run(lambda: [s.stop() for s in executor._shared.values()])
         assert list(used.values()) == [[True], [True]]  # each process has measured
     assert set(rows(tmp_path / "tuning.sqlite").values()) == {1}
