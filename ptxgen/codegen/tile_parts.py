@@ -1,4 +1,4 @@
-"""The parts that plans share whose threads load A and B themselves and of whose blocks each computes one tile of C.
+"""Parts shared by plans in which threads load A and B, and each block computes one tile of C.
 
 A family composes its operands, main loop and packing between these functions, in their order.
 """

@@ -40,7 +40,7 @@ class CandidateSpace:
     ``axes``: the values that a search on hardware tries around a good configuration, and that the sampler draws;
     ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
     ``class_axes``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes
-    computed from the others and do not distinguish classes. Names of rules: ``fixed`` read only the problem and the
+    computed from others, on which classes do not depend. Names of rules: ``fixed`` read only the problem and the
     device, ``tile_rules`` only the axes that ``shapes`` sets, ``extent_rules`` an extent or a number of slices; tests
     check that.
     """

@@ -172,8 +172,8 @@ def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
 
 
 def _axis(c: Columns, name: str) -> Any:
-    """The values of an axis, or of another feature of a family. A family fills it from other axes, if it says so;
-    one that has none leaves the axis's default, or 0."""
+    """The values of an axis, or of another feature of a family. A family may compute it from other axes;
+    if it has no such axis, the value is the axis's default, or 0."""
     own = registry.of(c).features
     if name in own:
         return own[name](c)

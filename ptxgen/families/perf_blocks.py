@@ -58,7 +58,7 @@ class Cells:
     blocks: Floats  #: blocks of the launch
     extra: Floats  #: microseconds of a launch besides its blocks
     queue: Floats  #: cycles that the slices of a tile wait for each other
-    way: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
+    c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
 
 
 def issuer_tile(p: KernelGemm, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
@@ -113,17 +113,17 @@ def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     extra = np.where(sliced, np.choose(np.clip(c.splitk, 0, 4), [perf_costs.SPLIT_US[i] for i in range(5)]), 0.0)
     extra = extra + np.where(sliced & (c.splitk == SPLIT_WORKSPACE), second, 0.0)
-    way = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
-    queue = np.where(way == 1, perf_costs.QUEUE * g.slices, 0)
+    c_cost = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
+    queue = np.where(c_cost == 1, perf_costs.QUEUE * g.slices, 0)
     numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
-    return Cells(way=way, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return Cells(c_cost=c_cost, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
 
 
 def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Cycles of a launch: full waves, then the remaining blocks, spread over the multiprocessors."""
-    iterations, blocks, way, queue = x.iterations[cell], x.blocks[cell], x.way[cell], x.queue[cell]
+    iterations, blocks, c_cost, queue = x.iterations[cell], x.blocks[cell], x.c_cost[cell], x.queue[cell]
     resident, busy, idle, latency = w.resident[rows], w.busy[rows], w.idle[rows], w.latency[rows]
-    store_c = np.where(way == 0, w.store[rows], np.where(way == 1, w.red[rows], w.partial[rows]))
+    store_c = np.where(c_cost == 0, w.store[rows], np.where(c_cost == 1, w.red[rows], w.partial[rows]))
     sms = np.float32(d.sms)
     full = np.floor(blocks / (resident * sms))
     rest = np.ceil((blocks - full * resident * sms) / sms)

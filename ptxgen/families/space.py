@@ -157,7 +157,7 @@ def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candi
         open_ = (broken == -1).reshape(len(b.tiles), -1)
         total += int((b.counts * open_).sum())
         for j in range(open_.shape[1]):
-            taken = _takers(b, open_[:, j], j, representatives)
+            taken = _candidate_rows(b, open_[:, j], j, representatives)
             rows.append((taken + first_row).astype(np.int32))
             cell.append((b.tile[taken] * open_.shape[1] + j + first_cell).astype(np.int32))
         first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
@@ -180,7 +180,7 @@ def members(c: Candidates) -> Candidates:
     return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
 
 
-def _takers(b: Base, open_: NDArray[np.bool_], option: int, representatives: bool) -> NDArray[np.intp]:
+def _candidate_rows(b: Base, open_: NDArray[np.bool_], option: int, representatives: bool) -> NDArray[np.intp]:
     """The rows of a base that are candidates with an option of slices; ``open_``: the tiles that are;
     ``representatives``: only one row of each equivalence class."""
     if not open_.any():

@@ -13,7 +13,7 @@
     mul.lo.u32 %row, %row, ${plan.a.thread};
     mul.lo.u32 %col, %col, ${plan.b.thread};
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
-    // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.way == 0 else "vector"} that this lane reads
+    // ${x.name.upper()}: the first ${"16 bytes (a row of ldmatrix)" if x.raw or x.fragment_load == 0 else "vector"} that this lane reads
     mov.b32 %mn, ${first};
     mul.lo.u32 %k, %k_group, ${plan.mainloop.steps * plan.mainloop.instruction.depth};
 ${add_lane_terms("%mn", x.lane_mn)}\

@@ -40,7 +40,7 @@ def test_random_batches(family):
         verify(p, c, kind, alpha, beta, arrays=(a, b, before), on=on, seed=n)
 
 
-WAYS = (
+OPTIONS = (
     *(
         (SIMT, w)
         for w in (
@@ -77,14 +77,14 @@ WAYS = (
 )
 
 
-@pytest.mark.parametrize(("base", "way"), WAYS)
-def test_reductions_and_schedulers(base, way):
+@pytest.mark.parametrize(("base", "options"), OPTIONS)
+def test_reductions_and_schedulers(base, options):
     """Three items that share B, launched twice: flags that the first launch leaves set break the second."""
     dtype = {SIMT: "f32", MMA: "f16", WGMMA: "bf16"}[base]
     p = Gemm(40, 40, 64, "NN", dtype, out="f32", batch=3, stride_b=0, ldc=120, stride_c=40)
-    c, on = parse_config(f"{base} {way}"), "h200" if base == WGMMA else "emulated"
+    c, on = parse_config(f"{base} {options}"), "h200" if base == WGMMA else "emulated"
     assert first_violation(lower(p), c, device(on)) is None
-    if "splitk" in way:
+    if "splitk" in options:
         verify(p, c, "integers", on=on, times=2)
     else:
         verify(p, c, "integers", 2.0, -1.0, on=on)
@@ -99,7 +99,7 @@ def test_items_share_both_operands():
 
 
 @pytest.mark.parametrize(
-    ("base", "way"),
+    ("base", "options"),
     [
         (SIMT, "kg=2 splitk=flag_red"),
         (SIMT, "kg=2 splitk=workspace"),
@@ -108,21 +108,21 @@ def test_items_share_both_operands():
         (WGMMA, "persistent=1 epilogue_smem=1"),
     ],
 )
-def test_more_items_than_a_launch_holds(monkeypatch, base, way):
+def test_more_items_than_a_launch_holds(monkeypatch, base, options):
     """Several launches compute them; each reuses the workspace of the previous one."""
     monkeypatch.setattr(grid_scheduler, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "GRID_LIMIT", 6)
     monkeypatch.setattr(scheduler, "TILES_LIMIT", 7)
     dtype, on = ("f32", "emulated") if base == SIMT else ("f16", "emulated") if base == MMA else ("bf16", "h200")
     p = Gemm(20, 40, 64, "NN", dtype, batch=8, stride_a=20 * 64 + 8)
-    c = parse_config(f"{base} {way}")
+    c = parse_config(f"{base} {options}")
     made = plan_for(p, c, device(on))
     assert sum(step.entry == made.entry for step in made.launch(lower(p)).steps) > 1
     verify(p, c, "integers", on=on)
 
 
 @pytest.mark.parametrize(
-    ("base", "way", "on"),
+    ("base", "options", "on"),
     [
         (SIMT, "kg=2 splitk=workspace", "emulated"),
         (MMA, "", "emulated"),
@@ -130,11 +130,11 @@ def test_more_items_than_a_launch_holds(monkeypatch, base, way):
         (WGMMA, "epilogue_smem=1", "h200"),
     ],
 )
-def test_epilogues_of_batches(base, way, on):
+def test_epilogues_of_batches(base, options, on):
     """All items share bias and scales; each has its own residual."""
     dtype = "f32" if base == SIMT else "bf16"
     p = Gemm(20, 24, 40, "NN", dtype, batch=3, epilogue="scale_rows,bias_column,residual,relu", stride_c=20 * 24 + 8)
-    for found in check(EmulatedDriver(device(on)), p, parse_config(f"{base} {way}")):
+    for found in check(EmulatedDriver(device(on)), p, parse_config(f"{base} {options}")):
         assert found.ok, found
 
 

@@ -19,13 +19,13 @@ from tests.emulated.gemm_runs import random_epilogues, right
 D = DEVICES["h200"]
 STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 #: epilogue paths: from registers, through shared memory, split-K with a reduction kernel
-WAYS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
+OPTIONS = ("kg=1", "kl=2 u=16", "kg=3 splitk=workspace")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("stage", STAGES)
-def test_each_operation(stage: str, way: str) -> None:
-    right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 {way}")
+def test_each_operation(stage: str, options: str) -> None:
+    right(Gemm(19, 36, 50, "NT", epilogue=stage), f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 {options}")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f64"])

@@ -14,7 +14,7 @@ from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right
 
-WAYS = {
+OPTIONS = {
     "fragments": "ml=64 nl=32 u=64 stages=2 vec_c=2",
     "fragments, persistent": "ml=64 nl=32 u=64 stages=2 persistent=1",
     "a boxful": "ml=64 nl=32 u=64 stages=2 epilogue_smem=1",
@@ -31,21 +31,21 @@ STAGES = [stage for row in EPILOGUE_OPS for stage in row]
 P = Gemm(150, 72, 130, "NT", "f16", lda=136, ldb=136)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_all_operations_combined(way: str) -> None:
+@pytest.mark.parametrize("options", OPTIONS)
+def test_all_operations_combined(options: str) -> None:
     for n, stages in enumerate(("scale_rows,bias_row,residual,gelu", "scale,bias_column,relu")):
-        right(replace(P, epilogue=stages), f"family=wgmma {WAYS[way]}", n)
+        right(replace(P, epilogue=stages), f"family=wgmma {OPTIONS[options]}", n)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_each_operation(stage: str) -> None:
-    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + WAYS["persistent"])
+    right(replace(P, m=70, dtype="bf16", out="bf16", epilogue=stage), "family=wgmma " + OPTIONS["persistent"])
 
 
 def test_wrong_residual_is_found() -> None:
     """The check can fail: the kernel gets another residual than the reference."""
     p = replace(P, epilogue="residual")
-    runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + WAYS["parts"]))
+    runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + OPTIONS["parts"]))
     a, b, c = padded(p, operands(p))
     outs = [runner.compute(a, b, c, epilogue_args=(np.full_like(c, x),)) for x in (0.0, 8.0)]
     assert np.abs(outs[1] - outs[0]).min() > 7

@@ -22,13 +22,17 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.selection import select
 from tests.emulated.gemm_runs import right
-from tests.emulated.test_s8_outputs import EPILOGUES, WAYS
+from tests.emulated.test_s8_outputs import EPILOGUES, OPTIONS
 
 TINY = ("e4m3", "e5m2")
 #: device, dtype, configuration
 KERNELS = {
-    **{way: ("h200", "e4m3", text) for way, text in WAYS.items() if way.startswith("wgmma") and "TMA store" not in way},
-    **{way: ("rtx4090", "e5m2", text) for way, text in WAYS.items() if way.startswith("mma")},
+    **{
+        options: ("h200", "e4m3", text)
+        for options, text in OPTIONS.items()
+        if options.startswith("wgmma") and "TMA store" not in options
+    },
+    **{options: ("rtx4090", "e5m2", text) for options, text in OPTIONS.items() if options.startswith("mma")},
     "mma, 16 bits": ("h200", "bf16", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 vec_a=8 vec_b=8"),
     "simt": ("h200", "f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=4"),
     "simt, sums in f16": ("h200", "f16 f16", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"),
@@ -41,26 +45,26 @@ KERNELS = {
 }
 
 
-def problem(way: str, out: str, epilogue: str = "") -> Gemm:
-    kind, _, compute = KERNELS[way][1].partition(" ")
-    return Gemm(1 if way == "skinny" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
+def problem(options: str, out: str, epilogue: str = "") -> Gemm:
+    kind, _, compute = KERNELS[options][1].partition(" ")
+    return Gemm(1 if options == "skinny" else 70, 72, 144, "NT", kind, compute, out=out, epilogue=epilogue)
 
 
-@pytest.mark.parametrize("way", KERNELS)
-def test_both_types_with_every_epilogue_path(way: str) -> None:
+@pytest.mark.parametrize("options", KERNELS)
+def test_both_types_with_every_epilogue_path(options: str) -> None:
     """Scales, bias, residual and activations, combined and alone."""
-    on, _, text = KERNELS[way]
+    on, _, text = KERNELS[options]
     for n, epilogue in enumerate((*EPILOGUES, "")):
-        p = problem(way, TINY[(n + len(way)) % 2], epilogue)
+        p = problem(options, TINY[(n + len(options)) % 2], epilogue)
         right(p, text, n, on)
 
 
 @pytest.mark.parametrize("out", TINY)
 def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, distributed", "mma, epilogue_smem", "simt", "skinny"):
-        on, _, text = KERNELS[way]
-        made = assemble(render(plan_for(problem(way, out, EPILOGUES[0]), parse_config(text), device(on))))
+    for options in ("wgmma", "wgmma, distributed", "mma, epilogue_smem", "simt", "skinny"):
+        on, _, text = KERNELS[options]
+        made = assemble(render(plan_for(problem(options, out, EPILOGUES[0]), parse_config(text), device(on))))
         assert made.cubin
         assert not any(made.spills.values())
 

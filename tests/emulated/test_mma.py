@@ -44,20 +44,20 @@ def test_random_problems_and_configurations(n):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "out"), dict.fromkeys(TYPES))
 @pytest.mark.parametrize(
-    "way", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=workspace", "operand_path_a=pack operand_path_b=pack"]
+    "options", ["", "kl=2 fragment_prefetch=0", "kg=2 splitk=workspace", "operand_path_a=pack operand_path_b=pack"]
 )
-def test_every_type_layout_and_reduction(dtype, compute, out, layout, way):
+def test_every_type_layout_and_reduction(dtype, compute, out, layout, options):
     """With rows that allow no vector access: through registers, or packed first."""
     p = Gemm(37, 35, 150, layout, dtype, compute, out=out)
     size = p.element.bytes
-    depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in way else 1)
+    depth = {1: 64, 2: 32, 4: 16, 8: 8}[size] * (2 if "kl=2" in options else 1)
     copies = f"vec_a={16 // size} vec_b={16 // size}"
-    if way != "operand_path_a=pack operand_path_b=pack":
+    if options != "operand_path_a=pack operand_path_b=pack":
         copies = f"cp_async_a={int(size > 2)} cp_async_b={int(size > 2)}"
-    c = parse_config(f"family=mma ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {way}")
+    c = parse_config(f"family=mma ms=16 ns=16 ml=32 nl=32 u={depth} stages=2 {copies} {options}")
     on = "rtx4090" if size == 1 else "emulated"
     assert first_violation(lower(p), c, device(on)) is None
-    verify(p, c, "integers", 2.0, -1.0, data=len(way), on=on)
+    verify(p, c, "integers", 2.0, -1.0, data=len(options), on=on)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 1), (16, 8, 32), (17, 9, 33), (61, 7, 3), (33, 31, 0), (5, 0, 9)])

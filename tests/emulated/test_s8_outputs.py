@@ -16,7 +16,7 @@ from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.assemble import assemble
 from tests.emulated.test_epilogue import D, right
 
-WAYS = {
+OPTIONS = {
     "wgmma": "family=wgmma ml=64 nl=32 u=128 stages=2 vec_c=2",
     "wgmma, packed stores": "family=wgmma ml=128 nl=96 u=64 math_warpgroups=2 stages=2 persistent=1 vec_c=8",
     "wgmma, packed stores, split-K": "family=wgmma ml=64 nl=64 u=64 stages=2 kg=2 splitk=distributed vec_c=8",
@@ -37,43 +37,43 @@ def problem(out: str, epilogue: str = "") -> Gemm:
     return Gemm(70, 72, 144, "NT", "s8", out=out, epilogue=epilogue)
 
 
-def supported(way: str, out: str) -> bool:
-    if "packed stores" in way:
+def supported(options: str, out: str) -> bool:
+    if "packed stores" in options:
         return out in ("s8", "e4m3", "e5m2")
-    return way != "wgmma, TMA store" or out in ("f16", "bf16")
+    return options != "wgmma, TMA store" or out in ("f16", "bf16")
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 200), (64, 96)])
 @pytest.mark.parametrize("dtype", ["s8", "e4m3"])
 def test_packed_8_bit_stores_at_edges(dtype: str, m: int, n: int) -> None:
-    for way in ("wgmma, packed stores", "wgmma, packed stores, split-K"):
-        p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(WAYS[way])
+    for options in ("wgmma, packed stores", "wgmma, packed stores, split-K"):
+        p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(OPTIONS[options])
         plan = plan_for(p, c, D)
         assert ".v2.b32" in render(plan).text.partition("// ---- epilogue")[2]
         right(p, c, m)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_output_type_with_every_epilogue_path(way: str) -> None:
-    first = list(WAYS).index(way)
-    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and supported(way, out)]
+@pytest.mark.parametrize("options", OPTIONS)
+def test_every_output_type_with_every_epilogue_path(options: str) -> None:
+    first = list(OPTIONS).index(options)
+    outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and supported(options, out)]
     for n in range(2):
-        right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), WAYS[way], n)
+        right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), OPTIONS[options], n)
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_without_an_epilogue(out: str) -> None:
-    right(problem(out), WAYS["mma"])
-    right(problem(out), WAYS["wgmma"])
+    right(problem(out), OPTIONS["mma"])
+    right(problem(out), OPTIONS["wgmma"])
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
-    for way in ("wgmma", "wgmma, distributed", "wgmma, TMA store", "mma, epilogue_smem"):
-        if supported(way, out):
+    for options in ("wgmma", "wgmma, distributed", "wgmma, TMA store", "mma, epilogue_smem"):
+        if supported(options, out):
             p = problem(out, EPILOGUES[0] if out != "s32" else "")
-            made = assemble(render(plan_for(p, parse_config(WAYS[way]), D)))
+            made = assemble(render(plan_for(p, parse_config(OPTIONS[options]), D)))
             assert made.cubin
             assert "C75" not in made.log
             assert not any(made.spills.values())

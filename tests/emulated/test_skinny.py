@@ -56,7 +56,7 @@ def test_every_type_and_layout(types, layout):
         verify(p, c, "integers", 2.0, -1.0)
 
 
-WAYS = {
+OPTIONS = {
     "quads": ("NT", "s8", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=16 vec_b=16"),
     "transposed": ("NN", "s8", "ml=1 ms=1 nl=64 ns=16 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=16"),
     "halves": ("NT", "f16", "ml=1 ms=1 nl=16 ns=2 lanes_long=4 kl=2 u=256 vec_a=8 vec_b=8"),
@@ -76,12 +76,12 @@ WAYS = {
 
 
 @pytest.mark.parametrize("split", ["", "kg=2 splitk=memset_red", "kg=2 splitk=flag_red", "kg=2 splitk=workspace"])
-@pytest.mark.parametrize("way", WAYS)
-def test_every_math_path_and_reduction(way, split):
+@pytest.mark.parametrize("options", OPTIONS)
+def test_every_math_path_and_reduction(options, split):
     """A vector times a matrix, with remainders of K and N."""
-    layout, dtype, text = WAYS[way]
+    layout, dtype, text = OPTIONS[options]
     out = {"e4m3": "f32", "s8": "s32", "f64": "f64"}.get(dtype, "f32")
-    compute = "tf32" if way == "rounded" else ""
+    compute = "tf32" if options == "rounded" else ""
     p = Gemm(1, 144, 1296, layout, dtype, compute, out=out)
     verify(p, parse_config(f"family=skinny long_n=1 {text} {split}"), "integers", 2.0, 1.0, times=1)
 
@@ -123,21 +123,21 @@ def test_infinities_and_nan_propagate():
 
 
 @pytest.mark.parametrize(
-    "way",
+    "options",
     [
         "mma_m16=1 ms=4 ml=32 ns=2 vec_a=8 vec_b=8 u=32",
         "ms=2 ml=16 ns=8 vec_a=8 u=32",
         "mma_m16=1 ms=2 ml=16 ns=2 vec_a=8 u=32",
     ],
 )
-def test_infinities_and_nan_stay_in_their_rows_and_columns(way):
+def test_infinities_and_nan_stay_in_their_rows_and_columns(options):
     """With mma, and with chunks of unaligned rows."""
-    p = Gemm(20, 5, 40 if "vec_b" in way else 41, "NT", "f16", out="f32")
+    p = Gemm(20, 5, 40 if "vec_b" in options else 41, "NT", "f16", out="f32")
     a, b, c = operands(p, 1, "integers")
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
     with np.errstate(all="ignore"):
         exact = reference(p, a, b, c, 1.0, 1.0).exact
-    out = execute(p, parse_config(f"family=skinny nl=8 lanes_long=8 kl=1 {way}"), (a, b, c), 1.0, 1.0)
+    out = execute(p, parse_config(f"family=skinny nl=8 lanes_long=8 kl=1 {options}"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
 

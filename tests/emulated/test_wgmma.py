@@ -43,7 +43,7 @@ ROUTES = [
     *(("s8", "", layout) for layout in LAYOUTS),
     *(("f16", "f16", layout) for layout in LAYOUTS),
 ]
-WAYS = (
+OPTIONS = (
     "",
     "cluster_k=2",
     "kg=2 splitk=workspace",
@@ -55,7 +55,7 @@ WAYS = (
 
 
 #: each type and layout with some schedules, each schedule with some of both
-SOME = [(*route, axes) for i, route in enumerate(ROUTES) for j, axes in enumerate(WAYS) if (i + i // 4 + j) % 4 == 0]
+SOME = [(*route, axes) for i, route in enumerate(ROUTES) for j, axes in enumerate(OPTIONS) if (i + i // 4 + j) % 4 == 0]
 
 
 @pytest.mark.parametrize(("dtype", "compute", "layout", "axes"), SOME)

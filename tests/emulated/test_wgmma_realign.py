@@ -13,7 +13,7 @@ from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 H200 = device("h200")
 #: rows of 32, 64 and 128 bytes of K, several boxes a row; extents whose last rows not all threads have
-WAYS = {
+OPTIONS = {
     "a warpgroup": "ml=64 nl=64 u=64 stages=3 operand_path_a=realign operand_path_b=realign",
     "narrow rows": "ml=64 nl=48 u=32 stages=3 operand_path_a=realign operand_path_b=realign",
     "narrowest rows": "ml=64 nl=16 u=16 math_warpgroups=2 pingpong=1 persistent=1 stages=3 operand_path_a=realign operand_path_b=realign",
@@ -27,13 +27,13 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_rows_of_any_alignment(way):
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rows_of_any_alignment(options):
     """Starts of 2, 4, 8 and 16 bytes between guards of NaN, every residue of a leading dimension, the ends of M, N and
     K inside a tile."""
-    c = parse_config(f"family=wgmma {WAYS[way]}")
+    c = parse_config(f"family=wgmma {OPTIONS[options]}")
     for n, layout in enumerate(LAYOUTS):
-        seed = n + list(WAYS).index(way)
+        seed = n + list(OPTIONS).index(options)
         p = Gemm(
             67 + seed % 3,
             71 - seed % 5,
@@ -63,11 +63,11 @@ def test_fewer_rows_than_residues(m, n, k, layout):
     verify(p, c, "integers", data=m, on="h200", shift=True)
 
 
-@pytest.mark.parametrize("way", ["math_warpgroups=1", "math_warpgroups=2 pingpong=1"])
-def test_tile_begins_at_any_stage_of_the_ring(way):
+@pytest.mark.parametrize("options", ["math_warpgroups=1", "math_warpgroups=2 pingpong=1"])
+def test_tile_begins_at_any_stage_of_the_ring(options):
     """Blocks compute two or three tiles, with more K iterations than stages."""
     p = Gemm(2053, 71, 70, "NT", "f16", aligned_a=2, aligned_b=4)
     c = parse_config(
-        f"family=wgmma ml=64 nl=8 u=16 stages=3 persistent=1 operand_path_a=realign operand_path_b=realign {way}"
+        f"family=wgmma ml=64 nl=8 u=16 stages=3 persistent=1 operand_path_a=realign operand_path_b=realign {options}"
     )
     verify(p, c, "integers", data=1, on="h200", shift=True)

@@ -15,7 +15,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import right
 
-WAYS = {
+OPTIONS = {
     "a box": "ml=64 nl=64 u=32 stages=2",
     "subtiles": "ml=128 nl=64 math_warpgroups=2 u=32 stages=2 epilogue_subtiles=2 epilogue_buffers=2",
     "persistent, boxes of 32": "ml=128 nl=96 u=32 stages=2 persistent=1 epilogue_subtiles=3",
@@ -35,12 +35,12 @@ WAYS = {
 PLACES = [(65, 67, 0, 16), (130, 131, 133, 2), (64, 61, 0, 4), (7, 5, 0, 2), (63, 72, 75, 8)]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_rows_of_any_length_and_alignment(way):
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rows_of_any_length_and_alignment(options):
     """Only elements of C are written, and where beta is zero, C is not read."""
-    c = parse_config(f"family=wgmma epilogue_smem=1 {WAYS[way]}")
+    c = parse_config(f"family=wgmma epilogue_smem=1 {OPTIONS[options]}")
     for n, (rows, columns, ld, aligned) in enumerate(PLACES):
-        if n % 2 == list(WAYS).index(way) % 2:
+        if n % 2 == list(OPTIONS).index(options) % 2:
             beta, kind = float(n // 2 % 2), ("integers", "normal")[n % 2]
             p = Gemm(rows, columns, 40, "NT", "bf16" if n == 2 else "f16", ldc=ld or columns, aligned_c=aligned)
             verify(p, c, kind, 2.0 - beta, beta, data=n, on="h200", shift=True)
@@ -48,7 +48,7 @@ def test_rows_of_any_length_and_alignment(way):
 
 @pytest.mark.parametrize("columns", [255, 256, 257, 521])
 @pytest.mark.parametrize(
-    "way",
+    "options",
     [
         "ml=64 nl=256",
         "ml=64 nl=256 persistent=1 math_warpgroups=2 pingpong=1",
@@ -57,10 +57,10 @@ def test_rows_of_any_length_and_alignment(way):
         "transposed_mma=1 ml=8 nl=256",
     ],
 )
-def test_rows_of_several_boxes(way, columns):
+def test_rows_of_several_boxes(options, columns):
     """A warp stores a row of 256 elements, or a part of it; 16 bytes of C come from two boxes."""
     p = Gemm(67, columns, 16, "NT", "f16", ldc=columns + (columns == 256), aligned_c=2)
-    c = parse_config(f"family=wgmma epilogue_smem=1 u=16 stages=2 {way}")
+    c = parse_config(f"family=wgmma epilogue_smem=1 u=16 stages=2 {options}")
     verify(p, c, "integers", 1.0, float(columns == 257), data=columns, on="h200", shift=True)
 
 

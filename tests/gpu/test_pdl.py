@@ -16,7 +16,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import SOURCES
-from tests.emulated.test_s8_outputs import EPILOGUES, OUT_DTYPES, WAYS, parse_config, problem, supported
+from tests.emulated.test_s8_outputs import EPILOGUES, OUT_DTYPES, OPTIONS, parse_config, problem, supported
 
 pytestmark = pytest.mark.gpu
 EACH = 60
@@ -90,8 +90,8 @@ def test_kernels_in_streams_and_graphs(driver):
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])
 def test_s8_products_are_stored_in_every_type(driver, out):
-    for way, text in WAYS.items():
+    for options, text in OPTIONS.items():
         for epilogue in ("", *(EPILOGUES if out != "s32" else ())):
-            if supported(way, out):
+            if supported(options, out):
                 for result in check(driver, problem(out, epilogue), parse_config(text), 1):
-                    assert result.ok, f"{way} {epilogue} {result.kind}: {result.deviation}"
+                    assert result.ok, f"{options} {epilogue} {result.kind}: {result.deviation}"

@@ -162,7 +162,7 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, compute, layout, shape):
             for read in x.fragment_loads(step, 0):
                 at = [address(x, read, lane) for lane in range(32)]
                 width = 16 if read.kind.startswith("x") else x.bytes * len(names(read.registers))
-                few = x.way == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
+                few = x.fragment_load == BYTES and x.tile < 64  # two chunks a row: pairs of rows share banks
                 assert conflicts(at[: 16 if read.kind == "x2" else 32], width) <= (4 if few else 0), (x.name, read)
 
 
@@ -217,7 +217,7 @@ def test_lanes_hold_neighbours_if_vectors_load_them():
     assert plan("f32", "tf32", "NN", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 8
     assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 2
     assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 4
-    assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.way for x in ("NT", "NN")] == [SINGLE, VECTOR]
+    assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.fragment_load for x in ("NT", "NN")] == [SINGLE, VECTOR]
 
 
 def test_f64_needs_a_target_with_f64_mma():

@@ -174,7 +174,7 @@ def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
                 [{f"cp_async_{name}": x, f"vec_{name}": v} for x in (0, 1) if (v * size < 16, v * size >= 4)[x]]
             )
         out += [{"operand_path_a": int(paths[0]), "operand_path_b": int(paths[1]), **a, **b} for a, b in product(*each)]
-    return [{**way, "deferred_sts": 1 - way["cp_async_a"] * way["cp_async_b"]} for way in out]
+    return [{**modes, "deferred_sts": 1 - modes["cp_async_a"] * modes["cp_async_b"]} for modes in out]
 
 
 def mma_by_hand(p: KernelGemm, d) -> set[Config]:
@@ -189,10 +189,12 @@ def mma_by_hand(p: KernelGemm, d) -> set[Config]:
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
         c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
-        for way, kg in product(mma_copies(p), slices):
+        for modes, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
-            split = 0 if kg == 1 or (adds and (way["operand_path_a"] or way["operand_path_b"])) else 1 if adds else 2
-            full = replace(c, **way, kg=kg, splitk=split)
+            split = (
+                0 if kg == 1 or (adds and (modes["operand_path_a"] or modes["operand_path_b"])) else 1 if adds else 2
+            )
+            full = replace(c, **modes, kg=kg, splitk=split)
             if rules.first_violation(p, full, d) is None:
                 found.append(full)
     return configs(space.canonical(p, Columns.of(found))) if found else set()

@@ -95,7 +95,7 @@ class MmaOperand:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.first = g.name == "a"
-        self.instruction, self.way, self.packed_first = i, int(g.fragment_load), packed
+        self.instruction, self.fragment_load, self.packed_first = i, int(g.fragment_load), packed
         self.kmajor, self.asynchronous = bool(g.kmajor), bool(g.cp_async)
         self.tile, self.thread, self.warps = int(g.tile), int(g.warp_tile), int(g.warps)
         self.vec, self.row, self.rows, self.size = int(g.vec), int(g.row_pitch), int(g.rows), int(g.stage_bytes)
@@ -107,7 +107,7 @@ class MmaOperand:
         self.partial_copy = self.vectors < threads
         self.keys = self._keys()
         #: whether chunks are swizzled; otherwise rows are padded, or need neither
-        self.swizzled = self.way != VECTOR
+        self.swizzled = self.fragment_load != VECTOR
         self.store_ptrs: list[tuple[str, str]] = []
         self.swizzles: list[int] = []
         self.loads = self._global_loads(threads)
@@ -120,10 +120,10 @@ class MmaOperand:
         self.c_positions = self._c_positions()
 
     def _keys(self) -> tuple[tuple[int, int], ...]:
-        if self.way == VECTOR:
+        if self.fragment_load == VECTOR:
             return ()
         chunks = min(self.row // self.chunk, 8)
-        return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: ROWS_OF_QUADS}[self.way][chunks]
+        return {MATRIX: ROWS_IN_TURN, BYTES: ROWS_BY_TWOS, SINGLE: ROWS_OF_QUADS}[self.fragment_load][chunks]
 
     # ---- shared memory
 
@@ -194,7 +194,7 @@ class MmaOperand:
         self.buffers = 2 if self.prefetches else 1
         self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
         #: columns of 8 bits are loaded in pairs, and separated by prmt
-        self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.way == BYTES else None
+        self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.fragment_load == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
 
@@ -210,21 +210,21 @@ class MmaOperand:
     def lane_mn(self) -> list[Term]:
         """Rows (columns) from a warp's first to the first that a lane reads."""
         t = self.adjacent
-        if self.way == MATRIX:
+        if self.fragment_load == MATRIX:
             if self.kmajor:
                 return [Term(0, 15, 1)] if self.first else [Term(0, 7, 1), Term(4, 1, 8)][: 1 + (self.tiles > 1)]
             return [Term(3, 1, 8)] if self.first else [Term(4, 1, 8)][: self.tiles > 1]
-        return [] if self.way == BYTES else [Term(2, 7, t)]
+        return [] if self.fragment_load == BYTES else [Term(2, 7, t)]
 
     @property
     def lane_k(self) -> list[Term]:
         """Elements of K from a step's first to the first that a lane reads."""
         chunk = self.chunk
-        if self.way == MATRIX:
+        if self.fragment_load == MATRIX:
             if self.kmajor:
                 return [Term(4, 1, chunk)] if self.first else [Term(3, 1, chunk)]
             return [Term(0, 7, 1), Term(4, 1, 8)] if self.first else [Term(0, 15, 1)]
-        if self.way == BYTES:
+        if self.fragment_load == BYTES:
             return [Term(0, 1, 1), Term(1, 3, 4), Term(3, 1, 2), Term(4, 1, 16)]
         return [Term(0, 3, 1)]
 
@@ -240,9 +240,9 @@ class MmaOperand:
 
     def _loads(self, step: int, buffer: int) -> list[FragmentLoad]:
         k = step * self.instruction.depth
-        if self.way in (MATRIX, BYTES):
+        if self.fragment_load in (MATRIX, BYTES):
             return self._matrices(k, buffer)
-        if self.way == VECTOR:
+        if self.fragment_load == VECTOR:
             return self._vectors(k, buffer)
         halves = self.least // 8
         return [

@@ -112,11 +112,11 @@ class SkinnyOperand:
 
     def _set_pointer_steps(self, stride: int) -> None:
         """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
-        pass."""
-        to_next, to_pass = (
+        K iteration."""
+        to_next, to_iteration = (
             n - self.depth + 1 for n in (self.step_stride, stride - self.step_stride * (self.steps - 1))
         )
-        steps = [*([1] if self.depth > 1 else []), to_next, *([to_pass] if to_pass != to_next else [])]
+        steps = [*([1] if self.depth > 1 else []), to_next, *([to_iteration] if to_iteration != to_next else [])]
         self.pointer_steps = [] if self.kmajor else steps
         #: elements along K that pointers advance by per K iteration, where K is contiguous
         self.stride = stride if self.kmajor else 0

@@ -27,7 +27,7 @@ class WgmmaCells:
     resident: Floats  #: blocks that run at once, one per multiprocessor
     tiles_per_cta: Floats  #: tiles that a persistent block computes
     extra: Floats  #: microseconds of a launch besides its blocks
-    way: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
+    c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
     straddle_a: np.float32  #: 1 if rows of A start within a cache line
     straddle_b: np.float32  #: likewise of B
 
@@ -147,8 +147,8 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         "extra": extra,
     }
     columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
-    way = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
-    return WgmmaCells(way=way, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
+    c_cost = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
+    return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
 
 
 def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
@@ -166,7 +166,7 @@ def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, cell: Any) -> Floats:
     """Microseconds of a launch. If memory is the bottleneck, the last tile of C is stored after everything else."""
-    iterations, blocks, room, way = x.iterations[cell], x.blocks[cell], x.resident[cell], x.way[cell]
+    iterations, blocks, room, c_cost = x.iterations[cell], x.blocks[cell], x.resident[cell], x.c_cost[cell]
     persistent, stages = w.persistent[rows] > 0, w.stages[rows]
     resident = np.where(persistent, np.float32(1), w.resident[rows])
     moved = w.moved_a[rows] + w.moved_b[rows] + w.straddle_a[rows] * x.straddle_a + w.straddle_b[rows] * x.straddle_b
@@ -184,7 +184,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     waves = full + (rest > 0)
     last = np.where(rest > 0, np.maximum(rest * busy, latency), 0)
     multiply = (full * np.maximum(resident * busy, latency) + last) * iterations
-    store = np.where(way == 2, w.partial[rows], w.store[rows])
+    store = np.where(c_cost == 2, w.partial[rows], w.store[rows])
     again = np.where(persistent, np.float32(0), (waves - 1) * w.start[rows])
     cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.exposed[rows])
     clock = np.float32(d.clock)
