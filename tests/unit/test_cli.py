@@ -244,7 +244,7 @@ def test_every_field_of_a_problem_is_an_option() -> None:
 
 def test_every_command_takes_json_and_debug() -> None:
     names = list(every_command())
-    assert len(names) == 23
+    assert {"tune", "db info", "paper table4"} <= set(names)
     for name in names:
         assert {"json", "debug"} <= set(options_of(name)), name
 
