@@ -13,6 +13,7 @@ from ptxgen.cli import emulate as _emulate
 from ptxgen.cli import explain as _explain
 from ptxgen.cli import export as _export
 from ptxgen.cli import model as _model
+from ptxgen.cli import page as _page
 from ptxgen.cli import paper as _paper
 from ptxgen.cli import problems as _problems
 from ptxgen.cli import stored as _stored
@@ -21,9 +22,22 @@ from ptxgen.cli.command import app, run
 __all__ = ["app", "main"]
 
 #: importing these modules registers their commands
-_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _paper)
+_COMMANDS = (_problems, _collect, _stored, _model, _emulate, _explain, _export, _page, _paper)
 #: the order of commands in --help
-_ORDER = ("tune", "collect", "select", "explain", "emit", "export", "check", "bench", "sampler", "emulate", "doctor")
+_ORDER = (
+    "tune",
+    "collect",
+    "select",
+    "explain",
+    "emit",
+    "export",
+    "check",
+    "bench",
+    "sampler",
+    "emulate",
+    "report",
+    "doctor",
+)
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import html
+import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +31,37 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines over a logarithmic axis. ``series``: the legend's text, and the points of each line."""
+    """Lines over a logarithmic axis. ``series``: the legend's text, and the points of each line; ``dates``: the axis is
+    linear and has dates, in seconds since 1970."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float]]]
+    x_unit: str
+    unit: str
+    dates: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points over logarithmic axes. ``series``: the legend's text, and (x, y, text) of each point; one without points
+    only takes its colour; ``limits``: the legend's text, and the corners of each line that bounds the points."""
+
+    title: str
+    series: Mapping[str, Sequence[tuple[float, float, str]]]
+    limits: Mapping[str, Sequence[tuple[float, float]]]
+    x_unit: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A shaded grid of ratios: blue above 1, red below. ``cells``: (ratio, text) of each row and column, None: an empty
+    cell; the first row is at the bottom."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    cells: Sequence[Sequence[tuple[float, str] | None]]
     x_unit: str
     unit: str
 
@@ -45,7 +76,7 @@ class Grid:
     cells: Sequence[Sequence[int | None]]
 
 
-Chart = Bars | Lines | Grid
+Chart = Bars | Lines | Grid | Points | Heat
 
 
 def require(path: Path) -> None:
@@ -58,24 +89,87 @@ def require(path: Path) -> None:
 def draw(chart: Chart, path: Path) -> None:
     """Writes a picture, in the format that the name of the file says. Errors: as ``require``."""
     require(path)
-    figures = _matplotlib()
-    figure = figures.Figure(figsize=_size(chart), layout="constrained", dpi=120)
+    _figure(chart, _size(chart)).savefig(path)
+
+
+#: colours of charts in pages, in place of which SVG gets the variables of the page's style sheet
+TEXT, GRID = "#010101", "#020202"
+SERIES = tuple(f"#0303{10 + i}" for i in range(8))
+THEME = {TEXT: "var(--text)", GRID: "var(--grid)"} | {c: f"var(--series-{i})" for i, c in enumerate(SERIES)}
+#: inches; text of 8 points is legible on a phone's width, and pages show two columns on wider screens
+PAGE_SIZE = (3.9, 3.0)
+
+
+def svg(chart: Chart, name: str) -> str:
+    """The chart as an SVG element for a page, in the colours of its style sheet: variables ``--text``, ``--grid`` and
+    ``--series-0`` to ``--series-7``. ``name``: prefix of its ids, different for each chart of a page.
+    UnavailableError: matplotlib is missing."""
+    _matplotlib()
+    import matplotlib
+
+    out = io.StringIO()
+    style = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.family": "sans-serif",
+        "font.size": 8,
+        "axes.prop_cycle": f"cycler('color', {list(SERIES)})",
+        "text.color": TEXT,
+        "axes.labelcolor": TEXT,
+        "xtick.color": TEXT,
+        "ytick.color": TEXT,
+        "axes.edgecolor": GRID,
+        "grid.color": GRID,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(style):
+        figure = _figure(chart, PAGE_SIZE, titled=False)
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    text = out.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
+    text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', "", text, count=1)
+    for colour, variable in THEME.items():
+        text = text.replace(colour, variable)
+    text = re.sub(r"font: ([\d.]+)px [^;\"]+", r"font: \1px var(--font)", text)
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\1{name}-", text)
+    for number, (_, _, label) in enumerate(_labelled(chart)):
+        mark = f'<g id="{name}-point{number}">'
+        text = text.replace(mark, f"{mark}<title>{html.escape(label)}</title>")
+    role = f'<svg role="img" aria-label="{html.escape(chart.title)}"'
+    return text.replace("<svg", role, 1).replace("\n", " ").strip()
+
+
+def _labelled(chart: Chart) -> list[tuple[float, float, str]]:
+    return [point for points in chart.series.values() for point in points] if isinstance(chart, Points) else []
+
+
+def _figure(chart: Chart, size: tuple[float, float], titled: bool = True) -> Any:
+    figure = _matplotlib().Figure(figsize=size, layout="constrained", dpi=120)
     axes = figure.add_subplot()
-    axes.set_title(chart.title, fontsize=10)
+    if titled:
+        axes.set_title(chart.title, fontsize=10)
     if isinstance(chart, Bars):
         _bars(axes, chart)
     elif isinstance(chart, Lines):
         _lines(axes, chart)
+    elif isinstance(chart, Points):
+        _points(axes, chart)
+    elif isinstance(chart, Heat):
+        _heat(axes, chart)
     else:
         _grid(axes, chart)
-    figure.savefig(path)
+    return figure
 
 
 def _size(chart: Chart) -> tuple[float, float]:
     """Inches."""
     if isinstance(chart, Bars):
         return max(6.0, 2 + 0.18 * len(chart.labels) * (len(chart.series) + 1)), 4.2
-    return (6.4, 4.2) if isinstance(chart, Lines) else (2.5 + 0.6 * len(chart.columns), 1 + 0.28 * len(chart.labels))
+    if not isinstance(chart, Grid):
+        return 6.4, 4.2
+    return (2.5 + 0.6 * len(chart.columns), 1 + 0.28 * len(chart.labels))
 
 
 def _bars(axes: Any, chart: Bars) -> None:
@@ -98,13 +192,67 @@ def _bars(axes: Any, chart: Bars) -> None:
 
 def _lines(axes: Any, chart: Lines) -> None:
     for name, points in chart.series.items():
-        axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
-    axes.set_xscale("log")
+        x: list[Any] = [x for x, _ in points]
+        if chart.dates:
+            x = [datetime.datetime.fromtimestamp(at, datetime.UTC) for at in x]
+        axes.plot(x, [y for _, y in points], marker="" if chart.dates else "o", label=name)
+    if chart.dates:
+        axes.xaxis.set_major_locator(dates_of().AutoDateLocator(minticks=2, maxticks=5))
+        axes.xaxis.set_major_formatter(dates_of().ConciseDateFormatter(axes.xaxis.get_major_locator()))
+    else:
+        axes.set_xscale("log")
     axes.set_xlabel(chart.x_unit)
     axes.set_ylabel(chart.unit)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    if len(chart.series) > 1:
+        axes.legend(fontsize=8)
+
+
+LEAST = 1e-4  #: points below this fraction of the largest y are drawn there, as triangles
+
+
+def _points(axes: Any, chart: Points) -> None:
+    for name, corners in chart.limits.items():
+        axes.plot([x for x, _ in corners], [y for _, y in corners], color="0.5", linewidth=1.2)
+        x, y = corners[-1]
+        axes.annotate(name, (x, y), (-2, 2), textcoords="offset points", ha="right", fontsize=7)
+    least = max((y for points in chart.series.values() for _, y, _ in points), default=1.0) * LEAST
+    number = 0
+    for i, (name, points) in enumerate(chart.series.items()):
+        colour = f"C{i}"
+        for x, y, _ in points:
+            marker = "o" if y >= least else "v"
+            axes.plot([x], [max(y, least)], marker, color=colour, markersize=3.2, alpha=0.75, gid=f"point{number}")
+            number += 1
+        if points:
+            axes.plot([], [], "o", color=colour, markersize=3.2, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(chart.x_unit)
+    axes.set_ylabel(chart.unit)
+    axes.grid(alpha=0.3)
+    axes.figure.legend(loc="outside lower center", ncols=4, fontsize=7, handletextpad=0.1, columnspacing=1)
+
+
+#: least and largest log2 of the ratios that shades tell apart
+SHADES = (-1.0, 1.0)
+
+
+def _heat(axes: Any, chart: Heat) -> None:
+    values = [[math.nan if c is None else math.log2(c[0]) for c in row] for row in chart.cells]
+    corners = ([n - 0.5 for n in range(len(axis) + 1)] for axis in (chart.columns, chart.rows))
+    axes.pcolormesh(*corners, values, cmap="RdBu", vmin=SHADES[0], vmax=SHADES[1], alpha=0.85, linewidth=0)
+    axes.set_xticks(range(len(chart.columns)), chart.columns, fontsize=7)
+    axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=7)
+    axes.set_xlabel(chart.x_unit)
+    axes.set_ylabel(chart.unit)
+    for y, row in enumerate(chart.cells):
+        for x, cell in enumerate(row):
+            if cell is not None:
+                strong = abs(values[y][x]) > 0.6
+                colour = "white" if strong else "black"
+                axes.text(x, y, cell[1], ha="center", va="center", fontsize=7, color=colour)
 
 
 def _grid(axes: Any, chart: Grid) -> None:
@@ -118,6 +266,13 @@ def _grid(axes: Any, chart: Grid) -> None:
             if value is not None:
                 dark = shades[y][x] > 6
                 axes.text(x, y, str(value), ha="center", va="center", fontsize=8, color="white" if dark else "black")
+
+
+def dates_of() -> Any:
+    """The module of matplotlib that formats dates."""
+    from matplotlib import dates
+
+    return dates
 
 
 def _matplotlib() -> Any:

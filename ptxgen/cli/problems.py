@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -310,6 +311,10 @@ def bench(
         str | None,
         typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn or torch."),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the JSON document, too: for report, explain and paper --from."),
+    ] = None,
     schedule: ScheduleOption = None,
 ) -> Answer:
     """Time kernels, after a check of their results.
@@ -349,6 +354,8 @@ def bench(
         "rows": rows,
         "summary": report.summary(rows),
     }
+    if save is not None:
+        save.write_text(report.to_json(document) + "\n", encoding="utf-8")
     incomplete = any(not row["ok"] or (baseline and row["ratio"] is None) for row in rows)
     return Answer(document, report.bench_text(document), int(incomplete))
 

@@ -61,10 +61,15 @@ def _family(code: int) -> registry.Family:
     return registry.FAMILIES[FAMILIES[code]]
 
 
+def peak_flops(p: KernelGemm, d: Device) -> float:
+    """Floating-point operations per second of the fastest family's units."""
+    fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
+    return 2e6 * d.clock * d.sms * fastest
+
+
 def roofline(p: KernelGemm, d: Device) -> float:
     """A lower bound of the microseconds: the longer of the fastest family's multiply-adds and the memory traffic."""
-    fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
-    return max(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3), 1e-3)
+    return max(p.flops * 1e6 / peak_flops(p, d), p.bytes / (d.bandwidth * 1e3), 1e-3)
 
 
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:

@@ -251,6 +251,14 @@ def _measurements(path: Path, header: Header, count: object, version: int) -> It
         raise CorruptError(f"{path}, line {number}: its header says {count!r} measurements, it has {number - 1}")
 
 
+def plain_measurements(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of ``measurements.jsonl.xz`` after the first as plain data, unchecked. CorruptError: the file is
+    damaged, or a line is not JSON."""
+    with closing(_objects(path)) as rows:
+        next(rows, None)
+        yield from rows
+
+
 def _objects(path: Path) -> Generator[dict[str, Any], None, None]:
     for number, line in enumerate(decompressed_lines(path), 1):
         with errors_with_line(path, number):

@@ -245,7 +245,9 @@ def test_invalid_command_fails_to_parse() -> None:
 
 
 #: commands that are fast and need neither a GPU nor a database; a whole suite takes an interpreter too long
-QUICK = re.compile(r"python -m ptxgen (select|explain|emit|check|doctor|sampler|paper table6)\b(?!.*--suite)")
+QUICK = re.compile(
+    r"python -m ptxgen (select|explain|emit|check|doctor|sampler|paper table6|report --device)\b(?!.*--suite)"
+)
 
 
 @pytest.mark.parametrize("line", [c for c in commands() if QUICK.match(c)])

@@ -1,0 +1,416 @@
+"""The command report: the results of tuning as one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, app, command
+from ptxgen.cli.options import DatabaseOptions
+
+if TYPE_CHECKING:
+    from ptxgen.cli.pictures import Chart
+    from ptxgen.problem.device import Device
+    from ptxgen.problem.registry import Problem
+    from ptxgen.tuning.history import Attempt, Ratio
+    from ptxgen.tuning.measurement import Measurement
+    from ptxgen.tuning.progress import Progress
+
+
+SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line of the roofline
+
+
+@dataclass
+class Contents:
+    """What the page shows. ``winners``: of the device; ``attempts``: all its measurements; ``ratios``: to the vendor's
+    time; ``curve``: (training problems, error) of the model; ``sources``: where they come from."""
+
+    device: Device
+    clock: str
+    winners: list[Measurement] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+
+
+@command(
+    app,
+    "report",
+    "--device h200 --out report.html",
+    "--out report.html --from bench.json --from evaluation.json",
+    panel=UNDERSTAND_COMMANDS,
+    tables=False,
+)
+def report(
+    options: DatabaseOptions,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("report.html"),
+    device: Annotated[
+        str | None, typer.Option(help="Device of the results. [default: the device of most winners in the database]")
+    ] = None,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="A document of bench --baseline (vendor's times) or model evaluate (learning curve), or a file of "
+            "model validate --rows. Repeatable.",
+        ),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history/--no-history", help="Show all measurements over time, or only winners.")
+    ] = True,
+) -> Answer:
+    """Write the results of tuning as an HTML page.
+
+    Roofline of all tuned shapes, ratio to the vendor's library by shape, accuracy of the model, measurements over time,
+    winners with their parameters, failures by kind. The page has no scripts and loads nothing. The results are those
+    of the database; if it has none of the device, the shipped ones.
+    """
+    from ptxgen.cli.report import progress
+    from ptxgen.tuning import tuning_files
+
+    with progress("read") as shown, options.reading() as database:
+        clock = None
+        if device is None:
+            winners = [] if database is None else database.info()["winners"]
+            largest = max(winners, key=lambda r: r["count"], default=None)
+            name, clock = (largest["device"], largest["clock"]) if largest else ("", "")
+            device = name or next(iter(tuning_files.devices()), "h200")
+        found = _contents(device, clock or tuning_files.clock_of(device), database, history, shown)
+        for path in source or ():
+            _add(found, path)
+        shown.phase("draw", 0)
+        text = page(found)
+    out.write_text(text, encoding="utf-8")
+    document = {
+        "command": "report",
+        "device": found.device.name,
+        "file": out,
+        "bytes": len(text.encode()),
+        "winners": len(found.winners),
+        "measurements": len(found.attempts),
+        "ratios": len(found.ratios),
+        "sources": found.sources,
+    }
+    counts = f"{len(found.winners)} winners, {len(found.attempts)} measurements, {len(found.ratios)} vendor's times"
+    return Answer(document, [f"{out}: {counts} of {found.device.name}", *(f"from {s}" for s in found.sources)])
+
+
+def _contents(name: str, clock: str, database: Any, history: bool, progress: Progress) -> Contents:
+    """The results of the device called ``name``: those of the database, or else the shipped ones."""
+    from ptxgen.problem.device import device
+    from ptxgen.tuning import tuning_files
+    from ptxgen.tuning.history import VALIDATION, attempt, shipped_attempts
+
+    out = Contents(device(name), clock)
+    if database is not None:
+        out.winners = list(database.winners(name, clock))
+        rows = database.measurements(device=name, clock=clock) if history else ()
+        out.attempts = _counted((attempt(m) for m in rows), progress)
+        if out.winners or out.attempts:
+            out.sources.append(f"the database {database.path.name}")
+            return out
+    shipped = tuning_files.shipped_winners(name)
+    out.winners = [shipped[key] for key in shipped]
+    if out.winners:
+        out.sources.append("the shipped winners")
+    measured = tuning_files.measurements_path(name)
+    if history and measured.exists():
+        out.attempts = _counted(shipped_attempts(measured), progress)
+        out.sources.append("the shipped measurements")
+    validation = measured.with_name(VALIDATION)
+    if validation.exists():
+        _add(out, validation, "the shipped validation of the model")
+    return out
+
+
+def _counted(attempts: Iterable[Attempt], progress: Progress) -> list[Attempt]:
+    progress.phase("read measurements", 0)
+    out = []
+    for a in attempts:
+        out.append(a)
+        if len(out) % 1000 == 0:
+            progress.step(f"{len(out)}")
+    return out
+
+
+def _add(out: Contents, path: Path, title: str = "") -> None:
+    """Adds the vendor's times or the learning curve of a file. InputError: the file has neither, or those of another
+    device."""
+    import math
+
+    from ptxgen.cli.report import read_document
+    from ptxgen.errors import InputError
+    from ptxgen.problem.registry import parse
+    from ptxgen.tuning.history import Ratio
+    from ptxgen.tuning.validation import read_rows
+
+    name = out.device.name
+    try:
+        document = read_document(path, "bench", "model evaluate", device=name)
+    except (InputError, UnicodeDecodeError) as error:
+        try:
+            header, rows = read_rows(path)
+        except InputError:
+            raise InputError(
+                f"from {path} must be the output of bench --json or model evaluate --json of device {name}, or a file"
+                f" of model validate --rows"
+            ) from error
+        if header["device"] != name:
+            raise InputError(f"from {path} is of device {header['device']}; it must be of {name}") from None
+        out.ratios += [Ratio(r.problem, r.ratio) for r in rows if math.isfinite(r.ratio)]
+    else:
+        if document["command"] == "bench":
+            known = (r for r in document["rows"] if r["ratio"] is not None)
+            out.ratios += [Ratio(parse(r["problem"]["key"]), r["ratio"]) for r in known]
+        else:
+            out.curve = [(p["problems"], p["error"]) for p in document["curve"]]
+    out.sources.append(title or path.name)
+
+
+# ---- the page
+
+
+def page(found: Contents) -> str:
+    """The page as text."""
+    import math
+    from importlib import resources
+
+    from ptxgen.cli.report import MODEL_CLOCK
+    from ptxgen.cli.tables import number
+
+    d = found.device
+    tiles = {"tuned shapes": f"{len(found.winners):,}"}
+    if found.ratios:
+        mean = math.exp(sum(math.log(r.ratio) for r in found.ratios) / len(found.ratios))
+        slower = sum(r.ratio < 1 for r in found.ratios)
+        tiles |= {
+            "shapes compared with the vendor's library": f"{len(found.ratios):,}",
+            "geometric mean of vendor's time / time": number(mean),
+            "shapes slower than the vendor's": f"{slower / len(found.ratios):.0%}",
+        }
+    if found.attempts:
+        failed = sum(a.outcome != "ok" for a in found.attempts)
+        tiles |= {"measurements": f"{len(found.attempts):,}", "failed measurements": f"{failed:,}"}
+    facts = f"{d.name}, {d.target}, {d.sms} multiprocessors, {d.clock} MHz, {d.bandwidth} GB/s"
+    subtitle = f"{facts}. From {', '.join(found.sources) or 'nothing: no results are stored'}."
+    if found.clock == "model":
+        subtitle += f" {MODEL_CLOCK}"
+    made = [_roofline(found), _ratios(found), _search(found), _winners(found), _failures(found)]
+    template = Template(resources.files("ptxgen.cli").joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(f"ptxgen on {d.name}"),
+        subtitle=html.escape(subtitle),
+        tiles="".join(f'<div class="tile"><b>{v}</b><span class="muted">{k}</span></div>' for k, v in tiles.items()),
+        sections="\n".join(made),
+    )
+
+
+def _section(title: str, text: str, *parts: str) -> str:
+    return f"<section>\n<h2>{html.escape(title)}</h2>\n<p>{text}</p>\n{''.join(parts)}\n</section>"
+
+
+def _charts(*charts: tuple[Chart, str, str]) -> str:
+    """Figures. Each chart has a name, of which its ids are made, and a caption."""
+    from ptxgen.cli.pictures import svg
+
+    return (
+        '<div class="charts">'
+        + "".join(
+            f"<figure>{svg(chart, name)}<figcaption>{html.escape(caption)}</figcaption></figure>"
+            for chart, name, caption in charts
+        )
+        + "</div>"
+    )
+
+
+def _operations(problems: Iterable[Problem]) -> list[str]:
+    """The names of the operations of problems, in the order of the registry."""
+    from ptxgen.problem.operation import operation_names
+
+    found = {p.operation for p in problems}
+    return [name for name in operation_names() if name in found]
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{text}</p>'
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """An HTML table. Numbers are right-aligned."""
+    from ptxgen.cli.tables import number
+
+    def cell(value: Any) -> str:
+        if isinstance(value, (int, float)):
+            text = number(value) if isinstance(value, float) else f"{value:,}"
+            return f'<td class="number">{text}</td>'
+        return f"<td>{value}</td>"
+
+    numeric = {i for i in range(len(titles)) if rows and all(isinstance(row[i], (int, float)) for row in rows)}
+    head = "".join(
+        f"<th{' class=number' if i in numeric else ''}>{html.escape(title)}</th>" for i, title in enumerate(titles)
+    )
+    body = "\n".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def _code(text: str) -> str:
+    return f"<code>{html.escape(text)}</code>"
+
+
+def _roofline(found: Contents) -> str:
+    from ptxgen.cli.pictures import Points
+    from ptxgen.cli.tables import number
+    from ptxgen.families.perf_model import peak_flops
+    from ptxgen.lowering.lower import lower
+    from ptxgen.problem.operation import operation_of
+    from ptxgen.tuning.evaluation import arithmetic
+
+    text = (
+        "Speed of every tuned shape by its arithmetic intensity: floating-point operations per byte of its operands,"
+        " each read or written once. The lines are the memory bandwidth and the peak rate of each arithmetic. A shape"
+        " is above the bandwidth if its operands stay in the L2 cache, or if it is a convolution whose padding is"
+        " counted."
+        " Triangles are shapes below the axis."
+    )
+    charts: list[tuple[Chart, str, str]] = []
+    for operation in _operations(m.problem for m in found.winners):
+        series: dict[str, list[tuple[float, float, str]]] = {}
+        peaks: dict[str, float] = {}
+        for m in found.winners:
+            p = lower(m.problem)
+            if operation_of(m.problem).name == operation and p.flops and p.bytes and m.us > 0:
+                name, family = arithmetic(m.problem), m.config.values()["family"]
+                label = f"{m.problem.key()}: {number(m.us)} µs, {number(m.tflops)} TFLOP/s, {family}"
+                series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
+                peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
+        if series:
+            known = {name: series.get(name, []) for name in ("f16", "f32", "bf16", "tf32", "f64", "e4m3", "s8", "e5m2")}
+            chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
+            charts.append((chart, f"roofline-{operation}", f"{operation}: {sum(map(len, series.values()))} shapes"))
+    if not charts:
+        return _section("Roofline", text, _note(f"There are no winners. {_code('python -m ptxgen tune')} finds some."))
+    return _section("Roofline", text, _charts(*charts))
+
+
+def _roofs(
+    series: dict[str, list[tuple[float, float, str]]], peaks: dict[str, float], device: Device
+) -> dict[str, list[tuple[float, float]]]:
+    """The lines above the points: the bandwidth, and the peak of each arithmetic; equal ones share a line."""
+    x = [x for points in series.values() for x, _, _ in points]
+    low, high, bandwidth, top = min(x) / 2, max(x) * 2, device.bandwidth / 1e3, max(peaks.values())
+    shared: dict[float, list[str]] = {}
+    for name, peak in sorted(peaks.items(), key=lambda item: item[1]):
+        near = next((other for other in shared if abs(peak / other - 1) < SAME_PEAK), peak)
+        shared.setdefault(near, []).append(name)
+    limits = {f"{device.bandwidth} GB/s": [(low, low * bandwidth), (top / bandwidth, top)]}
+    for peak, names in shared.items():
+        limits[", ".join(names)] = [(peak / bandwidth, peak), (max(high, 2 * top / bandwidth), peak)]
+    return limits
+
+
+def _ratios(found: Contents) -> str:
+    from ptxgen.cli.pictures import Heat
+    from ptxgen.problem.operation import operation_of
+    from ptxgen.tuning.history import heat_map
+
+    title = "Ratio to the vendor's library"
+    text = (
+        "Time of the best candidate of the vendor's library over the time of ptxgen, measured in one run: above 1,"
+        " ptxgen is faster. Each cell is the geometric mean of a class of shapes, with the number of shapes."
+    )
+    if not found.ratios:
+        command = "python -m ptxgen bench gemm --suite isaac --baseline cublas --save bench.json"
+        return _section(
+            title,
+            text,
+            _note(
+                f"No times of the vendor are stored. {_code(command)} measures some;"
+                f" {_code('python -m ptxgen report --from bench.json')} shows them."
+            ),
+        )
+    charts = []
+    for name in _operations(r.problem for r in found.ratios):
+        chosen = [r for r in found.ratios if operation_of(r.problem).name == name]
+        grid = heat_map(chosen)
+        cells = [[None if c is None else (c[0], f"{c[0]:.2f}\n{c[1]}") for c in row] for row in grid.cells]
+        columns, rows = ([f"$2^{{{n}}}$" for n in axis] for axis in (grid.columns, grid.rows))
+        chart = Heat(f"Ratios, {name}", columns, rows, cells, "elements of C, from", "K, from")
+        lowered = "" if name == "gemm" else ", of the GEMM that kernels compute"
+        charts.append((chart, f"ratio-{name}", f"{name}: {len(chosen)} shapes{lowered}"))
+    worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
+    table = _table(("slowest shapes", "ratio"), [[_code(r.problem.key()), float(r.ratio)] for r in worst])
+    return _section(title, text, _charts(*charts), "<p></p>", table)
+
+
+def _search(found: Contents) -> str:
+    from ptxgen.cli.pictures import Lines
+    from ptxgen.tuning.history import counts_over_time, search_curve
+
+    charts: list[tuple[Chart, str, str]] = []
+    if found.attempts:
+        over_time: dict[str, Any] = dict(counts_over_time(found.attempts))
+        chart = Lines("Measurements over time", over_time, "", "measurements", dates=True)
+        charts.append((chart, "history", "What was tried: measurements of each family until a time."))
+        points = [(float(n), 100 * y) for n, y in search_curve(found.attempts)]
+        line = Lines(
+            "Progress of the search", {"all problems": points}, "measurements of a problem", "% of the fastest"
+        )
+        caption = (
+            "Fastest time of a problem over the fastest of its first measurements, geometric mean over the problems."
+        )
+        charts.append((line, "search", caption))
+    notes = []
+    if found.curve:
+        curve = Lines("Learning curve", {"trees": found.curve}, "training problems", "error")
+        caption = "Error of the model on problems held out of training: root mean square of log2(predicted / measured)."
+        charts.append((curve, "learning", caption))
+    else:
+        first, second = "python -m ptxgen model evaluate --json > evaluation.json", "report --from evaluation.json"
+        notes.append(_note(f"The learning curve of the model: {_code(first)}, then {_code(second)}."))
+    text = "What was tried over time, and how fast the search and the model approach the best."
+    return _section("Search and model", text, _charts(*charts) if charts else "", *notes)
+
+
+def _winners(found: Contents) -> str:
+    from ptxgen.families.perf_model import roofline
+    from ptxgen.lowering.lower import lower
+    from ptxgen.problem.operation import operation_of
+    from ptxgen.tuning.evaluation import arithmetic
+
+    groups: dict[str, list[list[Any]]] = {}
+    for m in sorted(found.winners, key=lambda m: m.problem.flops):
+        floor = roofline(lower(m.problem), found.device) / m.us
+        family, _, axes = str(m.config).partition(" ")
+        row = [_code(m.problem.key()), m.us, m.tflops, f"{floor:.0%}", family.partition("=")[2], _code(axes)]
+        groups.setdefault(f"{operation_of(m.problem).name}, {arithmetic(m.problem)}", []).append(row)
+    titles = ("problem", "µs", "TFLOP/s", "roofline", "family", "configuration")
+    parts = [
+        f"<details><summary>{html.escape(name)}: {len(rows)} shapes</summary>{_table(titles, rows)}</details>"
+        for name, rows in sorted(groups.items())
+    ]
+    text = "The fastest measured configuration of each shape. Roofline: the least possible time over the measured one."
+    return _section("Winners", text, *(parts or [_note("There are none.")]))
+
+
+def _failures(found: Contents) -> str:
+    from ptxgen.tuning.history import failures
+
+    rows = [
+        [html.escape(f.outcome), f.family, f.count, html.escape(f.message.splitlines()[0][:120] if f.message else "")]
+        for f in failures(found.attempts)
+    ]
+    text = (
+        "Measurements that failed, by outcome and family, with the most frequent message. They never train the model."
+    )
+    if not rows:
+        none = "None of the measurements failed." if found.attempts else "No measurements were read."
+        return _section("Failures", text, _note(none))
+    return _section("Failures", text, _table(("outcome", "family", "count", "most frequent message"), rows))
