@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -192,14 +191,24 @@ def test_files_that_name_an_epilogue_operation_are_listed() -> None:
 # ---- examples
 
 
-def commands() -> list[str]:
-    """Every command line of the README and the guide."""
-    out = []
-    for path in (README, GUIDE):
-        for block in fenced(path.read_text(), "console"):
-            joined = block.replace("\\\n", " ")
-            out += [line[2:].partition("  #")[0].strip() for line in joined.splitlines() if line.startswith("$ ")]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def lines_of(block: str) -> list[tuple[str, list[str]]]:
+    """The command lines of a console block, each with the lines of its output that the page shows."""
+    out: list[tuple[str, list[str]]] = []
+    for line in block.replace("\\\n", " ").splitlines():
+        if line.startswith("$ "):
+            out.append((line[2:].partition("  #")[0].strip(), []))
+        elif line.strip() and out:
+            out[-1][1].append(line)
     return out
+
+
+def commands() -> list[str]:
+    """Every command line of the documents."""
+    blocks = (block for path in PAGES for block in fenced(path.read_text(), "console"))
+    return list(dict.fromkeys(line for block in blocks for line, _ in lines_of(block)))
 
 
 def parsed(arguments: list[str]) -> None:
@@ -235,7 +244,7 @@ def test_documented_command_parses(line: str) -> None:
     elif words[0] == ".":
         assert words[1:] == [".venv/bin/activate"]
     else:
-        assert words[0] in ("pip", "git", "cd")
+        assert words[0] in ("pip", "git", "cd", "cmake", "build/example", "nvcc", "dask")
 
 
 def test_invalid_command_fails_to_parse() -> None:
@@ -246,33 +255,49 @@ def test_invalid_command_fails_to_parse() -> None:
 
 #: commands that are fast and need neither a GPU nor a database; a whole suite takes an interpreter too long
 QUICK = re.compile(
-    r"python -m ptxgen (select|explain|emit|check|doctor|sampler|paper table6|report --device)\b(?!.*--suite)"
+    r"python -m ptxgen (select|explain|emit|check|doctor|sampler|emulate|paper table6|report --device)\b"
+    r"(?!.*(--suite|bench.json))"
 )
+#: (language, file that the block is, contents) of each fenced block; a title makes the block a file
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?[^\n]*\n(.*?)^```$', re.M | re.S)
 
 
-@pytest.mark.parametrize("line", [c for c in commands() if QUICK.match(c)])
-def test_documented_command_works(line: str, tmp_path: Path) -> None:
-    words = [sys.executable, *shlex.split(line.partition(" > ")[0].partition(" | ")[0])[1:]]
-    environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite")}
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-
-
-@pytest.mark.parametrize("path", [README, GUIDE], ids=["readme", "guide"])
-def test_python_examples_run(path: Path, tmp_path: Path) -> None:
-    blocks = fenced(path.read_text(), "python")
-    assert blocks
+@pytest.mark.parametrize("path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
+def test_snippets_of_a_page_run(path: Path, tmp_path: Path) -> None:
+    """In one folder, in order: blocks with a title become files, Python runs, and quick commands print what the page
+    shows below them, with an exit code that is 0 unless that is an error or a fault."""
     environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated"}
-    for block in blocks:
-        if "import torch" in block and find_spec("torch") is None:
-            pytest.skip("PyTorch is not installed")
-        code = [sys.executable, "-c", block]
-        done = subprocess.run(code, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
-        assert done.returncode == 0, f"{block}\n{done.stderr}"
+    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
+
+    for language, title, block in BLOCK.findall(path.read_text()):
+        if title:
+            (tmp_path / title).write_text(block)
+        if language == "python" and ("torch" not in block or find_spec("torch")):
+            done = run(sys.executable, "-c", block)
+            assert done.returncode == 0, f"{block}\n{done.stderr}"
+        for line, shown in lines_of(block) if language == "console" else ():
+            if QUICK.match(line):
+                command_words, _, file = line.partition(" > ")
+                words = shlex.split(command_words.partition(" | ")[0])[1:]
+                if words[2] == "emulate" and not (tmp_path / words[3]).exists():
+                    continue
+                done = run(sys.executable, *words)
+                failed = any(re.search("error: |fault", expected, re.I) for expected in shown)
+                assert done.returncode == (1 if failed else 0), f"{line}\n{done.stdout}{done.stderr}"
+                output = " ".join((done.stdout + done.stderr).split())
+                assert output, line
+                for expected in shown:
+                    assert " ".join(expected.split()) in output, f"{line}\n{done.stdout}{done.stderr}"
+                if file:
+                    (tmp_path / file).write_text(done.stdout)
 
 
-@pytest.mark.parametrize("path", [README, *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_links_have_targets(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
         if "://" not in target:
