@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
