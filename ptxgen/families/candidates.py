@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -90,7 +90,7 @@ class CandidateSpace:
         raise NotImplementedError
 
     def shapes(self, p: KernelGemm) -> Columns:
-        """Tiles of blocks, warps and threads."""
+        """Tiles of blocks, warps and threads. If they are a grid, rules of tiles are evaluated on its dimensions."""
         raise NotImplementedError
 
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
@@ -161,6 +161,16 @@ class Grid(Columns):
         self.size = size
 
     @classmethod
+    def combined(cls, values: Sequence[Mapping[str, Any]]) -> Grid:
+        """Every combination of one entry of each table of columns of equal length, one dimension for each table."""
+        size = tuple(max(map(len, columns.values())) for columns in values)
+        shape = [tuple(n if i == j else 1 for j in range(len(size))) for i, n in enumerate(size)]
+        columns = {
+            n: np.asarray(v, np.int64).reshape(s) for t, s in zip(values, shape, strict=True) for n, v in t.items()
+        }
+        return cls(columns, size)
+
+    @classmethod
     def crossed(cls, shapes: Columns, variants: list[list[dict[str, int]]]) -> Grid:
         """Every shape with every combination of one entry of each list."""
         size = (*map(len, variants), len(shapes))
@@ -181,7 +191,7 @@ class Grid(Columns):
             {**self.columns, **{n: self._expanded(np.asarray(v, np.int64)) for n, v in columns.items()}}, self.size
         )
 
-    def _expanded(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _expanded(self, column: NDArray[Any]) -> NDArray[Any]:
         """The column with all dimensions: those that it lacks in front have size 1."""
         return column.reshape((1,) * (len(self.size) - column.ndim) + column.shape)
 
@@ -190,6 +200,19 @@ class Grid(Columns):
         first = {n: np.array([option[n] for option in options], np.int64) for n in options[0]}
         columns = {n: v.reshape(-1, *(1,) * len(self.size)) for n, v in first.items()}
         return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
+
+    def around(self, mask: Any) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
+        """(the smallest grid of some entries of each dimension that has the rows of ``mask``, their places in this one,
+        for arrays of its dimensions)."""
+        some = self._expanded(np.asarray(mask))
+        others = [tuple(j for j in range(some.ndim) if j != i) for i in range(some.ndim)]
+        indices = [
+            np.flatnonzero(np.broadcast_to(some.any(axis=axes), n)) for axes, n in zip(others, self.size, strict=True)
+        ]
+        columns = dict(self.columns)
+        for i, some in enumerate(indices):
+            columns = {n: v.take(some, axis=i) if v.shape[i] > 1 else v for n, v in columns.items()}
+        return Grid(columns, tuple(map(len, indices))), np.ix_(*indices)
 
     def shapes(self, which: slice | NDArray[Any]) -> Grid:
         """The rows of the shapes that a slice, a mask or a list of indices picks."""

@@ -203,17 +203,18 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
             counts[RULES[bar].name] += 1
             continue
         b = base(f, p, d)
-        _, broken = f.cells(p, d, b.tiles)
-        broken = broken.reshape(len(b.tiles), -1)
+        tiles = f.tiles(f.neutral(p))
+        broken = f.cells(p, d, tiles)[1].reshape(len(tiles), -1)
         slices = (broken != -2).sum(axis=1)
         for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
-        legal_rows = np.bincount(b.tile, minlength=len(b.tiles))
+        tile = b.tile_numbers[b.tile]
+        legal_rows = np.bincount(tile, minlength=len(tiles))
         for i in np.unique(broken[broken >= 0]):
             counts[RULES[i].name] += int((legal_rows * (broken == i).sum(axis=1)).sum())
         refused = refused_rows(b)
         if refused is not None:
-            refused = np.where(broken[b.tile] == -1, refused, -1)
+            refused = np.where(broken[tile] == -1, refused, -1)
             for i, n in zip(*np.unique(refused[refused >= 0], return_counts=True), strict=True):
                 counts[RULES[i].name] += int(n)
     return {name: n for name, n in counts.items() if n}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.families.candidates import CandidateSpace, Grid, GridRows, Ints, gathered, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
 from ptxgen.families.rules import rules_of
@@ -24,11 +24,12 @@ BASES = 128  #: bases that a process keeps; one takes a megabyte on average
 class Base:
     """The legal rows of one family and a class of problems, without the axes of its cells.
 
-    ``problem``: the representative of the class, with neutral extents; ``tile``: for each row the index of its tile in
-    ``tiles``; ``accepted``: whether each row is a candidate with each option of slices, None if that does not depend on
-    the row; ``counts``: the number of rows of each tile, by option if that depends on it. Rows that differ only in the
-    family's ``class_axes``, which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the
-    rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
+    ``problem``: the representative of the class, with neutral extents; ``tiles``: those of the family that have rows,
+    ``tile_numbers``: their indices among all, ``tile``: for each row the index of its tile in ``tiles``; ``accepted``:
+    whether each row is a candidate with each option of slices, None if that does not depend on the row; ``counts``: the
+    number of rows of each tile, by option if that depends on it. Rows that differ only in the family's ``class_axes``,
+    which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the rows ordered by class,
+    those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
     """
 
     family: CandidateSpace
@@ -37,6 +38,7 @@ class Base:
     columns: Columns
     tile: NDArray[np.intp]
     tiles: Columns
+    tile_numbers: NDArray[np.intp]
     accepted: NDArray[np.bool_] | None
     counts: Ints
     equivalence_class: NDArray[np.intp]
@@ -73,7 +75,12 @@ def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
 
 def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
     """The families that compute ``p`` on ``d``."""
-    return [f for f in SPACES if unsupported_by(f, p, d) < 0]
+    return [*_families(p, d, tuple(SPACES))]
+
+
+@lru_cache(maxsize=32)
+def _families(p: KernelGemm, d: Device, spaces: tuple[CandidateSpace, ...]) -> tuple[CandidateSpace, ...]:
+    return tuple(f for f in spaces if unsupported_by(f, p, d) < 0)
 
 
 def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
@@ -89,10 +96,10 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 @lru_cache(maxsize=BASES)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
-    shapes = picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
+    shapes = _legal_shapes(f, p, d, shapes)
     if not len(shapes):
         none = np.zeros(0, np.intp)
-        return Base(f, p, d, shapes, none, tiles, None, none, none, none, none, none)
+        return Base(f, p, d, shapes, none, tiles.take(none), none, None, none, none, none, none, none)
     grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p)))
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
@@ -102,16 +109,26 @@ def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     rows = np.nonzero(kept)
     columns = GridRows(grid, np.flatnonzero(kept).astype(np.int32))
     tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
-    accepted = _accepted(f, p, d, grid, rows, columns)
+    accepted = _accepted(f, p, d, grid, kept, rows)
     each = [slice(None)] if accepted is None else list(accepted.T)
-    counts = np.stack([np.bincount(tile[some], minlength=len(tiles)) for some in each], axis=1)
-    return Base(f, p, d, columns, tile, tiles, accepted, counts, *_classes(f, grid, rows))
+    numbers, tile = _distinct_codes(tile)
+    counts = np.stack([np.bincount(tile[some], minlength=len(numbers)) for some in each], axis=1)
+    return Base(f, p, d, columns, tile, tiles.take(numbers), numbers, accepted, counts, *_classes(f, grid, rows))
+
+
+def _legal_shapes(f: CandidateSpace, p: KernelGemm, d: Device, shapes: Columns) -> Columns:
+    """The shapes that satisfy the rules of tiles."""
+    if not isinstance(shapes, Grid):
+        return picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
+    rows = np.nonzero(legal_rows(f, p, shapes, d, f.tile_rules))
+    return Columns({n: gathered(v, rows) for n, v in shapes.columns.items()}, len(rows[0]))
 
 
 def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
     """Index of a rule -> the number of rows of the base that it rejects, by tile."""
     p = f.neutral(p)
     shapes, variants, index = f.shapes(p), f.variants(p), _Index(f.tiles(p), f.tile)
+    shapes = shapes.flat() if isinstance(shapes, Grid) else shapes
     violated = violations(f, p, shapes, d, f.tile_rules)
     each = math.prod(map(len, variants))
     rejected = {int(i): each * index.count(shapes, violated == i) for i in np.unique(violated[violated >= 0])}
@@ -139,16 +156,23 @@ def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_
 
 
 def _accepted(
-    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, rows: tuple[NDArray[np.intp], ...], columns: Columns
+    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, kept: NDArray[np.bool_], rows: tuple[NDArray[np.intp], ...]
 ) -> NDArray[np.bool_] | None:
-    """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row."""
+    """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row.
+    ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices."""
     options = f.slice_options(p)
-    if not options or not len(columns):
+    if not options or not len(rows[0]):
         return None
-    distinct = list({tuple(o.items()): o for o in options}.values())
-    legal = legal_rows(f, p, c.options(distinct), d, skip=(*f.tile_rules, *f.extent_rules))
-    of = {tuple(o.items()): mask[rows] & f.accepts(o, columns) for o, mask in zip(distinct, legal, strict=True)}
-    return np.stack([of[tuple(o.items())] for o in options], axis=1)
+    sliced = list({tuple(o.items()): o for o in options if any(AXIS[n].default != v for n, v in o.items())}.values())
+    may = [kept & f.accepts(o, c) for o in sliced]
+    some, places = c.around(np.logical_or.reduce(may))
+    legal = legal_rows(f, p, some.options(sliced), d, skip=(*f.tile_rules, *f.extent_rules))
+    accepted = np.ones((len(rows[0]), len(options)), np.bool_)
+    for o, mask, whole in zip(sliced, legal, may, strict=True):
+        inside = np.zeros(c.size, np.bool_)
+        inside[places] = mask
+        accepted[:, [other == o for other in options]] = (whole & inside)[rows][:, None]
+    return accepted
 
 
 def refused_rows(b: Base) -> Ints | None:
@@ -194,8 +218,8 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     key = np.zeros(len(rows[0]), np.int64)
     for name, column in c.columns.items():
         if name not in f.class_axes and name not in f.derived and column.size > 1:
-            values, code = np.unique(column, return_inverse=True)
-            key = key * len(values) + gathered(code.reshape(column.shape), rows)
+            values, code = _distinct_codes(column)
+            key = key * len(values) + gathered(code, rows)
     for name, preferred in f.class_axes.items():
         distance = _distance(c.column(name), preferred)
         key = key * (int(distance.max(initial=0)) + 1) + gathered(distance, rows)
@@ -210,6 +234,15 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     classes[by_class] = np.cumsum(first) - 1
     starts = np.flatnonzero(first)
     return classes, by_class, np.append(starts, len(key)), by_class[starts]
+
+
+def _distinct_codes(column: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """(the distinct values, sorted, the index of each value among them), of small natural numbers: faster than
+    ``np.unique``, which sorts."""
+    counts = np.bincount(column.ravel())
+    values, code = np.flatnonzero(counts), np.zeros(len(counts), np.int32)
+    code[values] = np.arange(len(values))
+    return values, code[column]
 
 
 def _distance(column: Ints, preferred: tuple[int, ...]) -> Ints:

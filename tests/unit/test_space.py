@@ -558,6 +558,11 @@ def test_grids_compute_what_columns_compute():
     for f in space.SPACES[:4]:
         p = f.neutral(CLASSES[f.code][0])
         shapes = f.shapes(p)
+        if isinstance(shapes, Grid):
+            legal = legal_rows(f, p, shapes, H200, f.tile_rules)
+            shapes = shapes.flat()
+            assert legal.any()
+            assert ((violations(f, p, shapes, H200, f.tile_rules) < 0) == legal.ravel()).all()
         some = shapes.take(np.random.default_rng(0).integers(0, len(shapes), 40))
         grid = f.finalize(p, H200, Grid.crossed(some, f.variants(p)))
         legal = legal_rows(f, p, grid, H200)

@@ -64,10 +64,13 @@ class SimtSpace(MultistageSpace):
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
         narrow = p.grouped and p.vectors[2] * p.output.bytes < 16
-        staged = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1)
-        if staged.any():
-            staged = staged & legal_rows(self, p, c.replace(epilogue_smem=1), d, skip=self.tile_rules)
-        return c.replace(epilogue_smem=staged)
+        wanted = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1)
+        if wanted.any():
+            some, places = c.around(wanted)
+            staged = np.zeros(c.size, np.bool_)
+            staged[places] = legal_rows(self, p, some.replace(epilogue_smem=1), d, skip=self.tile_rules)
+            wanted = wanted & staged
+        return c.replace(epilogue_smem=wanted)
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)

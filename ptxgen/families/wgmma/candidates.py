@@ -93,7 +93,6 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_accumulators",
         "wgmma_cluster",
         "wgmma_multicast_x",
-        "wgmma_pingpong",
         "wgmma_tma_rows",
         "wgmma_tensor_map_a",
         "wgmma_tensor_map_b",
@@ -214,40 +213,29 @@ class WgmmaSpace(CandidateSpace):
         )
         return c.replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Columns:
-        paths = np.array(self._operand_paths(p))
-        rows = sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})
-        grid = np.meshgrid(
-            np.arange(len(LONG)),
-            SHORT,
-            self._depths(p),
-            (0, 1),
-            np.arange(len(CLUSTERS)),
-            (0, 1),
-            rows,
-            np.arange(len(paths)),
-            indexing="ij",
+    def shapes(self, p: KernelGemm) -> Grid:
+        long, wg, pingpong = np.array(LONG).T
+        x, y, k = np.array(CLUSTERS).T
+        c = Grid.combined(
+            [
+                {"ml": ROWS * long, "math_warpgroups": wg, "pingpong": pingpong},
+                {"nl": SHORT},
+                {"u": self._depths(p)},
+                {"transposed_mma": (0, 1)},
+                {"cluster_x": x, "cluster_y": y, "cluster_k": k},
+                {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})},
+                dict(zip(PATHS, np.array(self._operand_paths(p)).T, strict=True)),
+            ]
         )
-        index, short, u, transposed, cluster, persistent, loaded, path = (g.ravel() for g in grid)
-        long, clusters = np.array(LONG)[index], np.array(CLUSTERS)[cluster]
-        return Columns(
-            {
-                **self._sides(ROWS * long[:, 0], short, transposed),
-                "u": u,
-                "math_warpgroups": long[:, 1],
-                "pingpong": long[:, 2],
-                "cluster_x": clusters[:, 0],
-                "cluster_y": clusters[:, 1],
-                "cluster_k": clusters[:, 2],
-                "persistent": persistent,
-                "tma_rows": loaded,
-                **dict(zip(PATHS, paths[path].T, strict=True)),
-            }
-        ).replace(family=self.code)
+        return c.replace(family=self.code, **self._sides(c.ml, c.nl, c.transposed_mma))
 
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
-        return [[{"stages": s} for s in STAGES], [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES]]
+        return [
+            [{"stages": s} for s in STAGES],
+            [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES],
+            [{"persistent": 0}, {"persistent": 1}],
+        ]
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
@@ -257,9 +245,10 @@ class WgmmaSpace(CandidateSpace):
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:
-        """With ``distributed``, a block finishes a small part of the tile, which it stores as one subtile; the possible
-        numbers of subtiles depend on the number of slices."""
-        return (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
+        """Persistent blocks have no slices. With ``distributed``, a block finishes a small part of the tile, which it
+        stores as one subtile; the possible numbers of subtiles depend on the number of slices."""
+        whole = (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
+        return (c.persistent == 0) & whole if option["kg"] > 1 else whole
 
     def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the workspace."""

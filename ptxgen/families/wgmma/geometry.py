@@ -163,7 +163,7 @@ def packs_8bit(p: KernelGemm, c: Any) -> Any:
 def owners(groups: Any, blocks: Any) -> Any:
     """How many of the ``blocks`` that split K finish an equal part each of a tile with ``groups`` groups of columns."""
     result = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
-    for n in range(2, MOST_OWNERS + 1):
+    for n in range(2, min(MOST_OWNERS, int(np.max(blocks, initial=1))) + 1):
         result = where((n <= blocks) & (groups % n == 0), n, result)
     return result
 
@@ -252,11 +252,14 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     a_realigned, b_realigned = operand_packing.realigns(c, "a"), operand_packing.realigns(c, "b")
     x_realigned = where(transposed, b_realigned, a_realigned)
     y_realigned = where(transposed, a_realigned, b_realigned)
-    x_bytes = where(x_realigned, _unaligned_bytes(x_kmajor, x_tile, c.u, size), x_bytes)
-    y_bytes = where(y_realigned, _unaligned_bytes(y_kmajor, y_tile, c.u, size), y_bytes)
-    threads = WARPGROUP * where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    x_moves = where(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
-    y_moves = where(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
+    moves: Any = 0
+    if np.any(a_realigned | b_realigned):  # few problems have such configurations
+        x_bytes = where(x_realigned, _unaligned_bytes(x_kmajor, x_tile, c.u, size), x_bytes)
+        y_bytes = where(y_realigned, _unaligned_bytes(y_kmajor, y_tile, c.u, size), y_bytes)
+        threads = WARPGROUP * where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
+        x_moves = where(x_realigned, _realign_moves(x_kmajor, x_tile, c.u, x_box, threads), 0)
+        y_moves = where(y_realigned, _realign_moves(y_kmajor, y_tile, c.u, y_box, threads), 0)
+        moves = x_moves + y_moves
     groups = y_tile // COLUMNS
     by_cluster = owners(groups, c.cluster_k)
     tile_owners = where((c.kg > 1) & (c.splitk == SPLIT_SHARE), owners(groups, c.kg), by_cluster)
@@ -304,7 +307,6 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         + where(fixup, 4 * batch(accumulators), 0)
         + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
     )
-    moves = x_moves + y_moves
     mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
