@@ -16,7 +16,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import SOURCES
-from tests.emulated.test_s8_outputs import EPILOGUES, OUT_DTYPES, OPTIONS, parse_config, problem, supported
+from tests.emulated.test_s8_outputs import EPILOGUES, OPTIONS, OUT_DTYPES, parse_config, problem, supported
 
 pytestmark = pytest.mark.gpu
 EACH = 60
