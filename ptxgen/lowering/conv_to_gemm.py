@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ptxgen.errors import ShapeError
@@ -101,6 +102,14 @@ def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
     return pixels, taps
 
 
+def _index_map(
+    extents: Steps, letters: str, steps: Steps, start: int = 0, coordinate_steps: Any = (), starts: Any = ()
+) -> IndexMap:
+    """The index map of the axes ``letters``; ``starts``: the coordinates at index 0."""
+    digits, strides = tuple(extents[i] for i in letters), tuple(steps[i] for i in letters)
+    return IndexMap(digits, strides, start, tuple(coordinate_steps), tuple(starts))
+
+
 def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
     """Forward convolution and weight gradient: an output pixel and a tap index the image operand."""
     pixels, taps = _digits(v, "y", "c")
@@ -113,17 +122,7 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
     start = -sum(pads[0] * x[axis] for pads, axis in zip(v.pads, AXES, strict=True))
 
-    def index_map(
-        letters: str, steps: dict[str, int], start: int = 0, coordinate_steps: Any = (), starts: Any = ()
-    ) -> IndexMap:
-        return IndexMap(
-            tuple(extent[i] for i in letters),
-            tuple(steps[i] for i in letters),
-            start,
-            tuple(coordinate_steps),
-            tuple(starts),
-        )
-
+    index_map = partial(_index_map, extent)
     factor = {**strides, **dilations}
     along_x = {i: x[i] if i in "nc" else factor[i] * x[image[i]] for i in pixels + taps}
 
@@ -225,17 +224,7 @@ def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[Gem
             if a.taps and (a.at + a.count - 1 >= v.results[n] or a.at - (a.taps - 1) * a.result_step < 0)
         ]
 
-        def index_map(
-            letters: str, steps: Steps, start: int = 0, coordinate_steps: Any = (), starts: Any = (), of: Steps = count
-        ) -> IndexMap:
-            return IndexMap(
-                tuple(of[i] for i in letters),
-                tuple(steps[i] for i in letters),
-                start,
-                tuple(coordinate_steps),
-                tuple(starts),
-            )
-
+        index_map = partial(_index_map, count)
         free = [tuple(int("dhw"[n] == i) for i in pixels) for n in guarded]
         back = [tuple(-phase[n].result_step if "trs"[n] == i else 0 for i in taps) for n in guarded]
         window = ImplicitOperand(

@@ -159,10 +159,12 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-def wait_operands(
-    b: Builder, ins: Instruction
-) -> tuple[MbarrierOperand, Callable[[WarpBatch, Array], Array], int, bool]:
-    """The object, the state or the parity, the destination predicate, and whether the operand is a parity."""
+#: a test of some lanes: the lanes, the rows of their objects, and whether the phase is complete
+PhaseTest = Callable[[WarpBatch, Mask], tuple[Array, Array, Array]]
+
+
+def wait_test(b: Builder, ins: Instruction) -> tuple[PhaseTest, int]:
+    """The test of the phase that the operands name, and the destination predicate."""
     check_modifiers(b, ins, {"parity"})
     if any(m == "shared::cluster" for m in ins.mods):
         raise b.malformed("only objects in .shared::cta can be tested")
@@ -171,21 +173,26 @@ def wait_operands(
     given = value(b, ins.operands[2], "u32" if parity else "u64")
     if len(ins.operands) > 3:
         b.src(ins.operands[3], "u32")
-    return place, given, b.dst(ins.operands[0], "pred"), parity
 
-
-@instruction("mbarrier.test_wait", polls=True)
-def test_wait(b: Builder, ins: Instruction) -> Step:
-    place, given, dst, parity = wait_operands(b, ins)
-    relaxed = "relaxed" in ins.mods
-
-    def step(c: WarpBatch, m: Mask) -> None:
+    def test(c: WarpBatch, m: Mask) -> tuple[Array, Array, Array]:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
         barriers.check_initialised(c, ins, lanes, at, rows)
-        done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
+        return lanes, rows, barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
+
+    return test, b.dst(ins.operands[0], "pred")
+
+
+@instruction("mbarrier.test_wait", polls=True)
+def test_wait(b: Builder, ins: Instruction) -> Step:
+    test, dst = wait_test(b, ins)
+    relaxed = "relaxed" in ins.mods
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes, rows, done = test(c, m)
+        barriers = objects(c)
         if done.any():
             barriers.acquire_phase(c, lanes[done], rows[done], relaxed)
         c.v[dst][lanes] = done
@@ -196,17 +203,13 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
 @instruction("mbarrier.try_wait", kind="blocking")
 def try_wait(b: Builder, ins: Instruction) -> Step:
     """As test_wait. After a false result, lanes are suspended until the phase completes or no warp makes progress."""
-    place, given, dst, parity = wait_operands(b, ins)
+    test, dst = wait_test(b, ins)
     b.members = b.const(0, "u32")  # lanes need not converge
     relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:
-        lanes = np.flatnonzero(active(c, m))
-        at = place.positions(c, lanes)
+        lanes, rows, done = test(c, m)
         barriers = objects(c)
-        rows = barriers.find(c, ins, lanes, at)
-        barriers.check_initialised(c, ins, lanes, at, rows)
-        done = barriers.complete(c, ins, lanes, at, rows, given(c, lanes), parity)
         if done.all():
             barriers.acquire_phase(c, lanes, rows, relaxed)
             c.v[dst][lanes] = True
