@@ -85,7 +85,7 @@ def table2(
     folds: FoldsOption = 4,
     perceptrons: PerceptronsOption = 10_000,
 ) -> Answer:
-    """Print Table 2: errors of multi-layer perceptrons of its sizes, beside the trees.
+    """Print Table 2: errors of multi-layer perceptrons of its sizes, and of the trees.
 
     All are trained on the same rows. Runs `model evaluate`: takes minutes; needs scikit-learn and no GPU.
     """
@@ -138,7 +138,7 @@ def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> 
 
 @command(paper, "table4", "--dtype f16", "--from bench.json --picture table4.png")
 def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None) -> Answer:
-    """Print Table 4: the speed of GEMMs, beside cuBLASLt's best candidate and its heuristic's choice.
+    """Print Table 4: the speed of GEMMs, compared with cuBLASLt's best candidate and its heuristic's choice.
 
     Runs `bench gemm --suite isaac --baseline cublas`; needs a GPU, or its document with --from.
     """
@@ -153,7 +153,7 @@ def table5(
     compute: ComputeOption = None,
     layout: Annotated[str | None, typer.Option(help="Layout of images: NCHW, NHWC or CHWN. [default: NCHW]")] = None,
 ) -> Answer:
-    """Print Table 5: the speed of convolutions, beside cuDNN's best algorithm and its heuristic's choice.
+    """Print Table 5: the speed of convolutions, compared with cuDNN's best algorithm and its heuristic's choice.
 
     Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
     """

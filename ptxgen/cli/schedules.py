@@ -19,7 +19,7 @@ SCHEDULES = ("tlp",)
 
 
 def require(schedule: str, config: str | None = None) -> None:
-    """InputError: there is no such schedule, or a configuration is given besides it."""
+    """InputError: there is no such schedule, or a configuration is given with it."""
     if schedule not in SCHEDULES:
         raise InputError(f"schedule is {schedule!r}; it must be {' or '.join(SCHEDULES)}")
     if config is not None:

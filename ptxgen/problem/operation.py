@@ -94,7 +94,7 @@ class Operation:
     ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
     in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS) terms,
     None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host before a
-    launch, to be reported beside its time, None: nothing to report.
+    launch, to be reported with its time, None: nothing to report.
     """
 
     problem: type[ProblemBase]

@@ -82,7 +82,7 @@ class WgmmaGeometry(Geometry):
     setmaxnreg_consumer: IntOrColumn  #: registers per consumer thread then
     image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
     mainloop_regs: IntOrColumn  #: registers per thread of the main loop
-    epilogue_regs: IntOrColumn  #: registers per thread that the epilogue takes besides
+    epilogue_regs: IntOrColumn  #: further registers per thread that the epilogue takes
     accumulators: IntOrColumn  #: accumulator registers per thread
     unit: IntOrColumn  #: elements of K that one box loads at most
     k_iters: IntOrColumn  #: iterations of the K loop over all slices
@@ -190,7 +190,7 @@ def from_registers(p: KernelGemm, c: Any) -> Any:
 
 
 def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
-    """Registers that the epilogue takes besides: ptxas hoists the bias and scale loads, and spills with 192
+    """Further registers that the epilogue takes: ptxas hoists the bias and scale loads, and spills with 192
     accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = p.im2col is not None and p.im2col.result is not None
