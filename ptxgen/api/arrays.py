@@ -1,4 +1,4 @@
-"""A common view of arrays of NumPy, PyTorch, CuPy and any object with ``__cuda_array_interface__``."""
+"""A common view of arrays of NumPy, PyTorch, CuPy and any library with ``__cuda_array_interface__`` or DLPack."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.api import dlpack
+from ptxgen.api.dlpack import DeviceArray
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 from ptxgen.runtime.cuda_graph import device_of
 
 #: ``max_work`` of np.shares_memory; arrays for which it is exceeded count as overlapping
 OVERLAP_WORK = 1 << 20
+#: packages whose arrays never change, and are exported without a mark of it
+IMMUTABLE = ("jax", "jaxlib")
 
 
 @dataclass(frozen=True)
 class View:
     """An array in memory. ``strides``: in elements; ``address``: of the first element; ``host``: whether it is in host
-    memory; ``origin``: the user's array object; ``device``: the index of its GPU, None if unknown."""
+    memory; ``origin``: the user's array object; ``device``: the index of its GPU, None if unknown; ``owner``: the
+    object that keeps the memory valid, if its library shared it through DLPack."""
 
     origin: Any
     address: int
@@ -32,6 +37,7 @@ class View:
     host: bool
     readonly: bool = False
     device: int | None = None
+    owner: Any = None
 
     @property
     def span(self) -> tuple[int, int]:
@@ -148,6 +154,8 @@ def as_numpy(v: View) -> np.ndarray[Any, Any]:
     """A NumPy array on the same memory. Types that PyTorch cannot convert to NumPy are reinterpreted bitwise."""
     if isinstance(v.origin, np.ndarray):
         return v.origin
+    if v.owner is not None:
+        return _memory(v, v.readonly).view(v.dtype.numpy)
     x = v.origin.detach()
     if not v.dtype.native_numpy:
         x = x.view(getattr(importlib.import_module("torch"), f"int{8 * v.dtype.bytes}"))
@@ -175,11 +183,33 @@ def tensor(x: Any, argument: str) -> View:
         reader = _numpy
     elif is_torch(x):
         reader = _torch
+    elif dlpack.exports(x) and not _names_its_stream(x):
+        reader = _dlpack
     elif hasattr(x, "__cuda_array_interface__"):
         reader = _interface
     else:
-        raise InputError(f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch or CuPy")
+        raise InputError(
+            f"{argument} is {type(x).__name__}; it must be an array of NumPy, PyTorch, CuPy or a library with DLPack"
+        )
     return reader(x, argument)
+
+
+def _names_its_stream(x: Any) -> bool:
+    """Whether the interface of an array has the stream on which its library works: calls then need not wait."""
+    return is_cupy(x) or "stream" in getattr(x, "__cuda_array_interface__", {})
+
+
+def is_cupy(x: Any) -> bool:
+    """Whether ``x`` is an array of CuPy."""
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
+def _dlpack(x: Any, argument: str) -> View:
+    if isinstance(x, DeviceArray):
+        return View(x, x.memory.address, x.shape, x.strides, x.kind, False, device=x.driver.index, owner=x.memory)
+    e = dlpack.read(x, argument)
+    readonly = e.readonly or type(x).__module__.partition(".")[0] in IMMUTABLE
+    return View(x, e.address, e.shape, e.strides, e.dtype, e.device is None, readonly, e.device, e.capsule)
 
 
 def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
@@ -250,10 +280,15 @@ class _Memory:
 
 def _addresses(v: View) -> np.ndarray[Any, Any]:
     """A NumPy array with the addresses of ``v``, which may be in GPU memory. Its elements must not be read."""
+    return _memory(v, True)
+
+
+def _memory(v: View, readonly: bool) -> np.ndarray[Any, Any]:
+    """A NumPy array of untyped elements on the memory of ``v``. It does not keep the memory valid."""
     size = v.dtype.bytes
     interface = {
         "version": 3,
-        "data": (v.address, True),
+        "data": (v.address, readonly),
         "shape": v.shape,
         "strides": tuple(s * size for s in v.strides),
         "typestr": f"|V{size}",

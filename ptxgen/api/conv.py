@@ -4,6 +4,7 @@ CuPy."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -305,7 +306,7 @@ def _call(
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
-        return launch_uncached(
+        result = launch_uncached(
             key,
             signature,
             a,
@@ -320,6 +321,7 @@ def _call(
             activation,
             workspace,
         )
+    return launch_cache.result_of(result, a) if out is None else result
 
 
 def _workspace(workspace: Any, runner: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
@@ -616,7 +618,8 @@ def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
         return tensor(x.permute(order).contiguous().permute(inverse(order)), role)
     if not hasattr(x, "transpose"):
         raise ShapeError(f"{role} has strides {v.strides}; its elements must be contiguous in the layout {memory}")
-    return tensor(x.transpose(order).copy().transpose(inverse(order)), role)
+    copied, back = tensor(x.transpose(order).copy(), role), inverse(order)
+    return replace(copied, shape=tuple(copied.shape[i] for i in back), strides=tuple(copied.strides[i] for i in back))
 
 
 def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: tuple[View, ...]) -> None:

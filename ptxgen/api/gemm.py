@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import batch_views, launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, records_gradient, require_no_gradient, view
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    is_torch,
+    matrix_layout,
+    records_gradient,
+    require_no_gradient,
+    view,
+)
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.launch_cache import driver
 from ptxgen.arguments import flag, shown, word
@@ -38,13 +47,14 @@ def gemm(
 ) -> Any:
     """C = activation(scale_a·scale_b·alpha·A·B + beta·out + bias + residual), as an array of the same library as ``a``.
 
-    ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are NumPy arrays, or PyTorch or CuPy arrays on
-    the GPU. A and B have one dtype: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2 or int8. C has the
-    same dtype by default, except bfloat16 for 8-bit floats and int32 for int8; ``out`` selects another supported dtype.
-    An 8-bit C saturates to its finite range. int8 sums wrap modulo 2³² in an int32 C; in another C a sum outside int32
-    is undefined. Transposes are read from strides (``a.T`` costs nothing); an operand that is contiguous along neither
-    axis is copied first. ``beta`` other than 0 requires ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32
-    and f32_bf16x6 multiply float32 on tensor cores. ``deterministic``: the same inputs give the same bits.
+    ``a`` is M×K, ``b`` is K×N, ``out`` is M×N (allocated if None). They are arrays of NumPy, PyTorch, CuPy, JAX or
+    another library with DLPack, in host memory or on one GPU. A and B have one dtype: float16, bfloat16, float32,
+    float64, float8_e4m3fn, float8_e5m2 or int8. C has the same dtype by default, except bfloat16 for 8-bit floats and
+    int32 for int8; ``out`` selects another supported dtype. An 8-bit C saturates to its finite range. int8 sums wrap
+    modulo 2³² in an int32 C; in another C a sum outside int32 is undefined. Transposes are read from strides (``a.T``
+    costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0 requires
+    ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores.
+    ``deterministic``: the same inputs give the same bits.
 
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
 
@@ -60,8 +70,9 @@ def gemm(
     multiple of 256, with any contents. The kernels use it instead of memory that ptxgen allocates. No other call may
     use it until they end. With host arrays it must be None.
 
-    GPU arrays are multiplied on their library's current stream, and the call returns at once. ShapeError, DtypeError,
-    OverlapError, InputError: an argument breaks a rule.
+    GPU arrays are multiplied on the current stream of the library of ``a``, and the call returns at once; if an array
+    is shared through DLPack, it returns when the result is complete. ShapeError, DtypeError, OverlapError, InputError:
+    an argument breaks a rule.
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = number(alpha, "alpha"), number(beta, "beta")
@@ -86,7 +97,8 @@ def gemm(
             return out
     with launch_cache.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation)
-        return launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
+        result = launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
+    return launch_cache.result_of(result, a) if out is None else result
 
 
 def number(value: Any, argument: str) -> float:
@@ -233,8 +245,8 @@ def check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
 def contiguous(v: View, argument: str) -> View:
     """A copy of the operand with contiguous rows."""
     x = v.origin
-    if isinstance(x, np.ndarray):
-        return view(np.ascontiguousarray(x), argument, batched=True)
+    if v.host and not is_torch(x):
+        return view(np.ascontiguousarray(as_numpy(v)), argument, batched=True)
     copy = getattr(x, "contiguous", None) or getattr(x, "copy", None)
     copied = view(copy(), argument, batched=True) if copy is not None else v
     if matrix_layout(copied) is None:

@@ -85,7 +85,7 @@ def gemm_grouped(
             _check_group(items)
             for group in _groups(items):
                 _launch(group, a[0], alphas, betas, compute, deterministic)
-    return results
+    return results if outs is not None else [launch_cache.result_of(c, x) for c, x in zip(results, a, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, tensor, view
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_torch, matrix_layout, tensor, view
 from ptxgen.api.epilogue_args import ACTIVATIONS
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
@@ -95,6 +95,24 @@ def _jagged(
     activation: str | None,
 ) -> Any:
     """The product of items along ``axis``."""
+    result = _compute(axis, first, second, offsets, out, alpha, beta, compute, deterministic, arrays, activation)
+    return launch_cache.result_of(result, first[0]) if out is None else result
+
+
+def _compute(
+    axis: str,
+    first: tuple[Any, str],
+    second: tuple[Any, str],
+    offsets: Any,
+    out: Any,
+    alpha: Any,
+    beta: Any,
+    compute: str | None,
+    deterministic: bool,
+    arrays: dict[str, Any],
+    activation: str | None,
+) -> Any:
+    """The product, in memory of ``empty_array`` or ``out``."""
     alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     with launch_cache.lock:
@@ -199,8 +217,8 @@ def _with_layout(v: View, name: str) -> View:
     found = matrix_layout(v)
     if found is not None and _is_packed(v, found[1]):
         return v
-    if isinstance(v.origin, np.ndarray):
-        return view(np.ascontiguousarray(v.origin), name, batched=True)
+    if v.host and not is_torch(v.origin):
+        return view(np.ascontiguousarray(as_numpy(v)), name, batched=True)
     copy = getattr(v.origin, "contiguous", None) or v.origin.copy
     return view(copy(), name, batched=True)
 

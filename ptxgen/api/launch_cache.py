@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ptxgen import settings
-from ptxgen.api import recording
-from ptxgen.api.arrays import View, device_memory, overlap, overlaps_itself, tensor
+from ptxgen.api import dlpack, recording
+from ptxgen.api.arrays import View, device_memory, is_cupy, overlap, overlaps_itself, tensor
+from ptxgen.api.dlpack import DeviceArray
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import (
@@ -79,18 +80,21 @@ _first_gpu: int | None = None  #: the GPU of the first arrays that were not in h
 def driver_of(v: View) -> Driver:
     """The driver of the device in whose memory an array is. UnavailableError: the array is on a GPU, and the driver is
     the emulated device."""
+    return driver() if v.host else gpu_driver(v.device)
+
+
+def gpu_driver(index: int | None) -> Driver:
+    """The driver of a GPU; None: of the first one. UnavailableError: the driver is the emulated device."""
     global _first_gpu
-    if v.host:
-        return driver()
     if _first_gpu is None:
-        _first_gpu = v.device
+        _first_gpu = index
     on = driver()
     if on.name != "cuda":
         raise UnavailableError(
             "the arrays are on a GPU, and the driver is the emulated device; unset PTXGEN_DRIVER, or"
             ' install the CUDA driver: pip install "ptxgen[cuda]"'
         )
-    return on if v.device in (None, on.index) else _gpu(v.device)
+    return on if index in (None, on.index) else _gpu(index)
 
 
 @cache
@@ -215,10 +219,21 @@ def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
         return np.empty(shape, kind.numpy)
     if (named := torch_dtype(x, kind)) is not None:
         return x.new_empty(shape, dtype=named)
-    library = importlib.import_module(type(x).__module__.partition(".")[0])
-    if library.__name__ != "cupy":
-        raise InputError(f"out is None; with arrays of {library.__name__} out is required")
-    return library.empty(shape, kind.numpy)
+    if is_cupy(x):
+        return importlib.import_module("cupy").empty(shape, kind.numpy)
+    if not hasattr(x, "__array_namespace__") or not dlpack.exports(x):
+        raise InputError(f"out is None; with arrays of {type(x).__module__.partition('.')[0]} out is required")
+    index = dlpack.on_gpu(x)  # result_of converts what is returned here
+    return np.empty(shape, kind.numpy) if index is None else DeviceArray(gpu_driver(index), shape, kind)
+
+
+def result_of(made: Any, x: Any) -> Any:
+    """The result of a call that allocated it with ``empty_array``, as an array of the library of ``x``."""
+    if isinstance(made, DeviceArray):
+        return x.__array_namespace__().from_dlpack(made)
+    if isinstance(made, np.ndarray) and not isinstance(x, np.ndarray):
+        return x.__array_namespace__().asarray(made)
+    return made
 
 
 def torch_dtype(x: Any, kind: Dtype) -> Any:
@@ -475,7 +490,9 @@ def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) ->
 @contextmanager
 def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
     """Kernels that the block queues on ``stream`` begin after the work on the streams of all arrays, and the later work
-    of those streams begins after the kernels."""
+    of those streams begins after the kernels. The block waits for the kernels if an array is shared through DLPack,
+    which does not tell its library when they end."""
+    views = list(views)
     # PyTorch has one current stream for all tensors on a GPU
     arrays = {type(x) if hasattr(x, "new_empty") else id(x): x for x in (v.origin for v in views)}
     others = {current_stream(x) for x in arrays.values()} - {stream}
@@ -484,6 +501,8 @@ def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
     yield
     for other in others:
         on.order(stream, other)
+    if any(v.owner is not None for v in views):
+        on.wait(stream)
 
 
 def current_stream(x: Any) -> int:
@@ -493,9 +512,9 @@ def current_stream(x: Any) -> int:
         import torch
 
         return int(torch._C._cuda_getCurrentRawStream(x.device.index)) or 1
-    if type(x).__module__.startswith("cupy"):
+    if is_cupy(x):
         import cupy
 
         with x.device:  # CuPy has a current stream for each GPU
             return int(cupy.cuda.get_current_stream().ptr) or 1
-    return int(x.__cuda_array_interface__.get("stream") or 1)
+    return int(getattr(x, "__cuda_array_interface__", {}).get("stream") or 1)  # 1: dlpack.LEGACY_STREAM too

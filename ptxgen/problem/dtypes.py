@@ -25,7 +25,7 @@ class Dtype:
     precision to which tensor cores truncate products and the accumulator (25 bits on Hopper, 13 for fp8);
     ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
     scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all;
-    ``aliases``: other names that users may write, besides the NumPy type's.
+    ``aliases``: other names that users may write, besides the NumPy type's; ``dlpack``: the value of DLDataTypeCode.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Dtype:
     widened: str = ""
     sm: int = 0
     aliases: tuple[str, ...] = ()
+    dlpack: int = 2  # kDLFloat
 
     @property
     def bytes(self) -> int:
@@ -104,7 +105,7 @@ class Dtype:
 _FP8 = ("e4m3", "e5m2")
 
 
-def _fp8(name: str, numpy: Any, roundoff: float, cuda: int) -> Dtype:
+def _fp8(name: str, numpy: Any, roundoff: float, cuda: int, dlpack: int) -> Dtype:
     """The row of an 8-bit floating-point type."""
     return Dtype(
         name,
@@ -121,6 +122,7 @@ def _fp8(name: str, numpy: Any, roundoff: float, cuda: int) -> Dtype:
         wgmma=("f32",),
         widened="f16",
         sm=89,
+        dlpack=dlpack,
     )
 
 
@@ -158,6 +160,7 @@ DTYPES = {
             wgmma=("f32",),
             widened="f32",
             sm=80,
+            dlpack=4,
         ),
         Dtype(
             "f32",
@@ -184,8 +187,8 @@ DTYPES = {
             mma="f64",
             aliases=("fp64", "double"),
         ),
-        _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28),
-        _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29),
+        _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28, dlpack=10),
+        _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29, dlpack=12),
         Dtype(
             "s8",
             8,
@@ -199,8 +202,9 @@ DTYPES = {
             wgmma=("s32",),
             widened="s32",
             aliases=("i8",),
+            dlpack=0,
         ),
-        Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10, aliases=("i32",)),
+        Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0, tma="s32", cuda=10, aliases=("i32",), dlpack=0),
     )
 }
 
