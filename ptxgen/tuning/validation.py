@@ -1,8 +1,8 @@
 """Speed of the selected configurations on the device, for problems that were never measured.
 
 Each problem is tuned thoroughly, as ``collect`` does with many configurations; then the selected configuration, the
-fastest of the first ``TOP`` choices and the fastest configurations of all are timed again in turn, together with the best
-candidate of the vendor's library. Choices never use the measurements of this run.
+fastest of the first ``TOP`` choices and the fastest configurations of all are timed again in turn, together with the
+best candidate of the vendor's library. Choices never use the measurements of this run.
 """
 
 from __future__ import annotations
