@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ptxgen.codegen.batch import Batch, BatchRange
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.parts import Allocator, Part
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 ROW = 128  #: bytes that packed rows and buffers start at a multiple of
@@ -25,6 +26,17 @@ class Buffers:
 
     packed: Mapping[str, int] = field(default_factory=dict)
     staging: Mapping[str, int] = field(default_factory=dict)
+
+
+class MappedOperand(Protocol):
+    """An operand that TMA loads. ``box``: extents of a box, ``span``: bytes of its rows."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def box(self) -> tuple[int, ...]: ...
+    @property
+    def span(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -80,6 +92,13 @@ class Packing(Part):
     def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
         """The values of ``product_parameters``."""
         return ()
+
+    def tensor_map(
+        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
+    ) -> TensorMap:
+        """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``kind``: type of its
+        elements, ``direct``: the map of the operand itself."""
+        return direct
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         """The launches of the packing kernels."""

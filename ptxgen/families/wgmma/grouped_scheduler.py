@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.grouped import HEADER, DescriptorTable
-from ptxgen.codegen.jagged import JaggedTable
 from ptxgen.codegen.packing import Buffers
 from ptxgen.codegen.source import Argument
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.scheduler import TileScheduler
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -42,8 +40,3 @@ class GroupedTileScheduler(TileScheduler):
 
     def batch_limit(self, p: KernelGemm) -> int:
         return 1
-
-
-@dataclass(frozen=True)
-class TmaJaggedTable(JaggedTable, TmaPacking):
-    """The kernel that makes the table, before a product that loads A and B by TMA."""

@@ -7,12 +7,10 @@ from functools import cached_property
 
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.packing import ROW, Buffers
+from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
-from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.operand_packing import copy_bytes
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.im2col_descriptor import PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -117,7 +115,7 @@ def image_copy(p: KernelGemm, name: str) -> PackedCopy:
 
 
 @dataclass(frozen=True)
-class ChannelPacking(TmaPacking):
+class ChannelPacking(Packing):
     """Images, filters or both as rows of channels."""
 
     template = "copy/pack_channels.mako"
@@ -146,7 +144,7 @@ class ChannelPacking(TmaPacking):
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: OperandPath, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         packed = buffers.packed
         return replace(direct, operand="W", offset=packed[x.name]) if x.name in packed else direct

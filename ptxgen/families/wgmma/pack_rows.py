@@ -12,13 +12,11 @@ from functools import cached_property
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import ROW, Buffers
+from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step, TensorMap
-from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.operand_packing import PackedMatrix, mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -44,7 +42,7 @@ class RowCopyKernel:
 
 
 @dataclass(frozen=True)
-class RowPacking(TmaPacking):
+class RowPacking(Packing):
     """Operands with rows of whole 128 bytes; K contiguous where wgmma needs that."""
 
     config: Config
@@ -95,7 +93,7 @@ class RowPacking(TmaPacking):
         return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: OperandPath, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         if x.name not in buffers.packed:
             return direct

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import Buffers
+from ptxgen.codegen.packing import Buffers, Packing
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma.epilogue import Epilogue
@@ -17,7 +17,6 @@ from ptxgen.families.wgmma.scheduler import TileScheduler
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 MAP_BYTES = 128  #: of a tensor map
@@ -35,7 +34,7 @@ class TmaParameters(Part):
     y: OperandPath
     epilogue: Epilogue
     scheduler: TileScheduler
-    packing: TmaPacking
+    packing: Packing
 
     @property
     def maps(self) -> list[str]:

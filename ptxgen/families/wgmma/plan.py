@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.grouped import DescriptorTable
+from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
-from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, TmaJaggedTable
+from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads, PhaseBatch, PhasedLoads, RunAddressing, WgradLoads
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
@@ -22,7 +24,6 @@ from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.scheduler import TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 
 
 class WgmmaPlan(Plan):
@@ -40,7 +41,7 @@ class WgmmaPlan(Plan):
         ops = "epilogue/fused_ops_subtile.mako" if c.epilogue_smem else "epilogue/fused_ops.mako"
         self.fused_ops = FusedOps.of(p, p.batch != 1, ops)
         self.scheduler: TileScheduler = self._scheduler()
-        self.packing: TmaPacking = self._packing()
+        self.packing: Packing = self._packing()
         loads = self._loads()
         multicast_x, multicast_y = Multicast.of(c.cluster_x, c.cluster_y)
         self.x = loads.operand("x", names[0], 0, multicast_x)
@@ -88,18 +89,18 @@ class WgmmaPlan(Plan):
         kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 
-    def _packing(self) -> TmaPacking:
+    def _packing(self) -> Packing:
         p, c = self.problem, self.config
         common = (p, self.entry, self.batch, self.fused_ops)
         if isinstance(self.scheduler, GroupedTileScheduler):
-            return TmaJaggedTable(*common, self.scheduler.table)
+            return JaggedTable(*common, self.scheduler.table)
         if p.im2col is not None and any(p.im2col.copies):
             return ChannelPacking(*common)
         if p.im2col is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
         if (p.im2col is None or p.im2col.wgrad) and (packs(c, "a") or packs(c, "b")):
             return RowPacking(*common, c)
-        return TmaPacking(*common)
+        return Packing(*common)
 
     @property
     def _contiguous(self) -> int:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import ROW, Buffers
+from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
 from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
-from ptxgen.families.wgmma.tma_packing import TmaPacking
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -35,7 +34,7 @@ class SplitOperand(OperandPath):
 
 
 @dataclass(frozen=True)
-class SplitPacking(TmaPacking):
+class SplitPacking(Packing):
     """A and B as bf16 planes."""
 
     template = "addr/split_bf16x3.mako"
@@ -63,12 +62,12 @@ class SplitPacking(TmaPacking):
         return [".param .u32 K, .param .u32 pitch, .param .u32 blocks_a,", *items, f"{lines[0]},", lines[1]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: OperandPath, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         packed = buffers.packed
         return self._planes_map(p, x, run.items, packed[x.name]) if packed else self._planes_map(p, x, p.batch, 0)
 
-    def _planes_map(self, p: KernelGemm, x: OperandPath, items: int, offset: int) -> TensorMap:
+    def _planes_map(self, p: KernelGemm, x: MappedOperand, items: int, offset: int) -> TensorMap:
         """The map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. Where K is zero: of
         zeros in the workspace."""
         o, distinct = bf16x3.planes_of(p, x.name), bf16x3.distinct_items(p, x.name, items)
