@@ -270,6 +270,7 @@ def _roofline(found: Contents) -> str:
     from ptxgen.cli.tables import number
     from ptxgen.families.perf_model import peak_flops
     from ptxgen.lowering.lower import lower
+    from ptxgen.problem.dtypes import DTYPES
     from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.evaluation import arithmetic
 
@@ -292,7 +293,8 @@ def _roofline(found: Contents) -> str:
                 series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
                 peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
         if series:
-            known = {name: series.get(name, []) for name in ("f16", "f32", "bf16", "tf32", "f64", "e4m3", "s8", "e5m2")}
+            names = (*(name for name, kind in DTYPES.items() if kind.compute), "tf32")
+            known = {name: series.get(name, []) for name in names}
             chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
             charts.append((chart, f"roofline-{operation}", f"{operation}: {sum(map(len, series.values()))} shapes"))
     if not charts:
