@@ -275,6 +275,7 @@ def test_snippets_of_a_page_run(path: Path, tmp_path: Path) -> None:
             words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
 
+    (tmp_path / "docs").mkdir()
     for language, title, block in BLOCK.findall(path.read_text()):
         if title:
             (tmp_path / title).write_text(block)
@@ -288,7 +289,7 @@ def test_snippets_of_a_page_run(path: Path, tmp_path: Path) -> None:
                 if words[2] == "emulate" and not (tmp_path / words[3]).exists():
                     continue
                 done = run(sys.executable, *words)
-                failed = any(re.search("error: |fault", expected, re.I) for expected in shown)
+                failed = any(re.search("^error: |Fault: ", expected) for expected in shown)
                 assert done.returncode == (1 if failed else 0), f"{line}\n{done.stdout}{done.stderr}"
                 output = " ".join((done.stdout + done.stderr).split())
                 assert output, line
@@ -296,6 +297,12 @@ def test_snippets_of_a_page_run(path: Path, tmp_path: Path) -> None:
                     assert " ".join(expected.split()) in output, f"{line}\n{done.stdout}{done.stderr}"
                 if file:
                     (tmp_path / file).write_text(done.stdout)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """Design decisions are added by the hook, docs/site.py."""
+    named = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert {p.name for p in (ROOT / "docs").glob("*.md")} == named - {"index.md", "changelog.md"}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
