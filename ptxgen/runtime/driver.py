@@ -17,7 +17,8 @@ from ptxgen.problem.device import Device
 class Timing:
     """The timing policy. ``samples``: the number of times; ``target_ms``: duration of the graph replays of one sample.
     Launches use operand sets in rotation, whose total size is at least ``l2_multiple`` times the L2 cache, but at most
-    ``most`` sets. A kernel slower than ``limit_us`` has one sample of fewer replays."""
+    ``most`` sets. A kernel slower than ``limit_us`` has one sample of fewer replays,
+    the less of two times."""
 
     samples: int = 5
     target_ms: float = 4.0

@@ -1252,6 +1252,35 @@ def test_graph_runs_for_the_requested_time(
     assert len(calls) == min(ring, 2) + 2 + nodes
 
 
+@pytest.mark.parametrize("paused", ["first launches", "first replay"])
+def test_a_pause_of_the_host_is_not_a_time(driver: CudaDriver, gpu: Gpu, source: Source, paused: str) -> None:
+    """A kernel seems slower than the limit, because the host paused: it is timed again, and then as often as others."""
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    calls: list[int] = []
+    replays: list[int] = []
+    replay = graph.Graph.launch
+
+    def launch() -> None:
+        calls.append(1)
+        if paused == "first launches" and len(calls) == 2:
+            gpu.clock += 5000.0
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))
+
+    def replayed(captured: Any) -> None:
+        replays.append(1)
+        if paused == "first replay" and len(replays) == 1:
+            gpu.clock += 5000.0
+        replay(captured)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph.Graph, "launch", replayed)
+        times = driver.time([launch], Timing(samples=3, target_ms=0.1, limit_us=3 * gpu.kernel_us))
+    assert times == pytest.approx([gpu.kernel_us] * 3)
+    gpu.kernel_us *= 1000
+    assert driver.time([launch], Timing(samples=3, target_ms=0.1, limit_us=6.0)) == pytest.approx([gpu.kernel_us])
+
+
 def test_failed_capture_is_cleaned_up(driver: CudaDriver, gpu: Gpu, source: Source) -> None:
     kernel = driver.load(source)
     c = driver.allocate(4 * COUNT)
