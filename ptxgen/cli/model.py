@@ -1,4 +1,4 @@
-"""The commands on the trained model: model evaluate, model validate."""
+"""The commands on the trained model: model train, model evaluate, model validate."""
 
 from __future__ import annotations
 
@@ -14,6 +14,67 @@ from ptxgen.cli.options import DatabaseOptions, SeedOption
 
 if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
+
+
+@command(model, "train", "--device h200 --out models", "--device h200 --also h100 --folder tuning_db --out models")
+def train(
+    options: DatabaseOptions,
+    device: Annotated[str, typer.Option(help="The device that the model is for.")] = "h200",
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DEVICE", help="Another device whose measurements train the model, too. Repeatable."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Folder with <device>/measurements.jsonl.xz of each device. [default: the shipped one]"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder; <device>/model.json is written. [default: the models beside the database]"),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="Baseline of times: time (none), roofline, clock (the performance model) or average.")
+    ] = "average",
+) -> Answer:
+    """Train the model on the measurements of one device or of several.
+
+    With --also, facts of the device are features, and one model serves all of these devices. The same measurements
+    give the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder.
+    """
+    import json
+
+    from ptxgen.errors import InputError
+    from ptxgen.problem.device import device as device_named
+    from ptxgen.tuning import tuning_files
+    from ptxgen.tuning.model import Model
+    from ptxgen.tuning.selection import models_folder
+
+    names = [device, *(also or ())]
+    if len(set(names)) < len(names):
+        raise InputError(f"also is {', '.join(also or ())}; the devices must be different from each other and {device}")
+    first, *others = [
+        (device_named(name), tuning_files.read_measurements(tuning_files.measurements_path(name, folder))[1])
+        for name in names
+    ]
+    fitted = Model.fit(first[1], first[0], target=target, also=dict(others))
+    written = tuning_files.model_path(device, out or models_folder(options.path))
+    fitted.save(written.parent)
+    facts = fitted.facts
+    assert facts is not None
+    document = {
+        "command": "model train",
+        "devices": names,
+        "file": written,
+        "rows": facts.rows,
+        "problems": facts.problems,
+        "skipped": facts.skipped,
+        "digest": json.loads(written.read_bytes())["digest"],
+    }
+    return Answer(
+        document,
+        f"{written}: trained on {facts.rows} measurements of {facts.problems} problems on {', '.join(names)},"
+        f" {facts.skipped} skipped; digest {document['digest']}",
+    )
 
 
 @command(model, "evaluate", "--no-curve", "--device h200 --samples --perceptrons 10000 --json")

@@ -84,7 +84,10 @@ _EXTENT = (
 #: those of them that depend on tiles and slices; the others depend on the problem alone
 _SLICED = {"kg", "splitk", "raster_group", "store_policy", "l2_evict_first", "operand_bytes", "reduction_bytes"}
 _TILED = {"tiles", "tiles_m", "tiles_n", "blocks", "iterations", "padding"}
-PROBLEM = frozenset(_EXTENT) - _SLICED - _TILED
+#: facts of the device: features of models that are trained on measurements of several devices
+_FACTS = ("sms", "clock", "bandwidth", "l2", "shared_sm", "fma64")
+DEVICE = tuple(f"device_{fact}" for fact in _FACTS)
+PROBLEM = frozenset((*_EXTENT, *DEVICE)) - _SLICED - _TILED
 #: features that depend on both
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "bytes_loaded", "predicted_us", "over_roofline")
 #: names of features in models of earlier versions
@@ -124,17 +127,19 @@ def _of_families(families: tuple[Family, ...], every: bool) -> tuple[str, ...]:
     own = [a for a in axes.values() if a.name not in cells and (every or a.feature)]
     counts, codes = ([a.name for a in own if a.counts is kind] for kind in (True, False))
     late = [a.name for a in axes.values() if a.name in cells and (every or a.feature)]
-    return (*counts, "family", *codes, "operand_path", *others, *_OWN, *_EXTENT, *late, *_BOTH)
+    device = DEVICE if every else ()
+    return (*counts, "family", *codes, "operand_path", *others, *_OWN, *_EXTENT, *device, *late, *_BOTH)
 
 
 def all_names() -> tuple[str, ...]:
-    """The features that can be computed: every axis of a registered family, the other features that families give, and
-    those that all families have."""
+    """The features that can be computed: every axis of a registered family, the other features that families give,
+    those that all families have, and those of the device."""
     return _of_families(tuple(registry.FAMILIES.values()), True)
 
 
 def default_names() -> tuple[str, ...]:
-    """The features that a model is trained on unless told otherwise: without the axes whose ``feature`` is False."""
+    """The features that a model of one device is trained on unless told otherwise: without those of the device, and
+    without the axes whose ``feature`` is False."""
     return _of_families(tuple(registry.FAMILIES.values()), False)
 
 
@@ -163,7 +168,7 @@ class _Blocks:
 
 @lru_cache(maxsize=8)
 def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
-    late = {*_EXTENT, *(name for f in families for name in f.candidates.cell)}
+    late = {*_EXTENT, *DEVICE, *(name for f in families for name in f.candidates.cell)}
     both = tuple(name for name in names if name in _BOTH)
     extent = tuple(name for name in names if name in late)
     own = tuple(name for name in names if name not in _BOTH and name not in late)
@@ -246,7 +251,7 @@ def _row_alignment(p: KernelGemm, operand: str) -> float:
     return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
 
 
-def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, roofline: float) -> Floats:
+def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device, roofline: float) -> Floats:
     """The features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are read."""
     size = p.element.bytes
     tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
@@ -283,6 +288,7 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, roof
         _log(g.tiles_n),
     )
     known = dict(zip(_EXTENT, values, strict=True))
+    known |= {name: _log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)}
     return _stacked(c, [known[n] if n in known else _configured(c, n) for n in names])
 
 
@@ -362,7 +368,7 @@ def features(
         w, one, g = perf_model.work(p, mine, d), perf_model.without_slices(mine), geometry(p, mine)
         block = np.empty((len(rows_of), blocks.width), np.float32)
         block[:, :own] = _own(blocks.own, p, one, geometry(p, one), w, d)
-        block[:, own:extent] = _extent(blocks.extent, p, mine, g, roofline)
+        block[:, own:extent] = _extent(blocks.extent, p, mine, g, d, roofline)
         launched, iterations = np.asarray(g.blocks, np.float32), _iterations(p, mine, g)
         _both(blocks.both, d, block[:, extent:], launched, iterations, _thread(p, mine, w), us[rows_of], roofline)
         x[rows_of] = block
@@ -377,7 +383,7 @@ class _Table:
         distinct, self.place = part.base.distinct(rows)
         self.own, self.of_row = _own_of_rows(part.base, distinct, blocks.own)
         g = part.geometry
-        self.extent = _extent(blocks.extent, p, part.cells, g, self.roofline)
+        self.extent = _extent(blocks.extent, p, part.cells, g, d, self.roofline)
         self.blocks = np.asarray(g.blocks, np.float32)
         self.iterations = _iterations(p, part.cells, g)
 

@@ -70,14 +70,9 @@ def arithmetic(p: Problem) -> str:
     return "tf32" if p.compute == "tf32" else p.dtype
 
 
-def folds(rows: Training, count: int) -> NDArray[np.int64]:
-    """The fold of each problem: random, the same in every run."""
-    return np.random.default_rng(SEED).permutation(rows.groups) % max(min(count, rows.groups), 1)
-
-
 def cross_validate(rows: Training, target: str, count: int, step: Step = lambda _: None) -> Floats:
     """log2 of the microseconds predicted for each row by a model that was trained without the problems of its fold."""
-    fold = folds(rows, count)[rows.group]
+    fold = rows.folds(count)[rows.group]
     predicted = np.zeros_like(rows.log_us)
     for held_out in np.unique(fold):
         predicted[fold == held_out] = _predict(rows, target, fold != held_out, fold == held_out)
@@ -93,7 +88,7 @@ def _predict(rows: Training, target: str, train: Mask, out: Mask) -> Floats:
 
 def learning_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Point]:
     """Errors on the first fold of models that were trained on growing fractions of the other problems."""
-    fold = folds(rows, count)
+    fold = rows.folds(count)
     out = (fold == 0)[rows.group]
     others = np.random.default_rng(SEED + 1).permutation(np.flatnonzero(fold))
     points = []
@@ -113,7 +108,7 @@ def architectures(
 ) -> list[Regressor]:
     """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
     all folds but the first, and evaluated on the first. UnavailableError: scikit-learn is missing."""
-    fold, found = folds(rows, count)[rows.group], []
+    fold, found = rows.folds(count)[rows.group], []
     for hidden in (*HIDDEN_LAYERS, ()):
         found.append(_regressor(rows, target, hidden, samples, fold, [0]))
         step("-".join(map(str, hidden)) or "trees")
@@ -123,7 +118,7 @@ def architectures(
 def sample_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Regressor]:
     """Cross-validated error of the trees by the number of training rows, which are drawn at random from the problems
     that are not held out: the paper's Figure 5."""
-    fold = folds(rows, count)[rows.group]
+    fold = rows.folds(count)[rows.group]
     test_folds = [int(test_fold) for test_fold in np.unique(fold)]
     most, found = min(int((fold != test_fold).sum()) for test_fold in test_folds), []
     for size in sorted({most >> n for n in range(HALVINGS)} - {0}):
@@ -136,7 +131,7 @@ def perceptron_curve(
     rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
 ) -> list[Regressor]:
     """The error of the largest perceptron on the first fold, by the number of training rows, up to ``samples``."""
-    fold, found = folds(rows, count)[rows.group], []
+    fold, found = rows.folds(count)[rows.group], []
     for size in sorted({samples >> n for n in range(1, HALVINGS)} - {0}):
         found.append(_regressor(rows, target, HIDDEN_LAYERS[-1], size, fold, [0]))
         step(f"{size} samples")

@@ -7,7 +7,7 @@ the performance model is far above the least one. Without measurements of a devi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.families import perf_model
-from ptxgen.families.features import all_names, default_names, features
+from ptxgen.families.features import DEVICE, all_names, default_names, features
 from ptxgen.families.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
@@ -84,8 +84,10 @@ class Model:
 
     @property
     def measured_on(self) -> str:
-        """The name of the device on whose measurements it was trained; empty: none."""
-        return str(self.facts.device["name"]) if self.facts is not None else ""
+        """The name of the device on whose measurements it was trained, its own if those are among them; empty: none."""
+        if self.facts is None:
+            return ""
+        return self.device.name if self.device.name in self.facts.also else str(self.facts.device["name"])
 
     @classmethod
     def analytic(cls, device: Device) -> Model:
@@ -94,25 +96,36 @@ class Model:
 
     @classmethod
     def fit(
-        cls, measurements: Iterable[Measurement], device: Device, *, target: str = "", names: tuple[str, ...] = ()
+        cls,
+        measurements: Iterable[Measurement],
+        device: Device,
+        *,
+        target: str = "",
+        names: tuple[str, ...] = (),
+        also: Mapping[Device, Iterable[Measurement]] | None = None,
     ) -> Model:
         """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
 
         ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
         problems, which takes ten trainings.
-        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``.
+        ``also``: measurements of other devices, for which the model is trained, too.
+        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``, and
+        those of the device if there are several.
         InputError: nothing to train on, or no such target or feature.
         """
         if target and target not in TARGETS:
             raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
         if unknown := sorted(set(names) - set(all_names())):
             raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
-        rows = Training.gather(measurements, device, names)
-        if not len(rows.log_us):
-            raise InputError(
-                f"measurements have no usable row for {device.name} ({rows.skipped} skipped): a row must be ok, of"
-                f" that device, with clock={clock_of(device)}"
-            )
+        names = names or (*default_names(), *(DEVICE if also else ()))
+        parts = [Training.gather(some, d, names) for d, some in {device: measurements, **(also or {})}.items()]
+        for d, part in zip((device, *(also or ())), parts, strict=True):
+            if not len(part.log_us):
+                raise InputError(
+                    f"measurements have no usable row for {d.name} ({part.skipped} skipped): a row must be ok, of that"
+                    f" device, with clock={clock_of(d)}"
+                )
+        rows = Training.joined(parts)
         errors = {t: rows.validate(t) for t in TARGETS} if rows.groups >= 2 and not target else {}
         chosen = target or (min(errors, key=lambda t: errors[t][0]) if errors else "clock")
         booster = rows.train(chosen, np.ones(len(rows.log_us), bool))
@@ -128,6 +141,7 @@ class Model:
             grouped=rows.grouped,
             commits=tuple(sorted(rows.commits)),
             newest=rows.newest,
+            also=tuple(d.name for d in also or ()),
         )
         return cls(device, facts, booster, names)
 

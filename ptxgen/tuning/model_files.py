@@ -43,6 +43,7 @@ class Facts:
     families: dict[str, int] = field(default_factory=dict)
     grouped: int = 0
     commits: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  #: the other devices on whose measurements it was trained
     newest: float = 0.0  #: when the latest of the measurements was made
     trees: int = TREES
     depth: int = DEPTH
@@ -179,7 +180,8 @@ def _facts(content: dict[str, Any]) -> Facts:
     """The facts of a file, every one of its type."""
     values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
     values["error"] = float("nan") if values.get("error") is None else values["error"]
-    values["commits"] = tuple(values.get("commits", ()))
+    for name in ("commits", "also"):
+        values[name] = tuple(values.get(name, ()))
     if isinstance(values.get("families"), dict):
         values["families"] = {config_migration.FAMILIES.get(f, f): n for f, n in values["families"].items()}
     facts = Facts(**values)
@@ -195,8 +197,9 @@ def _facts(content: dict[str, Any]) -> Facts:
     for name, kind in (("errors", float), ("families", int)):
         for key, value in _require(name, getattr(facts, name), dict).items():
             _require(f"{name}[{key!r}]", value, kind, int)
-    for commit in facts.commits:
-        _require("commit", commit, str)
+    for name, words in (("commit", facts.commits), ("also", facts.also)):
+        for word in words:
+            _require(name, word, str)
     return facts
 
 

@@ -83,9 +83,11 @@ class ScaledModel(Model):
 
 
 def transferred(device: Device, source: Model) -> Model:
-    """The model of another device for ``device``. For another compute capability, whose legal configurations differ,
-    its trees correct the performance model of ``device`` itself."""
-    if device.sm == source.device.sm:
+    """The model of another device for ``device``. If it was trained on measurements of ``device``, too, or for another
+    compute capability, whose legal configurations differ, its trees correct the performance model of ``device``
+    itself."""
+    shared = source.facts is not None and device.name in source.facts.also
+    if device.sm == source.device.sm and not shared:
         return ScaledModel(device, source)
     return Model(device, source.facts, source.booster, source.names)
 

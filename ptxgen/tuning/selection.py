@@ -60,9 +60,14 @@ class Selection:
         return f"{self.origin} ({self.scaled_from})" if self.scaled_from else self.origin
 
 
+def models_folder(database: Path) -> Path:
+    """The folder, next to a database, of the user's models, with one folder for each device."""
+    return database.parent / f"{database.stem}-models"
+
+
 def model_folder(database: Database, device: str) -> Path:
-    """The folder, next to the database, of the model trained on its measurements of ``device``."""
-    return database.path.parent / f"{database.path.stem}-models" / device
+    """The folder of the user's model for ``device``."""
+    return models_folder(database.path) / device
 
 
 def model_for(device: Device, database: Database | None = None) -> Model:
@@ -113,7 +118,8 @@ def _nearest_model(device: Device, mine: Path | None) -> Model | None:
         for model in _own_models(name, mine)[:1]:
             if model.facts is not None and model.facts.rows >= FEW_ROWS:
                 others[model.device] = model
-    chosen = nearest(device, others)
+    shared = [d for d, model in others.items() if model.facts is not None and device.name in model.facts.also]
+    chosen = nearest(device, shared or others)
     return None if chosen is None else _transferred(device, others[chosen])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,36 @@ class Training:
             family=np.concatenate(family),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Training]) -> Training:
+        """The rows of several devices. A problem is another one on each device."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(part.groups for part in parts)])
+        families = Counter[str]()
+        for part in parts:
+            families.update(part.families)
+        return cls(
+            x=np.concatenate([part.x for part in parts]),
+            log_us=np.concatenate([part.log_us for part in parts]),
+            group=np.concatenate([part.group + start for part, start in zip(parts, starts, strict=False)]),
+            bases={t: np.concatenate([part.bases[t] for part in parts]) for t in TARGETS},
+            groups=int(starts[-1]),
+            skipped=sum(part.skipped for part in parts),
+            commits=frozenset().union(*(part.commits for part in parts)),
+            newest=max(part.newest for part in parts),
+            families=dict(sorted(families.items())),
+            grouped=sum(part.grouped for part in parts),
+            problems=tuple(problem for part in parts for problem in part.problems),
+            family=np.concatenate([part.family for part in parts]),
+        )
+
+    def folds(self, count: int) -> NDArray[np.int64]:
+        """The fold of each problem, random, the same in every run. A problem has the same fold on all devices."""
+        numbers = {problem: i for i, problem in enumerate(dict.fromkeys(self.problems))}
+        fold = np.random.default_rng(SEED).permutation(len(numbers)) % max(min(count, len(numbers)), 1)
+        return fold[[numbers[problem] for problem in self.problems]]
+
     def best(self) -> Floats:
         """log2 of the least time of each problem."""
         best = np.full(max(self.groups, 1), np.inf, np.float32)
@@ -184,9 +214,8 @@ class Training:
 
     def validate(self, target: str) -> tuple[float, float]:
         """(error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
-        fold = np.random.default_rng(SEED).permutation(self.groups) % min(FOLDS, self.groups)
-        error = np.zeros_like(self.log_us)
-        for held_out in range(min(FOLDS, self.groups)):
+        fold, error = self.folds(FOLDS), np.zeros_like(self.log_us)
+        for held_out in np.unique(fold):
             out = fold[self.group] == held_out
             model = self.train(target, ~out)
             error[out] = model.inplace_predict(self.x[out]) + self.bases[target][out] - self.log_us[out]

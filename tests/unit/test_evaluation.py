@@ -122,7 +122,7 @@ def test_each_problem_is_held_out_whole(rows, monkeypatch):
 
     monkeypatch.setattr(Training, "train", train)
     predicted = evaluation.cross_validate(rows, "clock", 3)
-    fold = evaluation.folds(rows, 3)
+    fold = rows.folds(3)
     assert seen == [set(np.flatnonzero(fold != turn).tolist()) for turn in range(3)]
     assert np.isfinite(predicted).all()
     assert evaluation.error(rows, predicted) < 1
@@ -132,7 +132,7 @@ def test_learning_curve_uses_more_and_more_problems(rows):
     points = evaluation.learning_curve(rows, "clock", 3)
     sizes = [p.problems for p in points]
     assert sizes == sorted(sizes)
-    assert sizes[-1] == int((evaluation.folds(rows, 3) != 0).sum())
+    assert sizes[-1] == int((rows.folds(3) != 0).sum())
     assert all(0 < p.first <= 1 and p.error > 0 for p in points)
 
 
@@ -147,7 +147,7 @@ def test_sample_curve_is_cross_validated(rows, monkeypatch):
 
     monkeypatch.setattr(Training, "train", train)
     found = evaluation.sample_curve(rows, "clock", 3)
-    fold = evaluation.folds(rows, 3)
+    fold = rows.folds(3)
     sizes = [r.samples for r in found]
     assert sizes == sorted({size for size, _ in seen})
     assert len(sizes) == evaluation.HALVINGS

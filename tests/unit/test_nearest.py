@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from ptxgen.cli import report
+from ptxgen.cli.command import run
 from ptxgen.codegen.config import Columns
-from ptxgen.families import rules, space
+from ptxgen.families import perf_model, rules, space
+from ptxgen.families.features import DEVICE
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import Device, device
@@ -19,8 +21,10 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection, tuning_files
+from ptxgen.tuning.exchange import Header
 from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
 from ptxgen.tuning.selection import model_for, select
 from ptxgen.tuning.training import Training
 
@@ -129,3 +133,41 @@ def test_scaled_measurements_train_the_model_of_a_device_with_few():
     assert [m.us for m in found] == pytest.approx(11.0 * ratios)
     assert len(Training.gather(found, H100).log_us) == len(found)
     assert selection.model_for(H100).measured_on == "h200"
+
+
+def test_one_model_is_trained_on_the_measurements_of_several_devices(tmp_path: Path, capsys) -> None:
+    """H100: what depends on its facts takes twice as long as the performance model says; the model learns that."""
+    rng = np.random.default_rng(0)
+    for d, factor in ((H200, 1.0), (H100, 2.0)):
+        rows = []
+        for p in (Gemm(512, 512, 64 * n, "NN") for n in range(1, 9)):
+            c = space.candidates(lower(p), d)
+            c = c.take(rng.choice(len(c), 40, replace=False))
+            us = factor * perf_model.predict(lower(p), c, d)
+            of = Environment(d.name)
+            rows += [Measurement(p, c.row(i), "ok", of, (round(float(us[i]), 4),)) for i in range(len(c))]
+        path = tuning_files.measurements_path(d.name, tmp_path)
+        path.parent.mkdir()
+        tuning_files.write_measurements(path, Header(d.name, "hardware"), rows)
+    command = ["model", "train", "--also", "h100", "--target", "clock", "--folder", str(tmp_path)]
+    for out in ("one", "two"):
+        assert run([*command, "--out", str(tmp_path / out), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 640
+    one, two = (tuning_files.model_path("h200", tmp_path / out) for out in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()  # the same trees
+    shared = Model.load(one.parent)
+    assert set(DEVICE) < set(shared.names)
+    assert shared.facts is not None
+    assert shared.facts.also == ("h100",)
+    p, c = Gemm(512, 512, 320, "NN"), space.candidates(lower(Gemm(512, 512, 320, "NN")), H200)
+    c = c.take(np.arange(0, len(c), 997))
+    on_far = transferred(H100, shared)
+    for model, factor in ((shared, 1.0), (on_far, 2.0)):
+        ratio = model.predict(p, c) / perf_model.predict(lower(p), c, model.device)
+        assert np.median(ratio) == pytest.approx(factor, rel=0.15)
+    assert (shared.measured_on, on_far.measured_on) == ("h200", "h100")
+    other = replace(H100, name="other")  # without measurements: scaled as before
+    assert isinstance(transferred(other, shared), ScaledModel)
+    assert run([*command, "--device", "h100", "--out", str(tmp_path)]) == 2
+    assert "also is h100; the devices must be different" in capsys.readouterr().err
+    assert run([*command, "--also", "a100", "--out", str(tmp_path)]) != 0
