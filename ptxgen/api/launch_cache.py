@@ -90,11 +90,19 @@ def gpu_driver(index: int | None) -> Driver:
         _first_gpu = index
     on = driver()
     if on.name != "cuda":
-        raise UnavailableError(
-            "the arrays are on a GPU, and the driver is the emulated device; unset PTXGEN_DRIVER, or"
-            ' install the CUDA driver: pip install "ptxgen[cuda]"'
-        )
+        raise UnavailableError(f"the arrays are on a GPU, and the driver is the emulated device: {_why_emulated()}")
     return on if index in (None, on.index) else _gpu(index)
+
+
+def _why_emulated() -> str:
+    """Why the driver is the emulated device, and what to do."""
+    if settings.settings().driver == "emulated":
+        return "PTXGEN_DRIVER is emulated; unset it"
+    try:
+        open_driver("cuda")
+    except UnavailableError as error:
+        return str(error)
+    return "start the process again"  # the GPU was not there when the driver was opened
 
 
 @cache

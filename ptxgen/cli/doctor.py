@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.errors import PtxgenError, UnavailableError
+from ptxgen.install_advice import install, install_extra
 from ptxgen.tuning.progress import SILENT, Progress
 
 Finding = dict[str, Any]
@@ -96,8 +98,11 @@ def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
         except metadata.PackageNotFoundError:
             continue
     needed = not extra or (extra == "cuda" and gpu)
-    install = f'pip install "ptxgen[{extra}]"' if extra else f"pip install {name}"
-    remedy = install if needed else f"{install}  (only with an NVIDIA GPU)" if extra == "cuda" else install
+    remedy = install_extra(extra) if extra else install(name)
+    if extra == "cuda" and not gpu:
+        remedy += "  (only with an NVIDIA GPU)"
+    if extra == "pycuda" and not (gpu and shutil.which("nvcc") and shutil.which("c++")):
+        remedy = ""  # it cannot be built here, and cuda-bindings serves
     return finding(name, "missing" if needed else "optional", f"not installed: {purpose}", remedy)
 
 
@@ -123,11 +128,18 @@ def _gpu(name: str) -> Finding:
         device, library = opened.device, getattr(opened, "library", "")
     except UnavailableError as error:
         if name:
-            return finding("GPU", "missing", f"{name}, but it is not usable: {error}", 'pip install "ptxgen[cuda]"')
+            return finding("GPU", "missing", f"{name}, but it is not usable: {error}", _gpu_remedy())
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
     return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or library})")
+
+
+def _gpu_remedy() -> str:
+    """What makes a GPU usable that nvidia-smi lists."""
+    if importlib.util.find_spec("cuda") is None:
+        return install_extra("cuda")
+    return "give this process NVIDIA's driver library, libcuda.so.1: in a container, start it with its GPUs"
 
 
 def _ptxas(gpu: bool) -> Finding:
@@ -141,7 +153,7 @@ def _ptxas(gpu: bool) -> Finding:
         if gpu
         else "none: kernels are emitted and emulated without being assembled"
     )
-    return finding("ptxas", "optional", found_text, 'pip install "nvidia-cuda-nvcc>=13.0,<14"')
+    return finding("ptxas", "optional", found_text, install("nvidia-cuda-nvcc>=13.0,<14"))
 
 
 def _cublaslt(gpu: bool) -> Finding:
@@ -150,7 +162,7 @@ def _cublaslt(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuBLASLt", "ok", found)
-    return _no_library("cuBLASLt", gpu, "not installed", 'pip install "ptxgen[baseline]"')
+    return _no_library("cuBLASLt", gpu, "not installed", install_extra("baseline"))
 
 
 def _cudnn(gpu: bool) -> Finding:
@@ -159,7 +171,7 @@ def _cudnn(gpu: bool) -> Finding:
     found = available()
     if found:
         return finding("cuDNN", "ok", found)
-    return _no_library("cuDNN", gpu, "not installed with PyTorch", "pip install torch")
+    return _no_library("cuDNN", gpu, "not installed with PyTorch", install("torch"))
 
 
 def _no_library(name: str, gpu: bool, found: str, remedy: str) -> Finding:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.errors import InputError, UnavailableError
+from ptxgen.install_advice import install_extra
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -279,5 +280,5 @@ def _matplotlib() -> Any:
     try:
         from matplotlib import figure
     except ImportError as error:
-        raise UnavailableError("pictures need matplotlib: pip install 'ptxgen[pictures]'") from error
+        raise UnavailableError(f"pictures need matplotlib: {install_extra('pictures')}") from error
     return figure

@@ -23,6 +23,7 @@ from typing import Any
 from ptxgen import disk_cache
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, UnavailableError
+from ptxgen.install_advice import install
 from ptxgen.settings import settings
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -99,7 +100,7 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """
     ptxas = find_ptxas()
     if ptxas is None:
-        raise UnavailableError("there is no ptxas; pip install nvidia-cuda-nvcc, or set PTXGEN_PTXAS")
+        raise UnavailableError(f"there is no ptxas; {install('nvidia-cuda-nvcc>=13.0,<14')}, or set PTXGEN_PTXAS")
     target = target or source.target
     stem = _stem(ptxas, source.digest, target)
     assembled = _read(stem)

@@ -18,6 +18,7 @@ from typing import Any
 from ptxgen.codegen.source import TensorMap
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.errors import LaunchError, UnavailableError
+from ptxgen.install_advice import install_extra
 
 _DISABLE_TIMING = 2  #: CU_EVENT_DISABLE_TIMING
 _NO_INTERLEAVE, _PROMOTE_128_BYTES, _FILL_ZERO = 0, 2, 0
@@ -36,7 +37,7 @@ def load() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError as e:
-        raise UnavailableError(f'cuda-bindings cannot be imported ({e}); pip install "ptxgen[cuda]"') from e
+        raise UnavailableError(f"cuda-bindings cannot be imported ({e}); {install_extra('cuda')}") from e
     return driver
 
 

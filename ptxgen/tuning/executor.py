@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, LaunchError, UnavailableError
+from ptxgen.install_advice import install_extra
 from ptxgen.problem.device import Device
 from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, DevicePool, Event, Failed, Finished, Job, Notify
 from ptxgen.tuning.measurement import Measurement
@@ -203,7 +204,7 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         import distributed
     except ImportError as error:
-        raise UnavailableError("executor needs the package distributed: pip install 'ptxgen[dask]'") from error
+        raise UnavailableError(f"executor needs the package distributed: {install_extra('dask')}") from error
     connect: Any = distributed.Client  # distributed has no complete annotations
     to: dict[str, Any] = {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
     try:

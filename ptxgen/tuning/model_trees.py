@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import UnavailableError
+from ptxgen.install_advice import install
 
 #: a tree's lists, by node: the children (-1: a leaf), the feature and the threshold of a split (of a leaf: 0 and its
 #: value), and whether a feature that is NaN goes left. XGBoost's own name for each
@@ -37,7 +38,7 @@ def xgboost() -> Any:
     try:
         import xgboost as library
     except ImportError as e:  # pragma: no cover
-        raise UnavailableError("the model needs xgboost: pip install 'xgboost-cpu>=3.0'") from e
+        raise UnavailableError(f"the model needs xgboost: {install('xgboost-cpu>=3.0')}") from e
     return library
 
 

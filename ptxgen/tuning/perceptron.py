@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import UnavailableError
+from ptxgen.install_advice import install_extra
 from ptxgen.tuning.training import SEED, Floats, Training
 
 #: sizes of the hidden layers, in the order of the table
@@ -72,5 +73,5 @@ def _sklearn() -> tuple[Any, Any]:
     try:
         from sklearn import exceptions, neural_network
     except ImportError as error:
-        raise UnavailableError("multi-layer perceptrons need scikit-learn: pip install 'ptxgen[evaluation]'") from error
+        raise UnavailableError(f"multi-layer perceptrons need scikit-learn: {install_extra('evaluation')}") from error
     return neural_network, exceptions.ConvergenceWarning

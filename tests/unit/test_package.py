@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
+import venv
+import zipfile
+from pathlib import Path
 
 import pytest
 
 import ptxgen
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_public_names_are_listed_and_imported_once() -> None:
@@ -23,3 +30,86 @@ def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, ptxgen; dir(ptxgen); print(*(m for m in sys.modules if m.startswith(('ptxgen.', 'numpy'))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == ""
+
+
+PROGRAM = """
+import numpy as np
+from numpy.typing import NDArray
+
+import ptxgen
+from ptxgen.errors import PtxgenError
+
+
+def product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    result: NDArray[np.float32] = ptxgen.gemm(a, b, alpha=2.0, activation="relu")
+    return result
+
+
+try:
+    with ptxgen.autotune(time_limit=5) as tuned:
+        product(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
+    for found in tuned:
+        print(found.problem.key())
+except PtxgenError as error:
+    print(error)
+print(ptxgen.Gemm(16, 16, 16).flops)
+"""
+
+
+def test_a_users_program_passes_mypy_strict(tmp_path: Path) -> None:
+    """In an environment in which ptxgen is installed, so that py.typed counts; a wrong use is reported."""
+    pytest.importorskip("mypy")
+    venv.create(tmp_path / "env", with_pip=False)
+    [packages] = (tmp_path / "env").glob("lib/python*/site-packages")
+    numpy = Path(importlib.util.find_spec("numpy").origin).parents[1]  # type: ignore[union-attr, arg-type]
+    (packages / "found.pth").write_text(f"{ROOT}\n{numpy}\n")
+    (tmp_path / "right.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text("import ptxgen\n\nptxgen.gem(1, 2)\nptxgen.gemm(1, 2, alpha='x')\n")
+    options = [
+        "--strict",
+        "--python-executable",
+        tmp_path / "env" / "bin" / "python",
+        "--cache-dir",
+        tmp_path / "cache",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py"],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert [line.rpartition("[")[2] for line in lines[:-1]] == ["attr-defined]", "arg-type]"], done.stdout + done.stderr
+    assert all(line.startswith("wrong.py") for line in lines[:-1])
+
+
+def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
+    """Unpacked elsewhere, it selects a shipped winner and renders its kernel."""
+    builder = pytest.importorskip("hatchling.builders.wheel")
+    [wheel] = builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+        facts = archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))).decode()
+        names = set(archive.namelist())
+    assert {"ptxgen/py.typed", f"ptxgen-{ptxgen.__version__}.dist-info/licenses/LICENSE"} <= names
+    for line in ("License-Expression: MIT", "Author: the ptxgen developers", "Requires-Python: >=3.11"):
+        assert line in facts.splitlines()
+    cuda = [line for line in facts.splitlines() if line.endswith("extra == 'cuda'")]
+    assert cuda
+    assert not [line for line in cuda if "pycuda" in line], "installing with a GPU takes no compiler"
+    command = [sys.executable, "-m", "ptxgen", "emit", "gemm", "--shape", "2560,16,2560", "--device", "h200"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PTXGEN_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ".visible .entry" in done.stdout
+    assert (tmp_path / "site" / "ptxgen" / "_tuning_db").is_dir()

@@ -21,6 +21,7 @@ from ptxgen.emulator.ptx.syntax import SIZES
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
+from ptxgen.install_advice import install_extra
 
 #: by engine: lane-executions after which a block is compiled
 COMPILE_THRESHOLD = {"auto": 40_000, "llvm": -1, "numpy": 1 << 62}
@@ -59,7 +60,7 @@ class JitCompiler:
         self.program = program
         self.engine = program.options.engine
         if self.engine == "llvm" and not available():
-            raise UnavailableError('llvmlite is not installed; pip install "ptxgen[emu]"')
+            raise UnavailableError(f"llvmlite is not installed; {install_extra('emu')}")
         self.compiler: Any = None
         self.executions: dict[int, int] = {}
         self.compiled: dict[int, list[JitBlock]] = {}

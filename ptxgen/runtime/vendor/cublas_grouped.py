@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.install_advice import install_extra
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.cuda import CudaDriver
@@ -269,6 +270,6 @@ def _library() -> ct.CDLL:
     """The loaded library. UnavailableError: it is not found, or has no grouped calls."""
     library = libraries.load("cublas")
     if not hasattr(library, "cublasGemmGroupedBatchedEx"):
-        raise UnavailableError('cuBLAS has no grouped calls; version 12.5 has them: pip install "ptxgen[baseline]"')
+        raise UnavailableError(f"cuBLAS has no grouped calls; version 12.5 has them: {install_extra('baseline')}")
     library.cublasGetStatusName.restype = ct.c_char_p
     return library

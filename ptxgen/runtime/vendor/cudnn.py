@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.install_advice import install
 from ptxgen.problem.conv import Conv
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
@@ -189,7 +190,7 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise UnavailableError(
-            f"cuDNN is used through PyTorch, which cannot be imported ({error}); pip install torch"
+            f"cuDNN is used through PyTorch, which cannot be imported ({error}); {install('torch')}"
         ) from error
     backend: Any = torch.backends.cudnn  # has no annotations
     if not torch.cuda.is_available() or not backend.is_available():

@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 
 from ptxgen.errors import UnavailableError
+from ptxgen.install_advice import install_extra
 
 
 def load(name: str) -> ct.CDLL:
@@ -16,7 +17,7 @@ def load(name: str) -> ct.CDLL:
             return ct.CDLL(file)
         except OSError:
             continue
-    raise UnavailableError(f'lib{name} was not found; pip install "ptxgen[baseline]"')
+    raise UnavailableError(f"lib{name} was not found; {install_extra('baseline')}")
 
 
 def _wheels(name: str) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.install_advice import install
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
@@ -130,7 +131,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise UnavailableError(f"PyTorch cannot be imported ({error}); pip install torch") from error
+        raise UnavailableError(f"PyTorch cannot be imported ({error}); {install('torch')}") from error
     if not torch.cuda.is_available() or not hasattr(torch, "_grouped_mm"):
         raise UnavailableError(
             f"PyTorch {torch.__version__} has no GPU, or no torch._grouped_mm; install 2.8 or newer with CUDA"

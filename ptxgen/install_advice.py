@@ -1,0 +1,36 @@
+"""Commands that install packages for the running interpreter, for error messages."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+
+
+def install(*requirements: str) -> str:
+    """The command that installs packages: ``pip install torch`` if that is the environment's own pip, else with the
+    path of the interpreter, or with uv in an environment without pip."""
+    quoted = (f'"{r}"' if set(r) & set("[]<>=, ") else r for r in requirements)
+    return f"{_installer()} {' '.join(quoted)}"
+
+
+def install_extra(extra: str) -> str:
+    """The command that installs ptxgen with an extra (empty: without one): by name if ptxgen is installed, else from
+    the checkout."""
+    try:
+        metadata.version("ptxgen")
+        where = "ptxgen"
+    except metadata.PackageNotFoundError:
+        where = str(Path(__file__).resolve().parents[1])
+    return install(f"{where}[{extra}]" if extra else where)
+
+
+def _installer() -> str:
+    own = Path(sys.executable).parent
+    if importlib.util.find_spec("pip") is None:
+        uv = shutil.which("uv")
+        return f"uv pip install --python {sys.executable}" if uv else f"python -m pip --python {sys.executable} install"
+    pip = shutil.which("pip")
+    return "pip install" if pip and Path(pip).parent == own else f"{sys.executable} -m pip install"

@@ -1,0 +1,47 @@
+"""Commands in error messages install into the running interpreter."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from ptxgen import install_advice
+from ptxgen.install_advice import install, install_extra
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def found(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
+    """These commands are on the PATH; pip is in the environment if it is among them."""
+    monkeypatch.setattr(shutil, "which", lambda name: paths.get(name))
+    monkeypatch.setattr(install_advice.importlib.util, "find_spec", lambda name: "pip" in paths or None)
+
+
+def test_command_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/env/bin/python")
+    found(monkeypatch, pip="/env/bin/pip")
+    assert install("torch") == "pip install torch"
+    assert install("xgboost-cpu>=3.0", "numpy") == 'pip install "xgboost-cpu>=3.0" numpy'
+    found(monkeypatch, pip="/usr/bin/pip")
+    assert install("torch") == "/env/bin/python -m pip install torch"
+    found(monkeypatch, uv="/usr/bin/uv")
+    assert install("torch") == "uv pip install --python /env/bin/python torch"
+    found(monkeypatch)
+    assert install("torch") == "python -m pip --python /env/bin/python install torch"
+
+
+def test_a_checkout_that_is_not_installed_is_named_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: "0.1.0")
+    assert install_extra("cuda").endswith('install "ptxgen[cuda]"')
+    assert install_extra("").endswith("install ptxgen")
+
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert install_extra("cuda").endswith(f'install "{ROOT}[cuda]"')
+    assert (ROOT / "pyproject.toml").exists()
