@@ -134,11 +134,6 @@ def tlp(device: Device, counts: ArrayLike, resources: Sequence[Resources] | None
     return int(WARP * round(float(warps.sum()) * active, 6))
 
 
-def tlp_of_blocks(counts: ArrayLike) -> int:
-    """Equation 3, the measure of earlier work: the threads of all blocks, active or not."""
-    return int((np.asarray(counts, np.int64) * [t.threads for t in TILES]).sum())
-
-
 def _active_by_tile(device: Device, resources: Sequence[Resources] | None) -> NDArray[np.float64]:
     """Active warps of a multiprocessor for each tile. InputError: a block does not fit."""
     given = tuple(estimated_resources(t) for t in TILES) if resources is None else tuple(resources)
@@ -254,43 +249,10 @@ def _extents(items: ArrayLike) -> Ints:
 # ---- the launch of Zhang et al.
 
 
-@dataclass(frozen=True)
-class GridOfLargestItem:
-    """The launch of Zhang et al., a baseline: grid z is the item, x and y are tiles along M and N of the largest item,
-    and every block has the threads of the largest tile.
-
-    Blocks outside their item end at once, and so do the threads that a smaller tile does not use.
-    """
-
-    grid: tuple[int, int, int]
-    threads: int
-    idle_blocks: int
-    idle_threads: int  #: of blocks that compute a tile
-
-
-def grid_of_largest_item(items: ArrayLike, tiles: ArrayLike) -> GridOfLargestItem:
-    """The launch for tiles that ``choose_tiles`` gave. A group without items has the grid (0, 0, 0)."""
-    chosen = np.asarray(tiles, np.int64)
-    blocks = blocks_of_items(items, chosen)
+def idle_blocks(items: ArrayLike, tiles: ArrayLike) -> int:
+    """The blocks without a tile in the launch of Zhang et al., a baseline: grid z is the item, x and y are tiles along
+    M and N of the largest item. ``tiles``: as ``choose_tiles`` gives them."""
+    blocks = blocks_of_items(items, np.asarray(tiles, np.int64))
     if not len(blocks):
-        return GridOfLargestItem((0, 0, 0), 0, 0, 0)
-    x, y = (int(v) for v in blocks.max(axis=0))
-    used = blocks.prod(axis=1)
-    by_tile = np.array([t.threads for t in TILES])[chosen]
-    threads = int(by_tile.max())
-    return GridOfLargestItem(
-        (x, y, len(blocks)), threads, x * y * len(blocks) - int(used.sum()), int((used * (threads - by_tile)).sum())
-    )
-
-
-# ---- figures of merit
-
-
-def gflops(items: ArrayLike, seconds: float) -> float:
-    """Equation 11: GFLOP/s of a group, without the operations of alpha and beta."""
-    return 2 * float(_extents(items).astype(np.float64).prod(axis=1).sum()) / (seconds * 1e9)
-
-
-def kernel_occupancy(device: Device, counts: ArrayLike, resources: Sequence[Resources] | None = None) -> float:
-    """Equation 12: active warps over the warps that the device can have active, here predicted."""
-    return tlp(device, counts, resources) / (device.sms * device.threads_sm)
+        return 0
+    return int(blocks.max(axis=0).prod()) * len(blocks) - int(blocks.prod(axis=1).sum())

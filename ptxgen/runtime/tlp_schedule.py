@@ -28,7 +28,7 @@ from ptxgen.lowering.tlp_policy import (
     Scheme,
     choose_tiles,
     default_threshold,
-    grid_of_largest_item,
+    idle_blocks,
     schemes,
 )
 from ptxgen.problem.device import Device
@@ -91,7 +91,7 @@ class TlpSchedule:
 
     def __init__(self, problem: GroupedGemm, device: Device, scheme: Scheme) -> None:
         self.problem, self.device, self.scheme = problem, device, scheme
-        self.idle_blocks = grid_of_largest_item(problem.items, scheme.tiles).idle_blocks
+        self.idle_blocks = idle_blocks(problem.items, scheme.tiles)
         self.parts: list[tuple[str, Plan, list[int]]] = []
         for index in reversed(range(len(TILES))):
             items = [int(i) for i in np.flatnonzero(scheme.tiles == index) if problem.item(int(i)).results]

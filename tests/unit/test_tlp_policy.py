@@ -87,17 +87,14 @@ def test_active_warps_agree_with_resident_blocks() -> None:
 
 
 def test_tlp_is_that_of_all_blocks_until_the_device_is_full() -> None:
-    assert policy.tlp(H200, [10, 0, 0, 0, 0], LIGHT) == 10 * 128 == policy.tlp_of_blocks([10, 0, 0, 0, 0])
+    assert policy.tlp(H200, [10, 0, 0, 0, 0], LIGHT) == 10 * 128
     assert policy.tlp(H200, [0, 0, 0, 0, 10], LIGHT) == 10 * 256
     assert policy.tlp(H200, [0] * 5, LIGHT) == 0
     full = H200.sms * H200.threads_sm
     assert policy.tlp(H200, [0, 0, 0, 0, 100_000], LIGHT) == full == policy.tlp(H200, [9999] * 5, LIGHT)
-    assert policy.tlp_of_blocks([0, 0, 0, 0, 100_000]) == 25_600_000
-    assert policy.kernel_occupancy(H200, [0, 0, 0, 0, 100_000], LIGHT) == 1
     # 128 registers: 16 of 64 warps
     heavy = [Resources(128, 0)] * 5
     assert policy.tlp(H200, [0, 0, 0, 0, 100_000], heavy) == full // 4
-    assert policy.kernel_occupancy(H200, [100_000, 0, 0, 0, 0], heavy) == 0.25
 
 
 def test_tlp_of_several_tiles_is_between_theirs() -> None:
@@ -197,13 +194,11 @@ def test_steps_keep_dividing() -> None:
 
 
 def test_registers_of_a_kernel_change_the_choice() -> None:
-    """The measure of earlier work counts threads that are not active, and stops at tiles that are too large."""
     items = [(256, 256, 64)] * 40
     heavy = [*LIGHT[:4], Resources(255, 64 << 10)]
     threshold = 64_000
     assert set(names(policy.choose_tiles(items, H200, threshold, LIGHT))) == {"large"}
     assert set(names(policy.choose_tiles(items, H200, threshold, heavy))) == {"medium-large"}
-    assert policy.tlp_of_blocks(next(iter(policy.schemes(items, H200))).counts) >= threshold
 
 
 def test_threshold_is_tuned_by_times() -> None:
@@ -216,19 +211,11 @@ def test_threshold_is_tuned_by_times() -> None:
         policy.tune_threshold([])
 
 
-def test_grid_of_the_largest_item() -> None:
+def test_idle_blocks_of_the_grid_of_the_largest_item() -> None:
     items = [(64, 64, 64), (128, 256, 64), (16, 16, 64)]
-    launch = policy.grid_of_largest_item(items, policy.initial_tiles(items))
-    assert (launch.grid, launch.threads) == ((2, 4, 3), 256)
-    assert launch.idle_blocks == 2 * 4 * 3 - (1 + 8 + 1)
-    assert launch.idle_threads == 128  # of the small tile's block
-    small = [(16, 16, 16)]
-    assert policy.grid_of_largest_item(small, [0]) == policy.GridOfLargestItem((1, 1, 1), 128, 0, 0)
-    assert policy.grid_of_largest_item([], []).grid == (0, 0, 0)
-
-
-def test_figures_of_merit() -> None:
-    assert policy.gflops([(10, 20, 30), (1, 2, 3), (0, 5, 5)], 1e-6) == pytest.approx(2 * 6006 / 1e3)
+    assert policy.idle_blocks(items, policy.initial_tiles(items)) == 2 * 4 * 3 - (1 + 8 + 1)
+    assert policy.idle_blocks([(16, 16, 16)], [0]) == 0
+    assert policy.idle_blocks([], []) == 0
 
 
 def test_wrong_items_are_named() -> None:
