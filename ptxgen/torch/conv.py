@@ -257,7 +257,7 @@ def _kernel(
         )
     except RuntimeError:
         key = None
-    found = launching.cached(key)
+    found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, a, b, bias)
     check_dtypes(**{names[0]: a, names[1]: b, "bias": bias})
@@ -270,19 +270,20 @@ def _kernel(
         return out.zero_() if bias is None else out.copy_(bias.view(-1, *(1,) * (out.dim() - 2)).expand(shape))
     pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
     arguments = ConvArguments(out.dim() - 2, stride, pairs, dilation, groups).resolved()
-    keep = bias is None or bias.is_contiguous()
+    first, second, third = a.resolve_neg(), b.resolve_neg(), launching.vector(bias)
+    key = key if launching.in_place((first, a), (second, b), (third, bias)) else None
     with launch_cache.lock:
         conv.launch_uncached(
-            key if keep else None,
+            key,
             signature,
-            a,
-            b,
+            first,
+            second,
             None if signature is conv.FORWARD else shape,
             arguments,
             out,
             launching.compute(a, tf32),
             deterministic,
-            None if bias is None else bias.contiguous(),
+            third,
             None,
             None,
             None,

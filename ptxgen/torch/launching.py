@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptxgen.api import launch_cache
 from ptxgen.errors import DtypeError
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -20,9 +19,9 @@ _ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_
 
 
 def facts(x: Tensor) -> tuple[Any, ...]:
-    """What a cached launch depends on: shape, strides, dtype, alignment, device. RuntimeError: a tensor without strides
-    or memory."""
-    return x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.get_device()
+    """What a cached launch depends on: shape, strides, dtype, alignment, device, negative bit. RuntimeError: a tensor
+    without strides or memory."""
+    return x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.get_device(), x.is_neg()
 
 
 def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
@@ -39,11 +38,6 @@ def compute(x: Tensor, tf32: bool) -> str:
     return "tf32" if tf32 and torch.cuda.get_device_capability(x.device) >= (8, 0) else ""
 
 
-def cached(key: Any) -> tuple[Callable[..., None], Any, Any] | None:
-    """The launch of a key, or None."""
-    return launch_cache.cached(key)
-
-
 def launch(found: tuple[Callable[..., None], Any, Any], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """Launches a cached kernel on new memory for its result."""
     run, (shape, strides), _ = found
@@ -56,6 +50,17 @@ def launch(found: tuple[Callable[..., None], Any, Any], a: Tensor, b: Tensor, bi
 def allocation(out: Tensor) -> tuple[Any, Any]:
     """The part of a cache entry from which ``launch`` allocates the result."""
     return out.shape, out.stride()
+
+
+def in_place(*pairs: tuple[Tensor | None, Tensor | None]) -> bool:
+    """Whether each (operand of a kernel, argument of a user) has one memory: later calls with such arguments can use
+    the cached launch."""
+    return all(x is None or y is None or x.data_ptr() == y.data_ptr() for x, y in pairs)
+
+
+def vector(bias: Tensor | None) -> Tensor | None:
+    """A bias as kernels read it."""
+    return None if bias is None else bias.resolve_neg().contiguous()
 
 
 def check_dtypes(**named: Tensor | None) -> None:

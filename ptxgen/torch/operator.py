@@ -25,6 +25,8 @@ TAGS = tuple(
     getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name)
 )
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
+#: classes of arguments that need no dispatcher
+PLAIN = frozenset({Tensor, Parameter, type(None)})
 
 BATCHED = torch._C.DispatchKey.FuncTorchBatched
 _autocasts = torch._C._is_any_autocast_enabled
@@ -59,8 +61,8 @@ class Operator:
         self.overload: Any = getattr(torch.ops.ptxgen, schema.partition("(")[0]).default
         self.kernel = kernel
         self._tensors = tensors
-        self._lists = "Tensor[]" in schema
-        self._record = _recording_function(self, setup, backward, batch).apply
+        self._record = _recording_function(kernel, setup, backward)
+        self._transformed = _transformed_function(self, setup, backward, batch)
         torch.library.register_fake(name, fake, lib=LIBRARY)
         torch.library.register_autograd(name, backward, setup_context=setup, lib=LIBRARY)
         torch.library.register_vmap(name, batch, lib=LIBRARY)
@@ -82,37 +84,62 @@ class Operator:
         """The result for positional arguments."""
         if is_dynamo_compiling():
             return self.overload(*args)
-        if _transforms() is not None:
-            in_rule = torch._C._dispatch_tls_is_dispatch_key_excluded(BATCHED)  # of register_vmap, below torch.vmap
-            return self.overload(*args) if in_rule else self._record(*args)
+        if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
+            return self._call_in_mode(*args)
         if forward_ad._current_level >= 0:
             _refuse_tangents(args)
-        if self._lists or _dispatch_modes() or _function_modes() or _traces() is not None:
-            return self.overload(*args)
-        if _autocasts():
-            args = _autocast(args, args[0].device.type)
-        records = False
-        for x in args[: self._tensors]:
-            if x is None:
-                continue
-            kind = type(x)
-            if (kind is not Tensor and kind is not Parameter) or x.is_neg():
+        return self._call_eagerly(*args)
+
+    def _call_eagerly(self, *args: Any) -> Any:
+        tensors = args[: self._tensors]
+        for x in tensors:
+            if x.__class__ not in PLAIN:
                 return self.overload(*args)
-            records = records or x.requires_grad
-        if records and torch.is_grad_enabled():
-            return self._record(*args)
+        if torch.is_grad_enabled():
+            for x in tensors:
+                if x is not None and x.requires_grad:
+                    return self._record(*args)
         return self.kernel(*args)
 
+    def _call_in_mode(self, *args: Any) -> Any:
+        """The result in a transform of ``torch.func``, a mode of the dispatcher, ``torch.jit.trace``, or autocast."""
+        if _transforms() is not None:
+            in_rule = torch._C._dispatch_tls_is_dispatch_key_excluded(BATCHED)  # of register_vmap, below torch.vmap
+            return self.overload(*args) if in_rule else self._transformed(*args)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(args)
+        if _dispatch_modes() or _function_modes() or _traces() is not None or isinstance(args[0], list):
+            return self.overload(*args)
+        return self._call_eagerly(*_autocast(args, args[0].device.type))
 
-def _recording_function(
-    operator: Operator, setup: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]
-) -> type[torch.autograd.Function]:
-    """The operator as a ``torch.autograd.Function``, which the transforms of ``torch.func`` take too."""
+
+def _recording_function(kernel: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]) -> Any:
+    """The kernel as a function that records gradients in eager mode."""
 
     class Record(torch.autograd.Function):
         @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            output = kernel(*args)
+            setup(ctx, args, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return backward(ctx, *grads)
+
+    # torch.autograd.Function.apply would check again whether torch.func transforms the call
+    return super(torch.autograd.Function, Record).apply
+
+
+def _transformed_function(
+    operator: Operator, setup: Callable[..., None], backward: Callable[..., Any], batch: Callable[..., Any]
+) -> Any:
+    """The operator as a function that the transforms of ``torch.func`` take."""
+
+    class Transformed(torch.autograd.Function):
+        @staticmethod
         def forward(*args: Any) -> Any:
-            return operator.kernel(*args) if _transforms() is None else operator(*args)
+            return operator(*args)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -126,7 +153,7 @@ def _recording_function(
         def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
             return batch(info, in_dims, *args)
 
-    return Record
+    return Transformed.apply
 
 
 def _refuse_tangents(args: Sequence[Any]) -> None:

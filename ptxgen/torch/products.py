@@ -12,7 +12,7 @@ from torch import Tensor
 from ptxgen.api import gemm, launch_cache
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.launching import allocation, check_dtypes, facts
+from ptxgen.torch.launching import allocation, check_dtypes, facts, in_place
 from ptxgen.torch.operator import Operator
 
 Shape = tuple[int, ...]
@@ -57,7 +57,7 @@ def _multiply(
     tf32, deterministic = options
     if 0 not in out.shape:
         with launch_cache.lock:
-            epilogue = (None, None, None if bias is None else bias.contiguous(), None, None)
+            epilogue = (None, None, bias, None, None)
             gemm.launch_uncached(
                 key,
                 a,
@@ -74,62 +74,59 @@ def _multiply(
     return out
 
 
-def _same_memory(x: Tensor, of: Tensor) -> bool:
-    return bool(x.data_ptr() == of.data_ptr())
-
-
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     options = launching.settings(input, "matmul")
     try:
-        key = "linear", facts(input), facts(weight), None if bias is None else facts(bias), options
+        key: Any = "linear", facts(input), facts(weight), None if bias is None else facts(bias), options
     except RuntimeError:
         key = None
-    found = launching.cached(key)
+    found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, input, weight, bias)
     check_dtypes(input=input, weight=weight, bias=bias)
     shape = _linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
-    a = input.reshape(rows, k)
-    keep = _same_memory(a, input) and (bias is None or bias.is_contiguous())
-    return _multiply(key if keep else None, a, weight.t(), input.new_empty(shape), (rows, n), options, bias)
+    a, b = input.resolve_neg().reshape(rows, k), weight.resolve_neg()
+    c = launching.vector(bias)
+    key = key if in_place((a, input), (b, weight), (c, bias)) else None
+    return _multiply(key, a, b.t(), input.new_empty(shape), (rows, n), options, c)
 
 
 def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     options = launching.settings(input, "matmul")
     try:
-        key = "linear_weight_grad", facts(input), facts(grad), options
+        key: Any = "linear_weight_grad", facts(input), facts(grad), options
     except RuntimeError:
         key = None
-    found = launching.cached(key)
+    found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, grad, input)
     check_dtypes(input=input, grad=grad)
     shape = _linear_weight_grad_shape(input, grad)
     rows, (n, k) = math.prod(input.shape[:-1]), shape
-    a, b = grad.reshape(rows, n), input.reshape(rows, k)
-    keep = _same_memory(a, grad) and _same_memory(b, input)
-    return _multiply(key if keep else None, a.t(), b, input.new_empty(shape), shape, options, None)
+    a, b = grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
+    key = key if in_place((a, grad), (b, input)) else None
+    return _multiply(key, a.t(), b, input.new_empty(shape), shape, options, None)
 
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     options = launching.settings(a, "matmul")
     try:
-        key = "matmul", facts(a), facts(b), options
+        key: Any = "matmul", facts(a), facts(b), options
     except RuntimeError:
         key = None
-    found = launching.cached(key)
+    found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, a, b)
     check_dtypes(input=a, other=b)
     shape, batch = _matmul_shape(a, b)
     (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
-    first = _as_batch(a if a.dim() > 1 else a.unsqueeze(0), batch, m, k)
-    second = _as_batch(b if b.dim() > 1 else b.unsqueeze(1), batch, k, n)
+    first = _as_batch((a if a.dim() > 1 else a.unsqueeze(0)).resolve_neg(), batch, m, k)
+    second = _as_batch((b if b.dim() > 1 else b.unsqueeze(1)).resolve_neg(), batch, k, n)
     out = a.new_empty(shape)
     view = (m, n) if first.dim() == second.dim() == 2 else (math.prod(batch), m, n)
-    keep = _same_memory(first, a) and _same_memory(second, b)
-    return _multiply(key if keep else None, first, second, out, view, options, None)
+    key = key if in_place((first, a), (second, b)) else None
+    return _multiply(key, first, second, out, view, options, None)
 
 
 def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
