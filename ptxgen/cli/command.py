@@ -118,7 +118,9 @@ class Common:
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
     csv: Annotated[bool, typer.Option("--csv", help="Print the tables as CSV, with all columns.")] = False
-    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, however wide. [default: 80 columns]")] = False
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns. [default: those that fit the terminal]")] = (
+        False
+    )
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False
 
 
@@ -206,14 +208,22 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                record = record[0], _filled(record[1])
                 argument = parameter.param_type_name == "argument"
+                record = re.sub(r" <[^>]*>+$", "", record[0]), _with_default(_filled(record[1]), parameter, argument)
                 default = "Arguments" if argument else "Options"
                 panel = default if argument else getattr(parameter, "rich_help_panel", None) or default
                 panels.setdefault(panel, []).append(record)
         for title in sorted(panels, key=lambda title: PANELS.index(title) if title in PANELS else 0):
             with formatter.section(title):
                 formatter.write_dl(panels[title])
+
+
+def _with_default(text: str, parameter: Any, argument: bool) -> str:
+    """The help text of a parameter, with its default, and its range in words."""
+    text = re.sub(r"\[x>=([\d.]+)\]", r"[at least \1]", text)
+    text = re.sub(r"; x>=([\d.]+)\]", r", at least \1]", text)
+    silent = argument or getattr(parameter, "is_flag", False) or parameter.name == "help"
+    return text if silent or "[default" in text else f"{text} [default: none]"
 
 
 def _continued(line: str, width: int) -> list[str]:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 TimeLimitOption = Annotated[
-    float | None, typer.Option("--time-limit", metavar="SECONDS", min=0, help="Stop measuring after this time.")
+    float | None,
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        min=0,
+        help="Stop measuring after this time. [default: none; emulated device: 100]",
+    ),
 ]
 ShardOption = Annotated[
     str | None,
@@ -81,7 +87,10 @@ class ProblemOptions(DatabaseOptions):
 
     layout: Annotated[
         str | None,
-        typer.Option(help="Memory layout. gemm: NN, NT, TN or TT (T: stored transposed). conv: NCHW, NHWC or CHWN."),
+        typer.Option(
+            help="Memory layout. gemm: NN, NT, TN or TT (T: stored transposed). conv: NCHW, NHWC or CHWN. "
+            "[default: NN; conv: NCHW]"
+        ),
     ] = None
     filters: Annotated[
         str | None,
@@ -109,18 +118,22 @@ class ProblemOptions(DatabaseOptions):
         bool, typer.Option("--deterministic", help="Use only kernels whose results are bitwise reproducible.")
     ] = False
     lda: Annotated[int | None, typer.Option(help="Leading dimension of A in elements. [default: packed]")] = None
-    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B.")] = None
-    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C.")] = None
+    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B. [default: packed]")] = None
+    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C. [default: packed]")] = None
     aligned_a: Annotated[int | None, typer.Option(help="Alignment of the address of A in bytes. [default: 16]")] = None
-    aligned_b: Annotated[int | None, typer.Option(help="Alignment of B.")] = None
-    aligned_c: Annotated[int | None, typer.Option(help="Alignment of C.")] = None
+    aligned_b: Annotated[int | None, typer.Option(help="Alignment of B. [default: 16]")] = None
+    aligned_c: Annotated[int | None, typer.Option(help="Alignment of C. [default: 16]")] = None
     batch: Annotated[int | None, typer.Option(help="Number of products in a batch. [default: 1]")] = None
     stride_a: Annotated[
         int | None,
         typer.Option(help="Elements between consecutive matrices A; 0: one A for the batch. [default: packed]"),
     ] = None
-    stride_b: Annotated[int | None, typer.Option(help="Elements between consecutive matrices B.")] = None
-    stride_c: Annotated[int | None, typer.Option(help="Elements between consecutive matrices C; not 0.")] = None
+    stride_b: Annotated[int | None, typer.Option(help="Elements between consecutive matrices B. [default: packed]")] = (
+        None
+    )
+    stride_c: Annotated[
+        int | None, typer.Option(help="Elements between consecutive matrices C; not 0. [default: packed]")
+    ] = None
     ld: Annotated[
         str | None,
         typer.Option(
@@ -133,8 +146,8 @@ class ProblemOptions(DatabaseOptions):
         typer.Option(help="grouped: m or k, the axis along which items are parts of one array. [default: none]"),
     ] = None
     aligned_input: Annotated[int | None, typer.Option(help="conv: alignment of images in bytes. [default: 16]")] = None
-    aligned_filter: Annotated[int | None, typer.Option(help="conv: alignment of filters.")] = None
-    aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results.")] = None
+    aligned_filter: Annotated[int | None, typer.Option(help="conv: alignment of filters. [default: 16]")] = None
+    aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results. [default: 16]")] = None
 
 
 #: the options that are problem fields

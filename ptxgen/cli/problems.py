@@ -74,12 +74,24 @@ def _select(problem: Problem, device: Device, database: Database | None, config:
 )
 def tune(
     target: Target,
-    samples: Annotated[int | None, typer.Option(min=0, help="Random configurations to time per problem.")] = None,
-    search: Annotated[int | None, typer.Option(min=0, help="Top-ranked candidates to time per problem.")] = None,
-    rounds: Annotated[
-        int | None, typer.Option(min=0, help="Refinement rounds: time neighbours of the fastest.")
+    samples: Annotated[
+        int | None,
+        typer.Option(min=0, help="Random configurations to time per problem. [default: 60; emulated device: 42]"),
     ] = None,
-    keep: Annotated[int | None, typer.Option(min=1, help="Configurations that a refinement round starts from.")] = None,
+    search: Annotated[
+        int | None,
+        typer.Option(min=0, help="Top-ranked candidates to time per problem. [default: 100; emulated device: 8]"),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=0, help="Refinement rounds: time neighbours of the fastest. [default: 3; emulated device: 1]"),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Configurations that a refinement round starts from. [default: 3; emulated device: 1]"
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
     ] = None,

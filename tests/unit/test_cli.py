@@ -46,6 +46,7 @@ from ptxgen.tuning import selection
 from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.tuner import Budget
 
 ON_PROBLEMS = ("tune", "select", "explain", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")
@@ -190,6 +191,19 @@ def test_every_command_has_two_examples_that_parse_and_fit_80_columns() -> None:
         assert max(map(len, text.splitlines())) <= 80, name
         assert "Examples:" in text
     assert group.get_help(typer.Context(group)).index("Use kernels:") > 0
+
+
+def test_help_has_every_default() -> None:
+    for name, found in every_command().items():
+        text = " ".join(found.get_help(typer.Context(found, info_name=name, terminal_width=200)).split())
+        wanted = [p for p in found.params if p.param_type_name == "option" and not p.is_flag and not p.required]
+        assert text.count("[default: ") >= len(wanted), name
+    values = {"samples": "samples", "search": "search", "rounds": "refine_rounds", "keep": "keep"}
+    tune = options_of("tune")
+    for option, field in values.items():
+        usual, emulated = getattr(Budget(), field), problems.EMULATED_BUDGET[field]
+        assert f"[default: {usual}; emulated device: {emulated}]" in tune[option][1]
+    assert f"emulated device: {problems.EMULATED_BUDGET['seconds']}]" in tune["time_limit"][1]
 
 
 def test_csv_has_all_columns_and_excludes_json(run: Run) -> None:
