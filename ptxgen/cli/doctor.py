@@ -72,6 +72,7 @@ def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
         "selection": lambda: _selection(database),
         "templates": _templates,
     }
+    progress.phase("examine", len(checks))
     for name, check in checks.items():
         progress.step(name)
         rows.append(_guarded(name, check))

@@ -16,7 +16,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxgen.cli.tables import Parts, Predicted, Table
+from ptxgen.cli.tables import Parts, Predicted, Table, lines_of
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of
 from ptxgen.errors import InputError
@@ -463,7 +463,8 @@ class Bar:
             self.live.update(self.task, text=text)
 
     def message(self, text: str) -> None:
-        self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        lines = lines_of(text, self.live.console.width)
+        self.live.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -191,7 +191,7 @@ def doctor(options: DatabaseOptions) -> Answer:
     from ptxgen.cli.doctor import examine
     from ptxgen.cli.report import doctor_text, progress
 
-    with progress("examine") as shown:
+    with progress() as shown:
         findings = examine(options.path, shown)
     document = {"command": "doctor", "findings": findings}
     return Answer(document, doctor_text(document), 3 if any(f["state"] == "missing" for f in findings) else 0)

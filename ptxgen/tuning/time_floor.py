@@ -45,5 +45,5 @@ def require_possible(path: Path, measurements: Iterable[Measurement]) -> Iterato
         except OverflowError as error:
             raise CorruptError(f"{path}: {m.problem.key()} has extents beyond int32") from error
         if us < least:
-            raise CorruptError(f"{path}: {m.problem.key()} takes {us} us on {device}; it must take {least:.3g} or more")
+            raise CorruptError(f"{path}: {m.problem.key()} takes {us} µs on {device}; it must take {least:.3g} or more")
         yield m

@@ -621,7 +621,9 @@ def summary(t: Tuned) -> str:
     tail = f"{t.measured} measured" + (f" ({failed})" if failed else "")
     if t.winner is None:
         return f"{head}: no kernel succeeded; {tail}"
-    return f"{head}: {t.winner.us:.2f} us, {t.winner.tflops:.2f} TFLOP/s with {t.winner.config}; {tail}"
+    mark = "~" if t.winner.environment.clock == "model" else ""
+    speed = f"{mark}{t.winner.us:.2f} µs, {mark}{t.winner.tflops:.2f} TFLOP/s"
+    return f"{head}: {speed} with {t.winner.config}; {tail}"
 
 
 __all__ = ["Budget", "Session", "Tuned", "summary", "tune"]

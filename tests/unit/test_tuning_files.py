@@ -354,7 +354,7 @@ def test_impossibly_short_time_is_refused(winners: Path, raw: Path, db: Database
     winners.write_text(winners.read_text().replace("| 12.5 |", f"| {us} |"))
     repacked(raw, last_row(problem=WIDE.key(), samples=[float(us)]))
     for path in (winners, raw):
-        with pytest.raises(CorruptError, match=rf"{path.name}: gemm 2560,16,2560 NT f32 takes {us} us on h200.*1\.38"):
+        with pytest.raises(CorruptError, match=rf"{path.name}: gemm 2560,16,2560 NT f32 takes {us} µs on h200.*1\.38"):
             tuning_files.import_text(db, path)
     assert db.info()["problems"] == 0
 
