@@ -11,7 +11,7 @@ from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts import Part
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import WARP, log2
 
 
 class StagedLoad(Protocol):
@@ -108,6 +108,11 @@ class MultistageMainloop(Part):
     @property
     def log2_group(self) -> int:
         return log2(self.group)
+
+    @property
+    def several_warps(self) -> bool:
+        """Whether warps divide the tile among them, so that one may have no element of C."""
+        return self.group > WARP
 
     # ---- bounds and addresses
 

@@ -43,7 +43,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     adjacent columns among them; ``column(j)``: the distance of its column ``j`` from the first."""
     c, via_smem = plan.config, bool(plan.geometry.c_via_smem)
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
-    plan.c = plan._c_access(CAddressing(plan.problem.addr_c != STRIDED), vec)
+    plan.c = plan._c_access(CAddressing(plan.problem.addr_c != STRIDED), vec, plan.problem.grouped)
     plan.epilogue = TileEpilogue(
         c,
         plan.arithmetic,

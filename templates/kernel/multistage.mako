@@ -81,6 +81,7 @@ ${ptx.banner("wait: stage 0 is in shared memory")}\
     mov.u32 %k_iter, 0;
     mov.u32 %read_slot, 0;
     add.u32 %smem_end, %smem, ${plan.mainloop.stages * plan.mainloop.stage_bytes};
+${raster.idle_warps("COPY_LOOP")}\
 % for x in plan.mainloop.operands:
 % if x.prefetches:
 ${math.read(x, 0, 0)}\
@@ -89,6 +90,52 @@ ${math.read(x, 0, 0)}\
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
     .pragma "nounroll";
 K_LOOP:
+${begin_iteration()}\
+% for k in range(plan.mainloop.steps):
+    // step ${k} of ${plan.mainloop.steps}
+% for x in plan.mainloop.operands:
+% if not x.prefetches:
+${math.read(x, k, 0)}\
+% endif
+% endfor
+% if k == last:
+${store_stage(operands)}\
+    // fragment addresses of the next stage
+${fragments.advance()}\
+${wait_for_stage()}\
+% endif
+% for x in plan.mainloop.operands:
+% if x.prefetches:
+${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
+% endif
+% endfor
+% if k == plan.config.prefetch_k:
+${load_stage(operands)}\
+% endif
+${math.multiply(k)}\
+% endfor
+${next_write_stage()}\
+    @%has_next bra.uni K_LOOP;
+<%def name="copies()">
+${begin_iteration()}\
+% for k in range(plan.mainloop.steps):
+% if k == last:
+${store_stage(operands)}\
+${wait_for_stage()}\
+% endif
+% if k == plan.config.prefetch_k:
+${load_stage(operands)}\
+% endif
+% endfor
+${next_write_stage()}\
+</%def>\
+${raster.copy_loop("COPY_LOOP", copies)}\
+EPILOGUE:
+${pdl.late_trigger()}\
+${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
+${store_op.store_tiles(store_c, math, store_op)}\
+${raster.close()}\
+<%def name="begin_iteration()">
     // %prefetch: there is a stage to fill; %has_next: there is another iteration
     add.u32 %t0, %k_iter, ${plan.mainloop.stages - 1};
     setp.lt.u32 %prefetch, %t0, %k_iters;
@@ -98,33 +145,22 @@ K_LOOP:
 % endif
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %has_next, %k_iter, %k_iters;
-% for k in range(plan.mainloop.steps):
-    // step ${k} of ${plan.mainloop.steps}
-% for x in plan.mainloop.operands:
-% if not x.prefetches:
-${math.read(x, k, 0)}\
-% endif
-% endfor
-% if k == last:
+</%def>\
+<%def name="store_stage(operands)">
 % if not plan.mainloop.defers_sts:
 % for copy, addr, x in operands:
 ${copy.store_stage(addr, x, "%write_stage", "%prefetch")}\
 % endfor
 % endif
-    // fragment addresses of the next stage
-${fragments.advance()}\
+</%def>\
+<%def name="wait_for_stage()">
 ${ptx.banner("wait: the next stage is in shared memory, and every warp has read this one")}\
 % if plan.mainloop.asynchronous:
     cp.async.wait_group ${plan.mainloop.wait};
 % endif
     bar.sync 0;
-% endif
-% for x in plan.mainloop.operands:
-% if x.prefetches:
-${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
-% endif
-% endfor
-% if k == plan.config.prefetch_k:
+</%def>\
+<%def name="load_stage(operands)">
 % if plan.mainloop.defers_sts:
 % for copy, addr, x in operands:
 ${copy.store_then_load(addr, x, "%write_stage", "%prefetch", "%has_load")}\
@@ -139,17 +175,11 @@ ${addr.advance(x, False)}\
 % if plan.mainloop.asynchronous:
     cp.async.commit_group;
 % endif
-% endif
-${math.multiply(k)}\
-% endfor
+</%def>\
+<%def name="next_write_stage()">
     // address of the stage to fill next, modulo the number of stages
     add.u32 %write_stage, %write_stage, ${plan.mainloop.stage_bytes};
     setp.eq.u32 %wrap, %write_stage, %smem_end;
     selp.b32 %write_stage, %smem, %write_stage, %wrap;
-    @%has_next bra.uni K_LOOP;
-EPILOGUE:
-${pdl.late_trigger()}\
-${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
-${store_op.store_tiles(store_c, math, store_op)}\
-${raster.close()}\
+</%def>\
 <%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}</%def>\

@@ -97,6 +97,33 @@ ${raster.to_elements()}\
 
 <%def name="k_iterations()">${raster.k_iterations()}</%def>
 
+## Warps without an element of C copy, and do not multiply.
+<%def name="idle_warps(loop)">
+% if plan.mainloop.several_warps:
+    { // is the first element of every lane outside C
+    .reg .b32 %first;
+    .reg .pred %outside;
+    add.u32 %first, %m0, %row;
+    setp.ge.u32 %outside, %first, %M;
+    add.u32 %first, %n0, %col;
+    setp.ge.or.u32 %outside, %first, %N, %outside;
+    vote.sync.all.pred %p, %outside, -1;
+    }
+    @%p bra.uni ${loop};
+% endif
+</%def>
+
+<%def name="copy_loop(loop, copies)">
+% if plan.mainloop.several_warps:
+    bra.uni EPILOGUE;
+${ptx.banner("K loop of warps without an element of C: they copy, and wait for the others")}\
+    .pragma "nounroll";
+${loop}:
+${copies()}\
+    @%has_next bra.uni ${loop};
+% endif
+</%def>
+
 <%def name="close()">
 ${ptx.banner("wait: the block has stored the tile, and knows the next one")}\
     mov.u32 %t0, %nctaid.x;

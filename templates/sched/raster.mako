@@ -71,3 +71,7 @@ ${k_slice()}\
     mul.lo.u32 %k_rem, %k_rem, ${plan.config.u};
     sub.u32 %k_rem, %k_len, %k_rem;
 </%def>
+
+## Every warp multiplies: in one tile the rest of a block's warps have nothing else to do.
+<%def name="idle_warps(loop)"></%def>
+<%def name="copy_loop(loop, copies)"></%def>
