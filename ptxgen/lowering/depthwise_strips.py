@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.errors import ShapeError
 from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, ImplicitOperand, IndexMap, OffsetTable
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
 MAX_RESULTS = 64  #: upper limit of the results of a strip
+MAX_COLUMNS = 8  #: upper limit of the strips of a patch
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,24 @@ class DigitStrides:
     result: int
     filter: int
     coordinates: tuple[int, ...]
+
+    def scaled(self, n: int) -> DigitStrides:
+        """The strides of every ``n``-th value of the digit."""
+        return DigitStrides(self.image * n, self.result * n, self.filter * n, tuple(c * n for c in self.coordinates))
+
+
+@dataclass(frozen=True)
+class CrossAxis:
+    """The axis that adjacent strips of a patch are along, the last of ``result_digits``: ``results``, taps, stride and
+    dilation; ``pixel``: the strides of one pixel; ``tap_numbers``: the number in the filter of each tap along the strip
+    and across it, the latter fastest."""
+
+    results: int
+    taps: int
+    stride: int
+    dilation: int
+    pixel: DigitStrides
+    tap_numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,11 @@ class DepthwiseStrip:
     A weight gradient (``wgrad``) multiplies gradients of results by pixels, and its filter strides are tap numbers. If
     lanes are not along channels, each block computes one of the ``groups`` filters; ``group`` has the strides from one
     group to the next.
+
+    ``patch``: the same strips for threads that compute several adjacent ones, a patch of the image, if filters are
+    contiguous and lanes are channels; its ``vec`` is that of filters, too, and its ``cross`` is the axis across the
+    strips. ``widened`` gives the strips of patches: ``column`` is the number of strips of a patch, and the strides from
+    one to the next.
     """
 
     image: str
@@ -75,6 +100,16 @@ class DepthwiseStrip:
     wgrad: bool = False
     groups: int = 1
     group: DigitStrides = DigitStrides(0, 0, 0, ())
+    patch: DepthwiseStrip | None = None
+    cross: CrossAxis | None = None
+    column: tuple[int, DigitStrides] | None = None
+
+    @lru_cache(maxsize=64)  # noqa: B019 tables of equal strips are one object
+    def widened(self, strips: int) -> DepthwiseStrip:
+        """The strips of patches with ``strips`` adjacent strips each."""
+        *others, (extent, step) = self.result_digits
+        digits = (*others, (-(-extent // strips), step.scaled(strips)))
+        return replace(self, result_digits=digits, column=(strips, step))
 
     @property
     def grouped(self) -> bool:
@@ -102,7 +137,9 @@ class DepthwiseStrip:
     @property
     def kind(self) -> tuple[int, ...]:
         """The numbers that are constants of the kernel. The last one is the vector width."""
-        facts = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
+        facts: tuple[int, ...] = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
+        if self.patch is not None and (cross := self.patch.cross) is not None:
+            facts = (*facts, cross.taps, cross.stride, cross.dilation, *cross.tap_numbers, self.patch.vec)
         if not self.wgrad:
             return *facts, self.vec
         return *facts, self.grouped, *(n for tap in self.tap_numbers for n in tap), self.vec
@@ -128,6 +165,7 @@ class DepthwiseStrip:
     def packing(self) -> CoordinatePacking:
         """The packing of the coordinates of all results, including those of strips that extend past the last result."""
         every = (*self.result_digits, (self.lanes, self.lane), (self.results + MAX_RESULTS, self.axis))
+        every = (*every, self.column) if self.column is not None else every
         taps = (
             *self.tap_digits,
             (self.taps, DigitStrides(0, 0, 0, tuple(x // self.stride * self.dilation for x in self.axis.coordinates))),
@@ -258,8 +296,9 @@ def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
 
 
 def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
-    """The strips of a convolution. None: it is not depthwise, or its elements have one byte."""
-    depthwise = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "f64") and v.element.bytes > 1
+    """The strips of a convolution. None: it is not depthwise, its elements have one byte, or it is summed in f16. With
+    tf32 the kernels compute in f32: their time is that of memory."""
+    depthwise = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "tf32", "f64") and v.element.bytes > 1
     if not depthwise:
         return None
     axes, results = _axes(v), v.steps("x" if v.direction == "input_grad" else "y")
@@ -273,7 +312,7 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     lane = nontrivial[0] if nontrivial else "q"
     strip_axis = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
     if v.direction != "input_grad" or v.strides == (1, 1, 1):
-        return _strip(v, axes, lane, strip_axis)
+        return replace(_strip(v, axes, lane, strip_axis), patch=_patch(v, axes, lane, strip_axis))
     parameters = dict(zip("zpq", zip(v.strides, v.dilations, v.pads, strict=True), strict=True))
     ratio, _, (pad, _) = parameters[strip_axis]
     choices = []
@@ -296,8 +335,42 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     return replace(first, other_phases=tuple(others))
 
 
+def _patch(v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str) -> DepthwiseStrip | None:
+    """The strips of patches. None: lanes are not channels, the filters of adjacent lanes are not contiguous, taps are
+    along three axes, or coordinates do not fit a word."""
+    other = "p" if strip_axis == "q" else "q"
+    contiguous = v.steps("w")["k"] == v.t * v.r * v.s == axes[strip_axis].taps * axes[other].taps
+    if v.direction == "weight_grad" or v.layout != "NHWC" or lane != "g" or not contiguous:
+        return None
+    strip = _strip(v, axes, lane, strip_axis, across=other)
+    along, cross = axes[strip_axis], axes[other]
+    numbers = tuple(
+        strip.filter_start + r * along.filter_stride + s * cross.filter_stride
+        for r in range(along.taps)
+        for s in range(cross.taps)
+    )
+    _, step = strip.result_digits[-1]
+    pixel = DigitStrides(cross.image_stride, 0, 0, tuple(n // cross.stride for n in step.coordinates))
+    strip = replace(
+        strip,
+        vec=math.gcd(strip.vec, v.aligned_filter // v.element.bytes),
+        cross=CrossAxis(cross.results, cross.taps, cross.stride, cross.dilation, pixel, numbers),
+    )
+    try:
+        _ = strip.widened(MAX_COLUMNS).packing
+    except ShapeError:
+        return None
+    return strip
+
+
 def _strip(
-    v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str, ratio: int = 1, shift: int = 0
+    v: Conv,
+    axes: dict[str, _Axis],
+    lane: str,
+    strip_axis: str,
+    ratio: int = 1,
+    shift: int = 0,
+    across: str = "",
 ) -> DepthwiseStrip:
     x, w, y = (v.steps(name) for name in "xwy")
     pixels, results, channels = (y, x, "kc") if v.direction == "input_grad" else (x, y, "ck")
@@ -307,7 +380,7 @@ def _strip(
         axes = {i: replace(axis, filter_stride=w[tap]) for (i, axis), tap in zip(axes.items(), "trs", strict=True)}
     extents = {"n": v.n, "g": v.groups, **{i: axis.results for i, axis in axes.items()}}
     steps = {"n": results["n"], "g": results[channels[1]], **{i: axis.result_stride for i, axis in axes.items()}}
-    guarded = [i for i in "zpq" if i == strip_axis or axes[i].padded]
+    guarded = [i for i in "zpq" if i in (strip_axis, across) or axes[i].padded]
 
     def pixel(i: str) -> DigitStrides:
         if i in "ng":
@@ -344,7 +417,11 @@ def _strip(
         lane=lane_strides,
         results=along.results,
         axis=pixel(strip_axis),
-        result_digits=tuple((extents[i], pixel(i)) for i in "ngzpq" if i not in (lane, strip_axis, *("g" * wgrad))),
+        result_digits=tuple(
+            (extents[i], pixel(i))
+            for i in (*(i for i in "ngzpq" if i != across), *across)
+            if i not in (lane, strip_axis, *("g" * wgrad))
+        ),
         tap_digits=tuple((axes[i].taps, tap(i)) for i in "zpq" if i != strip_axis),
         filter_strides=(along.filter_stride, w["k"]),
         image_start=-sum(axis.begin * axis.image_stride for axis in axes.values()),

@@ -88,9 +88,12 @@ def config(
         wide, kg = int(rng.choice([1, lower(v).strip.vec])), int(rng.choice([1, 2, 5])) * lower(v).strip.wgrad
         kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
+        columns = int(rng.choice([1, 2, 4])) if lower(v).strip.patch is not None else 1
+        rows = 1 if columns > 1 else rows
         c = Config(
             family="depthwise",
             vec_lane=wide,
+            strip_columns=columns,
             strip_results=results,
             block_rows=rows,
             block_lanes=32,

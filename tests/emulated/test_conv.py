@@ -140,6 +140,56 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
+PATCHES = {
+    "channels end within a block": Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40, dtype="f16"),
+    "a gradient": Conv(2, 40, 9, 5, 40, 3, 3, padding=1, groups=40, dtype="bf16", direction="input_grad"),
+    "strides and dilation": Conv(
+        3, 6, 10, 7, 6, 3, 2, padding=(0, 3, 2, 1), stride=(2, 1), dilation=(1, 3), groups=6, epilogue="bias,relu"
+    ),
+    "one row, tf32": Conv(3, 12, 1, 18, 12, 1, 3, padding=(0, 1), stride=(1, 2), groups=12, compute="tf32"),
+    "depth without taps": Conv(2, 3, 6, 5, 3, 3, 3, d=3, padding=1, groups=3, dtype="f16", epilogue="residual"),
+    "filters of even extent, doubles": Conv(
+        2, 34, 6, 5, 34, 2, 4, padding=(0, 1, 2, 1), dilation=2, groups=34, dtype="f64", direction="input_grad"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PATCHES)
+def test_depthwise_patches(case: str) -> None:
+    """Several strips of a thread: patches that end past the last result along both axes."""
+    v = replace(PATCHES[case], layout="NHWC", filters="KCRS" if "doubles" in case else "KRSC")
+    vec = lower(v).strip.patch.vec
+    for beta, text in (
+        (0.0, "strip_results=4 strip_columns=2 block_lanes=64"),
+        (1.0, f"strip_results=2 strip_columns=4 block_lanes=32 vec_lane={vec}"),
+    ):
+        verify(v, parse_config(f"family=depthwise {text}"), "integers", beta, shift=beta > 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layout": "NCHW"},
+        {"filters": "CRSK"},
+        {"stride": 2, "direction": "input_grad"},
+        {"direction": "weight_grad"},
+        {"aligned_filter": 2},
+        {"block_rows": 2},
+    ],
+)
+def test_patches_need_contiguous_filters_of_adjacent_channels(changes: dict[str, object]) -> None:
+    c = parse_config("family=depthwise strip_results=4 strip_columns=2 block_lanes=64 vec_lane=2")
+    p = Conv(2, 40, 9, 6, 40, 3, 3, padding=1, groups=40, dtype="f16", layout="NHWC")
+    assert first_violation(lower(p), c, EMULATED) is None
+    if "block_rows" in changes:
+        c = c.replace(**changes)
+    else:
+        p = replace(p, **{"filters": "", **changes})
+    broken = first_violation(lower(p), c, EMULATED)
+    assert broken is not None
+    assert broken.name == "depthwise_strip_columns"
+
+
 @pytest.mark.parametrize("layout", FILTERS)
 @pytest.mark.parametrize(
     ("stride", "taps", "dilation", "padding"),

@@ -216,6 +216,11 @@ GOLDEN = {
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16",
         "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2",
     ),
+    "depthwise_patch": (
+        "h200",
+        "conv N=32,C=144,H=56,W=56,K=144,R=3,S=3,pad=1,groups=144 NHWC f16",
+        "family=depthwise strip_results=2 strip_columns=2 block_lanes=64 vec_lane=4",
+    ),
     "depthwise_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",

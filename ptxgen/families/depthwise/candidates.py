@@ -24,7 +24,7 @@ WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 class DepthwiseSpace(CandidateSpace):
     name = "depthwise"
     axes, class_axes = AXES, {"store_policy": (0,)}
-    tile = ("strip_results", "block_rows", "block_lanes")
+    tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns")
     cell = ("kg", "splitk")
     fixed = ("operand_addressing", "depthwise_filter")
     tile_rules = ("axis", "range", "threads", "depthwise_strip")
@@ -32,10 +32,20 @@ class DepthwiseSpace(CandidateSpace):
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         widest = p.strip.vec if p.strip is not None else 1
-        return {**super().variables(p), ("vec_lane",): [(v,) for v in self.axes["vec_lane"] if v <= widest]}
+        return {
+            **super().variables(p),
+            ("vec_lane",): [(v,) for v in self.axes["vec_lane"] if v <= widest],
+            ("strip_columns",): [(n,) for n in self._columns(p)],
+        }
+
+    def _columns(self, p: KernelGemm) -> tuple[int, ...]:
+        """The values of ``strip_columns``."""
+        return self.axes["strip_columns"] if p.strip is not None and p.strip.patch is not None else (1,)
 
     def tiles(self, p: KernelGemm) -> Columns:
-        return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
+        given = {names[0]: tuple(v for (v,) in rows) for names, rows in self.variables(p).items()}
+        values = {n: given.get(n, self.axes[n]) for n in self.tile}
+        return Columns.product(values).replace(family=self.code)
 
     def shapes(self, p: KernelGemm) -> Columns:
         every = self.tiles(p)
@@ -43,7 +53,7 @@ class DepthwiseSpace(CandidateSpace):
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
-        return [[{name: n} for n in self.axes[name]] for name in ("store_policy", "vec_lane")]
+        return [[{"store_policy": n} for n in self.axes["store_policy"]]]
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """For filter gradients, slices for some waves of blocks."""

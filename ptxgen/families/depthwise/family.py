@@ -18,18 +18,19 @@ from ptxgen.problem.registry import parse
 
 def _plan(p: KernelGemm, c: Config) -> Any:
     wgrad = p.strip is not None and p.strip.wgrad
-    return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else 'plan:DepthwisePlan'}")
+    plan = "patch_plan:DepthwisePatchPlan" if c.strip_columns > 1 else "plan:DepthwisePlan"
+    return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else plan}")
 
 
 ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row
 
 
 def _issuer_tile(p: KernelGemm, c: Any, g: DepthwiseGeometry) -> tuple[Any, Any, Any, Any, Any]:
-    return ROWS, c.strip_results, DEPTH, g.a.loads, g.b.loads
+    return ROWS, c.strip_results * c.strip_columns, DEPTH, g.a.loads, g.b.loads
 
 
 def _thread_products(c: Any) -> Any:
-    return ROWS * DEPTH * c.strip_results
+    return ROWS * DEPTH * c.strip_results * c.strip_columns
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -53,7 +54,7 @@ FAMILY = Family(
     plan=_plan,
     gathers=lambda p: True,
     features={
-        "ns": lambda c: c.strip_results,
+        "ns": lambda c: c.strip_results * c.strip_columns,
         "ml": lambda c: c.block_rows,
         "nl": lambda c: c.block_lanes,
         "vec_a": lambda c: c.vec_lane,

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
-from ptxgen.codegen.vectorized import IntOrColumn, ceil_div
+from ptxgen.codegen.vectorized import IntOrColumn, ceil_div, where
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
+PATCH_SAVES = 12  #: fewer of them without a loop over taps
+PATCH_MARGIN = 40  #: registers in reserve for fused operations of patches: ptxas loads their operands early
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -21,7 +23,8 @@ class DepthwiseGeometry(ThreadLoadGeometry):
 
     loads: IntOrColumn  #: pixels that a thread loads per step
     products: IntOrColumn  #: multiply-adds of a thread per step and lane
-    steps: int  #: taps along the axes that are not along the strip
+    steps: IntOrColumn  #: taps along the axes that are not along the strip; 1 if all taps are unrolled
+    weights: IntOrColumn  #: loads of filters per step
 
 
 def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
@@ -42,6 +45,22 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         strips,
         tiles_m * strips,
     )
+    patches = c.strip_columns > 1
+    steps = where(patches, 1, steps)
+    if s is not None and s.patch is not None and s.patch.cross is not None:
+        cross = s.patch.cross
+        columns = (c.strip_columns - 1) * cross.stride + (cross.taps - 1) * cross.dilation + 1
+        columns = np.minimum(columns, c.strip_columns * cross.taps)
+        across = s.patch.result_digits[-1][0]
+        rows_of_patches = rows // max(across, 1) * ceil_div(across, np.maximum(c.strip_columns, 1))
+        patch_tiles = ceil_div(ceil_div(lanes, np.maximum(c.vec_lane, 1)) * rows_of_patches, np.maximum(threads, 1))
+        tiles_m = where(patches, patch_tiles, tiles_m)
+        tiles = tiles_m * strips
+        held = c.strip_columns * c.strip_results + taps * cross.taps + 2  # sums, weights, pixels
+        registers = where(patches, held * c.vec_lane * words - PATCH_SAVES, registers)
+        loads = where(patches, loads * columns, loads)
+        products = where(patches, products * c.strip_columns * cross.taps, products)
+        taps = where(patches, taps * cross.taps, taps)
     if s is not None and s.wgrad:
         sums = s.tap_count * c.vec_lane
         registers = (sums + (c.strip_results + 1) * c.vec_lane) * words + 2 * steps
@@ -55,6 +74,8 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         loads=loads,
         products=products,
         steps=steps,
+        weights=taps * where(patches, 1, c.vec_lane),
+        reg_margin=where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0),
         shared=shared,
         registers=registers + FIXED_REGISTERS,
         uk=c.u,

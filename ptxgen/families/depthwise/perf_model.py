@@ -25,11 +25,10 @@ UNIT, BLOCK, REDUCTION_US = 60.0, 2500.0, 1.0
 def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
-    taps = p.strip.taps if p.strip is not None else 1
     per_thread = (
-        (LOAD * (g.loads + taps * c.vec_lane) / 1.3 + g.products * c.vec_lane + 8) * g.steps
+        (LOAD * (g.loads + g.weights) / 1.3 + g.products * c.vec_lane + 8) * g.steps
         + FIXED
-        + RESULT * c.strip_results * c.vec_lane
+        + RESULT * c.strip_results * c.strip_columns * c.vec_lane
     )
     half = 2 if p.element.bytes == 2 else 1
     if p.strip is not None and p.strip.wgrad:  # a unit of work is a strip
@@ -45,7 +44,7 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
         busy=bound(issue, wavefronts),
         math=issue,
         latency=LATENCY * (2 if summed else 1 + g.steps),
-        store=c.block_lanes * c.block_rows * c.strip_results * c.vec_lane,
+        store=c.block_lanes * c.block_rows * c.strip_results * c.strip_columns * c.vec_lane,
         partial=c.block_lanes * c.vec_lane,
         moved_a=g.threads * g.loads * c.vec_lane * p.element.bytes,
         stages=2,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.lowering.depthwise_strips import MAX_RESULTS
+from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 TAPS = 32  #: the most taps along a strip, which are unrolled
+
+PATCH_REGISTERS = 168  #: the most registers of a thread that computes several strips, with its margin
 
 SUMS = 64  #: the most accumulators per thread of a filter gradient
 
@@ -50,6 +52,23 @@ RULES = (
         lambda p, c, g, d: (p.strip is None) or (c.strip_results % p.strip.ratio == 0),
         "strip_results={c.strip_results} must be a multiple of the stride {p.strip.ratio}: a strip has all its phases"
         " equally",
+    ),
+    Rule(
+        "depthwise_strip_columns",
+        lambda p, c, g, d: (
+            (c.strip_columns == 1)
+            | (
+                (p.strip is not None and p.strip.patch is not None)
+                and (c.strip_columns <= MAX_COLUMNS)
+                & (c.block_rows == 1)
+                & (c.vec_lane <= p.strip.patch.vec)
+                & (g.registers + g.reg_margin <= PATCH_REGISTERS)
+            )
+        ),
+        "strip_columns={c.strip_columns}: several strips per thread take channels-last images, stride 1 in input"
+        f" gradients, contiguous filters with the alignment of vec_lane={{c.vec_lane}}, block_rows=1, at most"
+        f" {MAX_COLUMNS} strips, and about {{g.registers}} registers with {{g.reg_margin}} in reserve, at most"
+        f" {PATCH_REGISTERS}",
     ),
     Rule(
         "depthwise_vec_lane",

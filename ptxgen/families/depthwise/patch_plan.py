@@ -1,0 +1,203 @@
+"""The plan of a depthwise convolution whose threads compute several adjacent strips: a patch of the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.families.depthwise.mainloop import StripLoop
+from ptxgen.families.depthwise.plan import StripEpilogue, StripParameters
+from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+
+Product = tuple[int, int]  #: a row of the sums, and the number of a tap
+
+
+@dataclass(frozen=True)
+class FilterLoad:
+    """One load of ``vec`` elements of filters, at an offset in bytes. ``registers``: its operand."""
+
+    offset: int
+    registers: str
+
+
+@dataclass(frozen=True)
+class PatchLoop(StripLoop):
+    """All taps are unrolled: each pixel of the patch is loaded once, and multiplied by every tap that reads it."""
+
+    @property
+    def strip(self) -> DepthwiseStrip:
+        patch = super().strip.patch
+        assert patch is not None
+        return patch
+
+    @property
+    def cross(self) -> CrossAxis:
+        cross = self.strip.cross
+        assert cross is not None
+        return cross
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.config.strip_results * self.config.strip_columns, self.vec))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of a patch")]
+
+    def row(self, result: int, column: int) -> int:
+        """The row of ``acc`` of a result of a strip."""
+        return column * self.config.strip_results + result
+
+    # ---- filters: those of a thread's lanes are contiguous
+
+    @property
+    def tap_count(self) -> int:
+        return self.strip.taps * self.cross.taps
+
+    @cached_property
+    def weights(self) -> Tile:
+        return Tile("weight", self.arithmetic.type, (self.tap_count, self.vec))
+
+    @cached_property
+    def filter_words(self) -> Tile:
+        """16-bit filters as loaded, two of them in a word."""
+        halves = self.size == 2 and self.vec > 1
+        count = self.tap_count * self.vec
+        return Tile("filter_word", "b32", (count // 2,)) if halves else Tile("filter_half", "b16", (count,))
+
+    @cached_property
+    def _flat_weights(self) -> list[str]:
+        """The weights in the order of memory: lane, tap."""
+        return [self.weights[tap, lane] for lane in range(self.vec) for tap in range(self.tap_count)]
+
+    @property
+    def filter_loads(self) -> list[FilterLoad]:
+        registers = self.filter_words.all if self.size == 2 else self._flat_weights
+        each = len(registers) // self.tap_count
+        parts = [registers[n * each : (n + 1) * each] for n in range(self.tap_count)]
+        return [FilterLoad(n * self.vec * self.size, braces(p) if each > 1 else p[0]) for n, p in enumerate(parts)]
+
+    @property
+    def filter_kind(self) -> str:
+        """The type of a load of filters."""
+        if self.size != 2:
+            return width(self.vec, self.arithmetic.type)
+        return width(max(1, self.vec // 2), self.filter_words.kind)
+
+    @property
+    def filter_pairs(self) -> list[tuple[str, str, str]]:
+        """(word, weight, weight) of each word of 16-bit filters."""
+        flat = self._flat_weights
+        return list(zip(self.filter_words.all, flat[::2], flat[1::2], strict=True))
+
+    @property
+    def filter_singles(self) -> list[tuple[str, str]]:
+        """(16-bit filter, weight), where a load has one element."""
+        return list(zip(self.filter_words.all, self._flat_weights, strict=True))
+
+    # ---- pixels
+
+    @cached_property
+    def patch_pixels(self) -> list[tuple[int, list[tuple[int, int, list[Product]]]]]:
+        """The pixels of the patch, column by column: columns from the previous one, and for each pixel its row, the
+        preceding row, and its products."""
+        columns: dict[int, dict[int, list[Product]]] = {}
+        cross, strip = self.cross, self.strip
+        for column in range(self.config.strip_columns):
+            for s in range(cross.taps):
+                rows = columns.setdefault(column * cross.stride + s * cross.dilation, {})
+                for result in range(self.config.strip_results):
+                    for r in range(strip.taps):
+                        product = self.row(result, column), cross.tap_numbers[r * cross.taps + s]
+                        rows.setdefault(result * strip.stride + r * strip.dilation, []).append(product)
+        out, previous = [], 0
+        for at, pixels in sorted(columns.items()):
+            order = sorted(pixels)
+            out.append((at - previous, [(n, b, pixels[n]) for n, b in zip(order, [0, *order], strict=False)]))
+            previous = at
+        return out
+
+
+@dataclass(frozen=True)
+class PatchParameters(StripParameters):
+    """The parameters of a launch, with those of the axis across strips."""
+
+    CROSS = ("lane_threads", "column_blocks", "columns", "column_x", "column_word", "column_y")
+
+    @property
+    def declarations(self) -> list[str]:
+        return [*super().declarations[:-1], *(f".param .u32 {n}," for n in self.CROSS), super().declarations[-1]]
+
+    def cross_arguments(self, s: DepthwiseStrip, vec: int) -> tuple[Argument, ...]:
+        """The values of ``CROSS`` for the widened strips ``s``."""
+        cross = s.cross
+        assert cross is not None
+        assert s.column is not None
+        numbers = (
+            -(-s.lanes // vec),
+            s.result_digits[-1][0],
+            cross.results,
+            cross.pixel.image,
+            s.word(cross.pixel.coordinates),
+            s.column[1].result,
+        )
+        return tuple(("u32", n % (1 << 32)) for n in numbers)
+
+
+@dataclass(frozen=True)
+class PatchScheduler(Part):
+    """Threads are numbered by lane, then by patch: no thread of a warp is without a lane if there are few channels."""
+
+    config: Config
+
+    grid_text = "(tiles of lanes and patches, strips)"
+
+    def grid(self, s: DepthwiseStrip) -> tuple[int, int, int]:
+        """The grid for the widened strips ``s``."""
+        c = self.config
+        threads = -(-s.lanes // c.vec_lane) * s.rows
+        return -(-threads // c.block_lanes), -(-s.results // c.strip_results), 1
+
+
+class DepthwisePatchPlan(Plan):
+    """Each thread computes a patch of results: adjacent strips of adjacent lanes."""
+
+    kernel = "kernel/depthwise_patch.mako"
+
+    def _compose(self) -> None:
+        p, c = self.problem, self.config
+        self.batch = Batch(False)  # items are among patches
+        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.scheduler: PatchScheduler = PatchScheduler(c)
+        self.mainloop: PatchLoop = PatchLoop(p, c, self.arithmetic)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
+        self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
+        self.parameters: PatchParameters = PatchParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def accesses(self) -> str:
+        return self.mainloop.accesses
+
+    @property
+    def block_tile(self) -> str:
+        c = self.config
+        return f"{c.block_lanes} patches of {c.vec_lane} lanes x {c.strip_columns} strips x {c.strip_results} results"
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if not problem.results:
+            return Launch(())
+        assert problem.strip is not None
+        assert problem.strip.patch is not None
+        s: DepthwiseStrip = problem.strip.patch.widened(self.config.strip_columns)
+        *plain, alpha, beta = self.parameters.arguments(s)
+        arguments = (*plain, *self.parameters.cross_arguments(s, self.config.vec_lane), alpha, beta)
+        return Launch((Step(self.entry, self.scheduler.grid(s), (self.threads, 1, 1), 0, arguments),))
