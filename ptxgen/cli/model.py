@@ -30,7 +30,7 @@ def train(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder; <device>/model.json is written. [default: the models beside the database]"),
+        typer.Option(help="Folder; <device>/model.json is written. [default: the models next to the database]"),
     ] = None,
     target: Annotated[
         str, typer.Option(help="Baseline of times: time (none), roofline, clock (the performance model) or average.")

@@ -236,7 +236,7 @@ def _points(axes: Any, chart: Points) -> None:
     axes.figure.legend(loc="outside lower center", ncols=4, fontsize=7, handletextpad=0.1, columnspacing=1)
 
 
-#: least and largest log2 of the ratios that shades tell apart
+#: least and largest log2 of the ratios that shades distinguish
 SHADES = (-1.0, 1.0)
 
 

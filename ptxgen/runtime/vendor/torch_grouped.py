@@ -52,7 +52,7 @@ class TorchGrouped:
         self._results: dict[Addresses, Any] = {}
 
     def run(self, a: int, b: int, c: int) -> Any:
-        """Queues the product on the driver's stream, and returns its tensor. ``c`` only tells operand sets apart: every
+        """Queues the product on the driver's stream, and returns its tensor. ``c`` identifies the operand set: every
         set keeps a result of its own, so that launches write different memory.
 
         LaunchError: PyTorch does not compute the problem.
