@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -448,11 +449,35 @@ def make_launch(
     return recording.observed(bound.problem, on, launch)
 
 
+SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a process is warned
+
+
 def compute_on_host(problem: Problem, *arrays: Any) -> Any:
     """``Runner.compute`` for host arrays."""
+    if driver().clock == "model":
+        _warn_if_slow(problem)
     done = runner_for(problem).compute(*arrays)
     recording.notify(problem, driver())
     return done
+
+
+_warned = False
+
+
+def _warn_if_slow(problem: Problem) -> None:
+    """Warns once per process if a call takes long on the emulated device, although no setting asks for that device."""
+    global _warned
+    from ptxgen.runtime.emulated import estimate_text, estimated_seconds
+
+    seconds = estimated_seconds([problem.flops])
+    if not _warned and seconds > SLOW_SECONDS and settings.settings().driver == "auto":
+        _warned = True
+        warnings.warn(
+            f"there is no usable NVIDIA GPU: the emulated device computes {problem.key()}, {estimate_text(seconds)};"
+            " PTXGEN_DRIVER=emulated hides this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def workspace_address(x: Any, bound: Runner, **arrays: Any) -> int | None:

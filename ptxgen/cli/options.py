@@ -278,20 +278,11 @@ class Target(ProblemOptions):
         return device(self.device) if self.device is not None else self.find_driver().device
 
 
-#: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
-#: (large products on wgmma) were measured on two cores of an AMD EPYC
-EMULATED_FLOPS = 3e7
-STARTUP_SECONDS = 0.5  #: of the emulated device for each problem: choice, code and its translation
-
-
-def emulated_seconds(cases: Sequence[Case], launches: int) -> str:
+def emulated_time(cases: Sequence[Case], launches: int) -> str:
     """About how long the emulated device takes for ``launches`` launches of each problem, for a warning."""
-    flops = sum(float(case.problem.flops) for case in cases)
-    seconds = len(cases) * STARTUP_SECONDS + launches * flops / EMULATED_FLOPS
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "minutes"), (2 * 86400, 3600, "hours")):
-        if seconds < limit:
-            return f"for roughly {max(seconds / unit, 1):.0f} {name}"
-    return f"for roughly {seconds / 86400:.0f} days"
+    from ptxgen.runtime.emulated import estimate_text, estimated_seconds
+
+    return estimate_text(estimated_seconds((case.problem.flops for case in cases), launches))
 
 
 @contextmanager

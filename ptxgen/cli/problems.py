@@ -26,7 +26,7 @@ from ptxgen.cli.options import (
     ShardOption,
     Target,
     TimeLimitOption,
-    emulated_seconds,
+    emulated_time,
 )
 from ptxgen.errors import InputError, UnavailableError
 
@@ -298,7 +298,7 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, sch
     from ptxgen.runtime.check import check as run
 
     driver, cases, rows = target.find_driver(), target.cases(), []
-    target.warn_if_emulated(driver, emulated_seconds(cases, len(CASES)))
+    target.warn_if_emulated(driver, emulated_time(cases, len(CASES)))
     with target.reading() as database, report.progress() as progress:
         progress.phase("check", len(cases))
         for case in cases:
@@ -348,7 +348,7 @@ def bench(
     driver, cases, rows = target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
-    target.warn_if_emulated(driver, emulated_seconds(cases, BENCH_LAUNCHES))
+    target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
     with target.reading() as database, report.progress() as progress:
         progress.phase("bench", len(cases))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,25 @@ from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
 from ptxgen.families import perf_model
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.runtime.driver import Capture, Kernel, Timing
+
+#: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
+#: (large products on wgmma) were measured on two cores of an AMD EPYC
+FLOPS = 3e7
+STARTUP_SECONDS = 0.5  #: of the emulated device for each problem: choice, code and its translation
+
+
+def estimated_seconds(flops: Iterable[float], launches: int = 1) -> float:
+    """About how long the emulated device takes for ``launches`` launches of each problem, in order of magnitude.
+    ``flops``: the floating-point operations of each problem."""
+    return sum(STARTUP_SECONDS + launches * float(n) / FLOPS for n in flops)
+
+
+def estimate_text(seconds: float) -> str:
+    """An estimate for a warning: ``for roughly 76 minutes``."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "minutes"), (2 * 86400, 3600, "hours")):
+        if seconds < limit:
+            return f"for roughly {max(seconds / unit, 1):.0f} {name}"
+    return f"for roughly {seconds / 86400:.0f} days"
 
 
 def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model.Counts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import types
+import warnings
 from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import ptxgen
 from ptxgen.api import launch_cache
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
+from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
 from ptxgen.tuning.selection import Selection
@@ -818,3 +820,21 @@ def test_objects_that_are_no_arrays_are_refused(host, monkeypatch):
     monkeypatch.setattr(selection, "select", lambda *args: [])
     with pytest.raises(DtypeError, match="no kernel multiplies f32 summed in f32 into f32 on emulated"):
         ptxgen.gemm(A, B)
+
+
+def test_slow_call_on_the_emulated_device_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Gemm(4096, 4096, 4096)
+    monkeypatch.setattr(launch_cache, "_warned", False)
+    monkeypatch.setattr(launch_cache, "driver", lambda: SimpleNamespace(clock="model", name="emulated"))
+    monkeypatch.setattr(launch_cache, "runner_for", lambda problem: SimpleNamespace(compute=lambda *arrays: "result"))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert launch_cache.compute_on_host(slow) == "result"
+        monkeypatch.setenv("PTXGEN_DRIVER", "auto")
+        launch_cache.compute_on_host(Gemm(64, 64, 64))
+    with pytest.warns(RuntimeWarning, match=r"computes gemm 4096,4096,4096 NN f32, for roughly 76 minutes"):
+        launch_cache.compute_on_host(slow)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch_cache.compute_on_host(slow)

@@ -221,7 +221,7 @@ def test_csv_has_all_columns_and_excludes_json(run: Run) -> None:
 def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from ptxgen.runtime import cuda
 
-    def absent() -> None:
+    def absent(*_: object) -> None:
         raise UnavailableError("no GPU")
 
     monkeypatch.setattr(cuda, "CudaDriver", absent)
@@ -234,8 +234,8 @@ def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatc
     assert "for roughly 1 s" in done.err
     assert run(*words, "--device", "emulated").err == ""
     large = [Case("large", Gemm(4096, 4096, 4096))]
-    assert options.emulated_seconds(large, 1) == "for roughly 76 minutes"
-    assert options.emulated_seconds(large * 100, 2) == "for roughly 11 days"
+    assert options.emulated_time(large, 1) == "for roughly 76 minutes"
+    assert options.emulated_time(large * 100, 2) == "for roughly 11 days"
 
 
 def test_column_major_shapes_are_the_same_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
