@@ -238,6 +238,15 @@ def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatc
     assert options.emulated_time(large * 100, 2) == "for roughly 11 days"
 
 
+def test_first_command_of_the_readme_finds_a_tuned_shape(run: Run) -> None:
+    readme = Path(ptxgen.__file__).parents[1] / "README.md"
+    first = next(line for line in readme.read_text().splitlines() if line.startswith("$ python -m ptxgen select"))
+    done = run(*shlex.split(first)[4:], "--csv")
+    [row] = csv.DictReader(io.StringIO(done.out))
+    assert (row["source"], row["predicted"]) == ("shipped", "no")
+    assert float(row["µs"]) > 0
+
+
 def test_column_major_shapes_are_the_same_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--shape", "2560,16,2560", "--layout", "tn", "--column-major", "--lda", 3000, "--epilogue", "bias_row")
     [row] = run("select", *words, "--json", *H200).document["rows"]

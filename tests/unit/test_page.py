@@ -60,8 +60,12 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fields = texts.bench_fields(Case("x", large), row)
     document = {"command": "bench", "device": "h200", "clock": "hardware", "baseline": "cublas", "rows": [fields]}
     (tmp_path / "bench.json").write_text(texts.to_json(document))
+    curve = [{"problems": n, "rows": 10 * n, "error": 1 / n, "first": 0.9} for n in (10, 20, 40)]
+    evaluation = {"command": "model evaluate", "device": "h200", "curve": curve}
+    (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
     page = tmp_path / "report.html"
-    assert run(["report", "--out", str(page), "--from", str(tmp_path / "bench.json")]) == 0
+    files = (str(tmp_path / name) for name in ("bench.json", "evaluation.json"))
+    assert run(["report", "--out", str(page), *(word for file in files for word in ("--from", file))]) == 0
     return page
 
 
@@ -100,12 +104,21 @@ def test_the_page_has_the_results(written: Path, tmp_path: Path) -> None:
     assert "<td>timeout</td><td>simt</td>" in text
     assert "&lt;no answer&gt; in 60 s" in text
     assert '<td class="number">1.25</td>' in text  # the ratio
-    assert "From the database tuning.sqlite, bench.json" in text
+    assert "From the database tuning.sqlite, bench.json, evaluation.json" in text
     assert "ms=4" in text
-    for chart in ("roofline-gemm", "ratio-gemm", "history", "search"):
+    for chart in ("roofline-gemm", "ratio-gemm", "history", "search", "learning"):
         assert f'id="{chart}-' in text
-    assert 'id="learning-' not in text
-    assert "model evaluate --json" in text
+
+
+def test_a_page_without_results_has_the_commands_that_make_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "none.sqlite"))
+    assert run(["report", "--device", "t4", "--out", str(tmp_path / "t4.html")]) == 0
+    text = (tmp_path / "t4.html").read_text(encoding="utf-8")
+    for command in ("python -m ptxgen tune", "--baseline cublas --save bench.json", "model evaluate --json"):
+        assert command in html.unescape(text)
+    assert "<svg" not in text
 
 
 def test_files_of_other_kinds_and_devices_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
