@@ -57,7 +57,7 @@ class Torch(SimpleNamespace):
         super().__init__(
             backends=SimpleNamespace(cudnn=flags),
             ops=SimpleNamespace(aten=SimpleNamespace(**aten)),
-            cuda=SimpleNamespace(ExternalStream=lambda s: s, stream=nullcontext, empty_cache=lambda: None),
+            cuda=SimpleNamespace(ExternalStream=lambda stream, device: stream, stream=nullcontext, empty_cache=lambda: None),
             no_grad=nullcontext,
             contiguous_format="first",
             channels_last="last",
@@ -102,7 +102,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
             launches[0]()
             return [torch.last]
 
-        driver: Any = SimpleNamespace(stream=1, context=context, time=time, synchronize=lambda: None)
+        driver: Any = SimpleNamespace(stream=1, index=0, context=context, time=time, synchronize=lambda: None)
         try:
             return cudnn.Cudnn(driver, problem).best([(0, 0, 0)] * 3, Timing())[0], torch
         finally:

@@ -30,6 +30,7 @@ class StandInDriver:
     """Memory that is written but not computed on. ``microseconds``: of each timed list of launches."""
 
     stream = 77
+    index = 0
 
     def __init__(self, *microseconds: float) -> None:
         self.microseconds = list(microseconds)
@@ -254,7 +255,7 @@ def test_absent_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "_wheels", lambda name: [])
     monkeypatch.setattr(ct, "CDLL", no_library)
     cublas_grouped._library.cache_clear()
-    with pytest.raises(UnavailableError, match=r"libcublas was not found; pip install .*baseline"):
+    with pytest.raises(UnavailableError, match=r"libcublas was not found; .*pip install .*baseline"):
         CublasGrouped(StandInDriver(), GroupedGemm(ITEMS))  # type: ignore[arg-type]
     assert cublas_grouped.available() is None
     monkeypatch.setattr(ct, "CDLL", lambda name: SimpleNamespace())
@@ -325,7 +326,7 @@ class StandInTorch(SimpleNamespace):
         super().__init__(
             bfloat16="bf16",
             no_grad=nullcontext,
-            cuda=SimpleNamespace(ExternalStream=lambda s: s, stream=self.use, empty_cache=lambda: None),
+            cuda=SimpleNamespace(ExternalStream=lambda stream, device: stream, stream=self.use, empty_cache=lambda: None),
         )
 
     def use(self, stream: int) -> Any:
@@ -376,7 +377,7 @@ def test_tensors_of_the_grouped_product(torch: StandInTorch, layout: str, jagged
     assert (w.shape, w.strides) == b
     assert (x.address, w.address, x.kind, w.kind) == (*SETS[0][:2], "bf16", "bf16")
     assert (ends.address, ends.shape, ends.kind) == (9 << 20, (3,), "<i4")
-    assert torch.streams == [StandInDriver.stream]
+    assert torch.streams == [StandInDriver.stream] * 2  # for the offsets, and for the product
 
 
 def test_rows_with_a_pitch_are_views(torch: StandInTorch) -> None:

@@ -61,7 +61,7 @@ class Cudnn:
         LaunchError: no candidate runs.
         """
         torch, times, why = self._torch, [], ""
-        stream = torch.cuda.ExternalStream(self._driver.stream)
+        stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)  # its GPU becomes the current one
         with self._driver.context("cuDNN"), torch.cuda.stream(stream), torch.no_grad(), self._tuned():
             for memory in self._memories():
                 sets_of_tensors = [self._tensors(memory) for _ in sets]

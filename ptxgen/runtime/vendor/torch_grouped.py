@@ -46,7 +46,7 @@ class TorchGrouped:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
         self.problem, self._driver, self._torch = problem, driver, _torch()
-        with driver.context("PyTorch"):
+        with driver.context("PyTorch"), self._torch.cuda.stream(self._stream):  # its GPU is the current one
             self._ends = self._torch.as_tensor(_Memory(more[-1], (len(problem.items),), "<i4"), device="cuda")
         self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._results: dict[Addresses, Any] = {}
@@ -85,7 +85,7 @@ class TorchGrouped:
 
     @property
     def _stream(self) -> Any:
-        return self._torch.cuda.ExternalStream(self._driver.stream)
+        return self._torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
 
     def _operands(self, a: int, b: int) -> tuple[Any, Any]:
         """A and B as PyTorch takes them: two-dimensional along the jagged axis, else with an axis of items. Layout T is
