@@ -57,7 +57,9 @@ class Torch(SimpleNamespace):
         super().__init__(
             backends=SimpleNamespace(cudnn=flags),
             ops=SimpleNamespace(aten=SimpleNamespace(**aten)),
-            cuda=SimpleNamespace(ExternalStream=lambda stream, device: stream, stream=nullcontext, empty_cache=lambda: None),
+            cuda=SimpleNamespace(
+                ExternalStream=lambda stream, device: stream, stream=nullcontext, empty_cache=lambda: None
+            ),
             no_grad=nullcontext,
             contiguous_format="first",
             channels_last="last",

@@ -326,7 +326,9 @@ class StandInTorch(SimpleNamespace):
         super().__init__(
             bfloat16="bf16",
             no_grad=nullcontext,
-            cuda=SimpleNamespace(ExternalStream=lambda stream, device: stream, stream=self.use, empty_cache=lambda: None),
+            cuda=SimpleNamespace(
+                ExternalStream=lambda stream, device: stream, stream=self.use, empty_cache=lambda: None
+            ),
         )
 
     def use(self, stream: int) -> Any:
