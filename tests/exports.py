@@ -7,14 +7,22 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ptxgen.codegen.config import Columns
+from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
-from ptxgen.export.library import Library, key_of
-from ptxgen.export.operations import OPERATIONS
+from ptxgen.export.general import VARIABLES
+from ptxgen.export.library import ExportedKernel, Library, key_of
+from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.families import rules
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 
 STUB = Path(__file__).parent / "data" / "stub_cuda.c"
@@ -154,12 +162,18 @@ def run(program: Path, requests: Iterable[str], **environment: str) -> tuple[dic
 
 
 def expected(
-    library: Library, launch: Launch, dependent: Sequence[str], *, swapped: bool = False, tables: int = 0
+    library: Library,
+    launch: Launch,
+    dependent: Sequence[str],
+    *,
+    swapped: bool = False,
+    tables: int = 0,
+    **addresses: int,
 ) -> list[dict[str, Any]]:
     """The calls of the driver by which Python's launch path computes ``launch`` on the addresses of ``request``, the
     workspace not zero. ``tables``: address of the offset tables. Tensor maps are bytes of zero, as the recording driver
     encodes them."""
-    at: dict[str, Any] = {**ADDRESSES, "alpha": 2, "beta": 3}
+    at: dict[str, Any] = {**ADDRESSES, **addresses, "alpha": 2, "beta": 3}
     if swapped:
         at["A"], at["B"] = at["B"], at["A"]
     at |= {name: OTHERS + i * (1 << 32) for i, name in enumerate(ARRAYS)}
@@ -201,3 +215,59 @@ def _map(m: TensorMap, address: int) -> dict[str, Any]:
             "upper": list(m.pixel_box.upper),
         }
     return {**out, "modes": [0, MAP_SWIZZLES[m.swizzle], 2, 0]}
+
+
+def kernel_files(folder: Path) -> list[str]:
+    """The kernel files of a library, in the order of its modules."""
+    return [m["file"] for m in json.loads((folder / "manifest.json").read_text())["modules"]]
+
+
+def random_shapes(problem: Any, count: int, seed: int) -> list[Any]:
+    """Random problems of the class of a GEMM: extents from 1 to 20,000, leading dimensions and alignments, many of them
+    of the exported problem."""
+    random = np.random.default_rng(seed)
+    out: list[Any] = []
+    size = problem.element.bytes
+    while len(out) < count:
+        m, n, k = (int(2 ** random.uniform(0, limit)) for limit in (14.3, 14.3, 14.3))
+        grain = int(random.choice([1, 8, 8, 64]))
+        m, n, k = (-(-x // grain) * grain for x in (m, n, k))
+        changed = replace(problem, m=m, n=n, k=k, lda=0, ldb=0, ldc=0)
+        gaps = [int(random.choice([0] * 9 + [1, 8, 8])) for _ in range(3)]
+        aligned = [int(random.choice([problem.aligned_a] * 9 + [max(size, 4)])) for _ in range(2)]
+        out.append(
+            replace(
+                changed,
+                lda=changed.lda + gaps[0],
+                ldb=changed.ldb + gaps[1],
+                ldc=changed.ldc + gaps[2],
+                aligned_a=aligned[0],
+                aligned_b=aligned[1],
+            )
+        )
+    return out
+
+
+def addresses(problem: Any) -> dict[str, int]:
+    """Addresses of A, B and C with exactly the alignments of a GEMM."""
+    aligned = {"A": problem.aligned_a, "B": problem.aligned_b, "C": problem.aligned_c}
+    return {name: ADDRESSES[name] + (n if n < 16 else 0) for name, n in aligned.items()}
+
+
+def chosen(library: Library, problem: Any) -> tuple[ExportedKernel, Launch] | None:
+    """Python's choice among the exported kernels: of those that are legal for the problem and whose code is the same,
+    and of whose problem the same numbers are 1, the one that the model predicts to be fastest, and its launches."""
+    lowered, kinds, device = lower(problem), len(KIND), library.device
+    legal = [
+        kernel
+        for kernel in library.kernels
+        if key_of(kernel.problem)[:kinds] == key_of(problem)[:kinds]
+        and all((getattr(problem, n) == 1) == (getattr(kernel.problem, n) == 1) for n in VARIABLES)
+        and rules.first_violation(lowered, kernel.general.config, device) is None
+        and render(plan_for(problem, kernel.general.config, device)).digest == kernel.module.source.digest
+    ]
+    if not legal:
+        return None
+    us = library.model.predict(problem, Columns.of([kernel.general.config for kernel in legal]))
+    best = legal[int(np.argmin(us))]
+    return best, plan_for(problem, best.general.config, device).launch(lowered)

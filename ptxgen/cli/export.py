@@ -30,6 +30,7 @@ def export(
     driver, with a CMake example. Needs no GPU: use --device h200.
     """
     from ptxgen import __version__
+    from ptxgen.export.c_source import form
     from ptxgen.export.files import write
     from ptxgen.export.library import Library
     from ptxgen.tuning import selection
@@ -40,6 +41,8 @@ def export(
             [case.problem for case in cases],
             device,
             lambda problem: selection.require(problem, device, database)[0],
+            selection.model_for(device, database),
+            form,
         )
     files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
     document = {

@@ -19,6 +19,8 @@ class BatchRange:
     @classmethod
     def split(cls, items: int, limit: int) -> list[BatchRange]:
         """``items`` batch items in ranges of at most ``limit``."""
+        if 0 < items <= limit:
+            return [cls(0, items)]
         return [cls(first, min(limit, items - first)) for first in range(0, items, limit)]
 
 

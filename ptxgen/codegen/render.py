@@ -125,12 +125,24 @@ def _remove_compiled() -> None:
 
 def render(plan: Plan) -> Source:
     """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
-    folders = [str(Path(folder)) for folder in (plan.templates, templates_dir()) if folder]
     try:
-        text = _text(plan, lookup(*folders))
+        return rendered(plan)
     except Exception:  # a template failed, or a file of the disk cache is damaged
-        text = _text_or_traceback(plan, folders)
+        text = _text_or_traceback(plan)
         _remove_compiled()
+        return _source(plan, text)
+
+
+def rendered(plan: Plan) -> Source:
+    """The PTX of a plan. An error that a template raises is raised as it is."""
+    return _source(plan, _text(plan, lookup(*_folders(plan))))
+
+
+def _folders(plan: Plan) -> list[str]:
+    return [str(Path(folder)) for folder in (plan.templates, templates_dir()) if folder]
+
+
+def _source(plan: Plan, text: str) -> Source:
     entries, registers = tuple(_ENTRY.findall(text)), int(plan.geometry.registers)
     return Source(text, entries, plan.target, plan.shared, registers, plan.pdl_entries(entries))
 
@@ -145,11 +157,11 @@ def _text(plan: Plan, templates: TemplateLookup) -> str:
     return tidy(templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan)))
 
 
-def _text_or_traceback(plan: Plan, folders: list[str]) -> str:
+def _text_or_traceback(plan: Plan) -> str:
     """The PTX of a plan, by templates that are compiled in memory, so that a traceback has their lines. RenderError: a
     template failed."""
     try:
-        return _text(plan, _templates(*folders))
+        return _text(plan, _templates(*_folders(plan)))
     except Exception as error:
         import mako.exceptions
 

@@ -20,6 +20,16 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, x, y) if isinstance(condition, np.ndarray) else (x if condition else y)
 
 
+def float32(x: Any) -> Any:
+    """``x`` as float32: a number, a column, or another object with ``astype``."""
+    return x.astype(np.float32, copy=False) if hasattr(x, "astype") else np.float32(x)
+
+
+def integer(x: Any) -> Any:
+    """``x``, as an integer of Python if it is one of NumPy."""
+    return int(x) if isinstance(x, np.integer) else x
+
+
 def ceil_div(a: Any, b: Any) -> Any:
     return -(-a // b)
 

@@ -1,41 +1,31 @@
-"""The C text of launches: parameters, tensor maps and grids."""
+"""The C text of launches, of the shapes that kernels serve, and of the scores by which the library chooses."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.source import Step, TensorMap
+from ptxgen.codegen.source import Launch, Step, TensorMap
 from ptxgen.cuda_abi import MAP_SWIZZLES, MAP_TYPES
-from ptxgen.export.library import ExportedProblem, Library, key_of
-from ptxgen.export.operations import OPERATIONS
+from ptxgen.export.c_expression import MARK, block, mark
+from ptxgen.export.choice import Score
+from ptxgen.export.general import VARIABLES, General
+from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module, key_of
+from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.export.symbol import Leaf, Node, Symbol
 from ptxgen.lowering.table import Table
 
 
 @dataclass(frozen=True)
-class CStep:
-    """A launch in C. ``arguments``: the statements that put its parameters; ``function``: the index of its kernel."""
-
-    arguments: list[str]
-    function: int
-    grid: tuple[str, str, str]
-    threads: int
-    shared: int
-
-
-@dataclass(frozen=True)
-class CProgram:
-    """The C function ``name`` that launches the kernels of a problem. ``scalars``: the type of alpha and beta;
-    ``workspace``: its bytes."""
+class CFunction:
+    """The body of a C function, in lines. ``title``: what it computes; ``config``: the configuration."""
 
     name: str
     title: str
     config: str
-    scalars: str
-    workspace: str
-    zeroed: bool
-    steps: list[CStep]
+    lines: list[str]
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,20 @@ class CEntry:
 
     fields: tuple[int, ...]
     alignment: tuple[int, int, int]
-    program: str
+    compute: str
+
+
+@dataclass(frozen=True)
+class CChoice:
+    """A kernel that serves other shapes. ``kind``: the fields that problems have in common; ``serves``, ``score``: the
+    bodies of functions; ``fixed``: features that are the same for all shapes."""
+
+    kind: tuple[int, ...]
+    compute: str
+    serves: list[str]
+    score: list[str]
+    fixed: list[str]
+    learnt: bool
 
 
 def entries(library: Library) -> dict[str, list[CEntry]]:
@@ -56,19 +59,149 @@ def entries(library: Library) -> dict[str, list[CEntry]]:
     return {name: sorted(rows, key=lambda row: (row.fields, [-n for n in row.alignment])) for name, rows in out.items()}
 
 
-def program(library: Library, p: ExportedProblem) -> CProgram:
-    """The C function of an exported problem."""
-    steps = [_step(library, p, step) for step in p.launch.steps]
-    kinds = {kind for step in p.launch.steps for kind, value in step.arguments if value in ("alpha", "beta")}
-    return CProgram(
-        name=_name(p),
-        title=p.problem.key(),
-        config=str(p.config),
-        scalars=next(iter(kinds - {"f64"}), ""),
-        workspace=str(p.launch.workspace),
-        zeroed=p.launch.zeroed,
-        steps=steps,
-    )
+def _name(p: ExportedProblem) -> str:
+    return f"problem_{p.number}" if p.kernel is None else _kernel_name(p.kernel)
+
+
+def _kernel_name(k: ExportedKernel) -> str:
+    return f"kernel_{k.number}"
+
+
+def functions(library: Library) -> list[CFunction]:
+    """The functions that launch kernels: for any shape, and for one problem."""
+    out = []
+    for k in library.kernels:
+        lines = block(k.general.launch, _launch_lines, "x->shape.")
+        out.append(CFunction(_kernel_name(k), f"shapes as {k.problem.key()}", str(k.general.config), lines))
+    for p in library.problems:
+        if p.kernel is None:
+            leaf = form(library, p.module, p.launch, p.swapped)
+            out.append(CFunction(_name(p), p.problem.key(), str(p.config), block(leaf, _launch_lines, "")))
+    return out
+
+
+def choices(library: Library, scores: Sequence[Score]) -> list[CChoice]:
+    """The kernels that serve other shapes than the exported ones, in the order of the library."""
+    out = []
+    for k, score in zip(library.kernels, scores, strict=True):
+        out.append(
+            CChoice(
+                kind=key_of(k.problem)[: len(KIND)],
+                compute=_kernel_name(k),
+                serves=_serves(k.general),
+                score=block(score.tree, _score_lines if score.learnt else _time_lines, "s->"),
+                fixed=[f"{value.hex()}f" for value in score.fixed],
+                learnt=score.learnt,
+            )
+        )
+    return out
+
+
+def _serves(g: General) -> list[str]:
+    wrong = " || ".join(f"s->{name} {'!=' if name in g.ones else '<='} 1" for name in VARIABLES)
+    tree = block(g.served, lambda leaf, _: [f"return {int(leaf.form)};"], "s->")
+    return [f"if ({wrong})", "    return 0;", *tree]
+
+
+def _score_lines(leaf: Leaf, numbers: Sequence[str]) -> list[str]:
+    if leaf.form is None:
+        return ["return NAN;"]
+    return [*(f"f[{i}] = {number};" for i, number in zip(leaf.form, numbers, strict=False)), f"return {numbers[-1]};"]
+
+
+def _time_lines(leaf: Leaf, numbers: Sequence[str]) -> list[str]:
+    return ["return NAN;"] if leaf.form is None else [f"return (float)log2({numbers[0]});"]
+
+
+# ---- launches
+
+
+def _launch_lines(leaf: Leaf, numbers: Sequence[str]) -> list[str]:
+    if leaf.form is None:
+        return ["x->status = PTXGEN_NOT_EXPORTED;"]
+    return [MARK.sub(lambda m: numbers[int(m[1])], line) for line in leaf.form]
+
+
+class _Numbers:
+    """Numbers of a form: each is replaced by a mark in its text."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def __call__(self, x: Any) -> str:
+        self.nodes.append(Symbol.of(x).node)
+        return mark(len(self.nodes) - 1)
+
+    def braces(self, values: Sequence[Any]) -> str:
+        return "{" + ", ".join(map(self, values)) + "}"
+
+
+def form(library: Library, module: Module, launch: Launch, swapped: bool = False) -> Leaf:
+    """The statements that launch the kernels of ``module``; their numbers may be symbols. ``swapped``: A of the kernels
+    is the caller's second operand."""
+    number = _Numbers()
+    kinds = {kind for step in launch.steps for kind, value in step.arguments if _is_scalar(value)} - {"f64"}
+    lines = [f"scalars_{kind}(x);" for kind in sorted(kinds)]
+    lines.append(f"if (!begin(x, (size_t){number(launch.workspace)}, {int(launch.zeroed)}))")
+    lines.append("    return;")
+    for step in launch.steps:
+        for kind, value in step.arguments:
+            lines += _argument(library, kind, value, swapped, number)
+        lines.append(_launch(library, module, step, number))
+    return Leaf(tuple(lines), tuple(number.nodes))
+
+
+def _launch(library: Library, module: Module, step: Step, number: _Numbers) -> str:
+    grid = ", ".join(map(number, step.grid))
+    return f"launch(x, {library.function(module, step.entry).number}, {grid}, {step.block[0]}, {step.shared});"
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str) and value in ("alpha", "beta")
+
+
+def _argument(library: Library, kind: str, value: Any, swapped: bool, number: _Numbers) -> list[str]:
+    """The statements that put a parameter."""
+    if isinstance(value, TensorMap):
+        return _map(value, swapped, number)
+    if isinstance(value, Table):
+        return [f"put_u64(x, x->library->tables + {library.tables.offsets[value]});"]
+    if _is_scalar(value):
+        return [f"put_{kind}(x, x->operands->{value});"]
+    if isinstance(value, str):
+        return [f"put_{kind}(x, {operand(value, swapped)});"]
+    return [f"put_{kind}(x, {'(uint64_t)' * (kind == 'u64')}{number(value)});"]
+
+
+def operand(name: str, swapped: bool) -> str:
+    """The address of an operand, as kernels name it. ``swapped``: A of the kernels is the second operand."""
+    member = {"A": "b" if swapped else "a", "B": "a" if swapped else "b", "C": "c", "W": "workspace"}.get(name, name)
+    return f"address(x->operands->{member})"
+
+
+def _map(m: TensorMap, swapped: bool, number: _Numbers) -> list[str]:
+    lines = [
+        "put_map(x, (struct tensor_map){",
+        f"    .type = {MAP_TYPES[m.dtype]}, .rank = {len(m.extents)}, .swizzle = {MAP_SWIZZLES[m.swizzle]},"
+        f" .element = {m.element_alignment},",
+        f"    .address = {operand(m.operand, swapped)}, .offset = (uint64_t){number(m.offset)},",
+        f"    .extents = {number.braces(m.extents)},",
+        f"    .pitches = {number.braces(m.pitches)},",
+        f"    .box = {_braces(m.box)},",
+    ]
+    if m.pixel_box is not None:
+        lines.append(
+            f"    .pixels = {m.box[1]}, .steps = {_braces((1, *m.pixel_box.strides, 1))},"
+            f" .lower = {_braces(m.pixel_box.lower)}, .upper = {_braces(m.pixel_box.upper)},"
+        )
+    return [*lines, "});"]
+
+
+def _braces(values: Sequence[int]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+# ---- the example
 
 
 def example(p: ExportedProblem) -> dict[str, Any]:
@@ -82,58 +215,3 @@ def example(p: ExportedProblem) -> dict[str, Any]:
     buffers = [(name, max(count * kinds[name].bytes, 1)) for name, count in counts.items()]
     fields = list(zip((f.name for f in operation.fields), key_of(problem), strict=True))
     return {"first": p, "name": operation.name, "fields": fields, "buffers": buffers}
-
-
-def _name(p: ExportedProblem) -> str:
-    return f"compute_{p.number}"
-
-
-def _step(library: Library, p: ExportedProblem, step: Step) -> CStep:
-    lines = [_argument(library, p, kind, value) for kind, value in step.arguments]
-    x, y, z = (str(n) for n in step.grid)
-    return CStep(lines, library.function(p.module, step.entry).number, (x, y, z), step.block[0], step.shared)
-
-
-def _argument(library: Library, p: ExportedProblem, kind: str, value: object) -> str:
-    """The statement that puts a parameter."""
-    if isinstance(value, TensorMap):
-        return _map(p, value)
-    if isinstance(value, Table):
-        return f"put_u64(x, x->library->tables + {library.tables.offsets[value]});"
-    if isinstance(value, str):
-        number = f"x->operands->{value}" if value in ("alpha", "beta") else operand(value, p.swapped)
-        return f"put_{kind}(x, {number});"
-    return f"put_{kind}(x, {value});"
-
-
-def operand(name: str, swapped: bool) -> str:
-    """The address of an operand, as kernels name it. ``swapped``: A of the kernels is the second operand."""
-    member = {"A": "b" if swapped else "a", "B": "a" if swapped else "b", "C": "c", "W": "workspace"}.get(name, name)
-    return f"address(x->operands->{member})"
-
-
-def _map(p: ExportedProblem, m: TensorMap) -> str:
-    fields = {
-        "type": MAP_TYPES[m.dtype],
-        "rank": len(m.extents),
-        "swizzle": MAP_SWIZZLES[m.swizzle],
-        "element": m.element_alignment,
-        "address": operand(m.operand, p.swapped),
-        "offset": m.offset,
-        "extents": _braces(m.extents),
-        "pitches": _braces(m.pitches),
-        "box": _braces(m.box),
-    }
-    if m.pixel_box is not None:
-        fields |= {
-            "pixels": m.box[1],
-            "steps": _braces((1, *m.pixel_box.strides, 1)),
-            "lower": _braces(m.pixel_box.lower),
-            "upper": _braces(m.pixel_box.upper),
-        }
-    text = ", ".join(f".{name} = {value}" for name, value in fields.items() if value != 0)
-    return f"put_map(x, (struct tensor_map){{{text}}});"
-
-
-def _braces(values: tuple[int, ...]) -> str:
-    return "{" + ", ".join(map(str, values)) + "}"

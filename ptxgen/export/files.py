@@ -8,8 +8,10 @@ from ptxgen.codegen.render import render_file
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, PARAMETERS_AT
 from ptxgen.errors import InputError
 from ptxgen.export import c_source, manifest
+from ptxgen.export.choice import compiled
+from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
-from ptxgen.export.operations import EPILOGUE_BITS, OPERATIONS, WORDS, enumerator
+from ptxgen.export.operations import EPILOGUE_BITS, KIND, OPERATIONS, WORDS, enumerator
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.runtime.assemble import assemble
 from ptxgen.tuning.exchange import replacing
@@ -46,6 +48,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         raise InputError(f"folder is {folder}, a file; it must be a folder")
     kernels = folder / "kernels"
     files, assembled = [], {}
+    trees, scores = compiled(library.model, [kernel.general for kernel in library.kernels])
 
     def store(path: Path, data: bytes) -> None:
         with replacing(path) as file:
@@ -77,7 +80,11 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "map_bytes": MAP_BYTES,
         "map_alignment": MAP_ALIGNMENT,
         "parameters_at": PARAMETERS_AT,
-        "programs": [c_source.program(library, p) for p in library.problems],
+        "launches": c_source.functions(library),
+        "choices": c_source.choices(library, scores),
+        "trees": trees,
+        "kinds": len(KIND),
+        "variables": VARIABLES,
         "entries": c_source.entries(library),
         **c_source.example(library.problems[0]),
     }

@@ -12,16 +12,21 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.errors import InputError
-from ptxgen.export.operations import OPERATIONS, CField
+from ptxgen.export.general import General, general, serves_other_shapes, variables
+from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.export.symbol import Leaf, TooManyPathsError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model import Model
 from ptxgen.tuning.selection import Selection
 
 #: chooses the configuration of a problem
 Choose = Callable[[Problem], Selection]
+#: the C text of launches of a module, whose numbers may be symbols
+Form = Callable[["Library", "Module", Launch], Leaf]
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,26 @@ class Module:
 
 
 @dataclass(frozen=True)
+class ExportedKernel:
+    """A configuration of ``module`` for all shapes of the class of ``problem``."""
+
+    number: int
+    problem: Problem
+    module: Module
+    general: General
+
+
+@dataclass(frozen=True)
 class ExportedProblem:
     """A problem, its configuration and the launches of its module that compute it. ``swapped``: A of the kernels is the
-    caller's second operand."""
+    caller's second operand; ``kernel``: the kernel that computes it and other shapes; None: there is none."""
 
     number: int
     selection: Selection
     module: Module
     launch: Launch
     swapped: bool
+    kernel: ExportedKernel | None = None
 
     @property
     def problem(self) -> Problem:
@@ -95,36 +111,59 @@ class TableData:
 
 @dataclass
 class Library:
-    """What is exported for one device."""
+    """What is exported for one device. ``model``: predicts times of other shapes."""
 
     device: Device
+    model: Model
     modules: list[Module] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     problems: list[ExportedProblem] = field(default_factory=list)
+    kernels: list[ExportedKernel] = field(default_factory=list)
     tables: TableData = field(default_factory=TableData)
 
     @classmethod
-    def of(cls, problems: Sequence[Problem], device: Device, choose: Choose) -> Library:
-        """The library that computes ``problems``. InputError: an operation or a property of one has no C function."""
-        library = cls(device)
+    def of(cls, problems: Sequence[Problem], device: Device, choose: Choose, model: Model, form: Form) -> Library:
+        """The library that computes ``problems``. ``form``: the C text of launches (``c_source.form``). InputError: an
+        operation or a property of a problem has no C function."""
+        library = cls(device, model)
         for problem in dict.fromkeys(problems):
             require_exportable(problem)
-            library._add(choose(problem))
+            library._add(choose(problem), form)
         return library
 
     def function(self, module: Module, entry: str) -> Function:
         """The kernel ``entry`` of a module."""
         return next(f for f in self.functions if f.module == module.number and f.entry == entry)
 
-    def _add(self, selection: Selection) -> None:
-        plan = plan_for(selection.problem, selection.config, self.device)
-        lowered = lower(selection.problem)
+    def _add(self, selection: Selection, form: Form) -> None:
+        problem = selection.problem
+        plan, lowered = plan_for(problem, selection.config, self.device), lower(problem)
         launch = plan.launch(lowered)
         for step in launch.steps:
             for table in step.tables:
                 self.tables.add(table)
-        module = self._module(render(plan))
-        self.problems.append(ExportedProblem(len(self.problems), selection, module, launch, lowered.swapped))
+        kernel = self._kernel(selection, form) if serves_other_shapes(problem) else None
+        module = self._module(render(plan)) if kernel is None else kernel.module
+        number = len(self.problems)
+        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, kernel))
+
+    def _kernel(self, selection: Selection, form: Form) -> ExportedKernel | None:
+        """The kernel that computes a problem and other shapes; None: its launches depend on too many conditions."""
+        problem, kinds = selection.problem, len(KIND)
+        for kernel in self.kernels:
+            same = key_of(kernel.problem)[:kinds] == key_of(problem)[:kinds]
+            if same and kernel.general.config == selection.config and kernel.general.serves(variables(problem)):
+                return kernel
+
+        def leaf(source: Source, launch: Launch) -> Leaf:
+            return form(self, self._module(source), launch)
+
+        try:
+            made = general(problem, selection.config, self.device, leaf, self.model)
+        except TooManyPathsError:
+            return None
+        self.kernels.append(ExportedKernel(len(self.kernels), problem, self._module(made.source), made))
+        return self.kernels[-1]
 
     def _module(self, source: Source) -> Module:
         for module in self.modules:
@@ -149,6 +188,3 @@ def require_exportable(problem: Problem) -> None:
 def key_of(problem: Problem) -> tuple[int, ...]:
     """The numbers by which the C library recognises ``problem``."""
     return tuple(f.number(problem) for f in OPERATIONS[problem.operation].fields)
-
-
-__all__ = ["CField", "ExportedProblem", "Function", "Library", "Module", "TableData", "key_of", "require_exportable"]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs, perf_model, registry
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.registry import Family
@@ -188,17 +189,17 @@ def _axis(c: Columns, name: str) -> Any:
 def _configured(c: Columns, name: str) -> Floats:
     """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
     values = _axis(c, name)
-    return _log(values) if name in AXIS and AXIS[name].counts else np.asarray(values, np.float32)
+    return _log(values) if name in AXIS and AXIS[name].counts else float32(values)
 
 
 def _operand_path(c: Columns) -> Floats:
     """Bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
     a, b = c.operand_path_a, c.operand_path_b
-    return np.asarray((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN), np.float32)
+    return float32((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN))
 
 
-def _log(x: object) -> Floats:
-    return np.log2(np.maximum(np.asarray(x, np.float32), np.float32(1e-6)))
+def _log(x: Any) -> Any:
+    return np.log2(np.maximum(float32(x), np.float32(1e-6)))
 
 
 def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
@@ -207,8 +208,9 @@ def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, 
     return registry.of(c).issuer_tile(p, c, g)
 
 
-def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> Floats:
-    """The features ``names`` of configurations alone; reads only the fields of ``p`` that its class shares."""
+def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> list[Any]:
+    """The columns of the features ``names`` of configurations alone; reads only the fields of ``p`` that its class
+    shares."""
     warps = np.maximum(g.threads // WARP, 1)
     rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
     moved = w.moved_a + w.moved_b
@@ -216,7 +218,7 @@ def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf
     values = (
         _log(g.threads),
         _log(g.shared),
-        np.asarray(g.registers, np.float32),
+        float32(g.registers),
         _log(w.resident),
         _log(w.resident * warps),
         _log(tile_m * tile_n / (tile_m + tile_n)),
@@ -235,7 +237,7 @@ def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf
         _log(w.resident * (c.stages - 1) * moved),
     )
     known = dict(zip(_OWN, values, strict=True)) | {"family": c.family, "operand_path": _operand_path(c)}
-    return _stacked(c, [known[n] if n in known else _configured(c, n) for n in names])
+    return [known[n] if n in known else _configured(c, n) for n in names]
 
 
 def _stacked(c: Columns, columns: list[Any]) -> Floats:
@@ -245,14 +247,16 @@ def _stacked(c: Columns, columns: list[Any]) -> Floats:
     return out
 
 
-def _row_alignment(p: KernelGemm, operand: str) -> float:
+def _row_alignment(p: KernelGemm, operand: str) -> Any:
     """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
     size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
-    return math.log2(math.gcd(getattr(p, f"ld{operand}") * size, perf_costs.LINE if start >= 16 else start))
+    bits = getattr(p, f"ld{operand}") * size | (perf_costs.LINE if start >= 16 else start)
+    return (bits & -bits).bit_length() - 1
 
 
-def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device, roofline: float) -> Floats:
-    """The features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are read."""
+def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
+    """The columns of the features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are
+    read."""
     size = p.element.bytes
     tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
     moved = g.tiles * (tile_m + tile_n) * p.k * size
@@ -289,36 +293,26 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
     )
     known = dict(zip(_EXTENT, values, strict=True))
     known |= {name: _log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)}
-    return _stacked(c, [known[n] if n in known else _configured(c, n) for n in names])
+    return [known[n] if n in known else _configured(c, n) for n in names]
 
 
 def _both(
-    names: tuple[str, ...],
-    d: Device,
-    out: Floats,
-    blocks: Floats,
-    iterations: Floats,
-    own: tuple[Floats, ...],
-    us: Floats,
-    roofline: float,
-) -> None:
-    """Fills the features ``names`` of the block that depends on both. ``own``: the result of ``_thread``."""
-    if names != _BOTH:
-        full = np.empty((len(out), len(_BOTH)), np.float32)
-        _both(_BOTH, d, full, blocks, iterations, own, us, roofline)
-        out[:] = full[:, [_BOTH.index(name) for name in names]]
-        return
+    d: Device, blocks: Floats, iterations: Floats, own: tuple[Floats, ...], us: Floats, roofline: float
+) -> tuple[Any, ...]:
+    """The columns of the block that depends on both. ``own``: the result of ``_thread``."""
     fits, thread, moved = own
     waves = blocks / (fits * np.float32(d.sms))
-    rounded = np.ceil(waves)
     most = np.ceil(blocks / np.float32(d.sms))
-    out[:, 0] = np.log2(np.maximum(waves, np.float32(1e-6)))
-    out[:, 1] = waves / np.maximum(rounded, 1)
-    out[:, 2] = np.minimum(most, fits)
-    out[:, 3] = np.log2(thread * iterations)
-    out[:, 4] = np.log2(moved * iterations * np.maximum(most, 1))
-    out[:, 5] = np.log2(us)
-    out[:, 6] = out[:, 5] - np.float32(np.log2(roofline))
+    log_us = np.log2(us)
+    return (
+        np.log2(np.maximum(waves, np.float32(1e-6))),
+        waves / np.maximum(np.ceil(waves), 1),
+        np.minimum(most, fits),
+        np.log2(thread * iterations),
+        np.log2(moved * iterations * np.maximum(most, 1)),
+        log_us,
+        log_us - float32(np.log2(roofline)),
+    )
 
 
 def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
@@ -327,7 +321,7 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
         c, w = b.columns.take(some), perf_model.work_of_rows(b, some)
-        parts.append(_own(names, b.problem, c, geometry(b.problem, c), w, b.device))
+        parts.append(_stacked(c, _own(names, b.problem, c, geometry(b.problem, c), w, b.device)))
         of_row.append(_thread(b.problem, c, w))
     fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
     return np.concatenate(parts), (fits, thread, moved)
@@ -336,7 +330,7 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
 def _thread(p: KernelGemm, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
     """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
     each = registry.of(c).thread_products(c)
-    return w.resident, np.asarray(each, np.float32), w.moved_a + w.moved_b
+    return w.resident, float32(each), w.moved_a + w.moved_b
 
 
 def features(
@@ -362,17 +356,23 @@ def features(
                     table.fill(block, these, cells[these], us[where[these]])
                     x[where[these]] = block
         return blocks.ordered(x)
-    (own, extent), roofline = blocks.at, perf_model.roofline(p, d)
     for _, rows_of in perf_model.by_family(c):
         mine = c.take(rows_of)
-        w, one, g = perf_model.work(p, mine, d), perf_model.without_slices(mine), geometry(p, mine)
-        block = np.empty((len(rows_of), blocks.width), np.float32)
-        block[:, :own] = _own(blocks.own, p, one, geometry(p, one), w, d)
-        block[:, own:extent] = _extent(blocks.extent, p, mine, g, d, roofline)
-        launched, iterations = np.asarray(g.blocks, np.float32), _iterations(p, mine, g)
-        _both(blocks.both, d, block[:, extent:], launched, iterations, _thread(p, mine, w), us[rows_of], roofline)
-        x[rows_of] = block
+        values = row(p, mine, d, us[rows_of], (*blocks.own, *blocks.extent, *blocks.both))
+        x[rows_of] = _stacked(mine, list(values.values()))
     return blocks.ordered(x)
+
+
+def row(p: KernelGemm, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
+    performance model."""
+    blocks, roofline = _blocks(names, tuple(registry.FAMILIES.values())), perf_model.roofline(p, d)
+    w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
+    own = dict(zip(blocks.own, _own(blocks.own, p, one, geometry(p, one), w, d), strict=True))
+    extent = dict(zip(blocks.extent, _extent(blocks.extent, p, c, g, d, roofline), strict=True))
+    values = _both(d, float32(g.blocks), _iterations(p, c, g), _thread(p, c, w), us, roofline)
+    known = {**own, **extent, **dict(zip(_BOTH, values, strict=True))}
+    return {name: known[name] for name in names}
 
 
 class _Table:
@@ -383,8 +383,8 @@ class _Table:
         distinct, self.place = part.base.distinct(rows)
         self.own, self.of_row = _own_of_rows(part.base, distinct, blocks.own)
         g = part.geometry
-        self.extent = _extent(blocks.extent, p, part.cells, g, d, self.roofline)
-        self.blocks = np.asarray(g.blocks, np.float32)
+        self.extent = _stacked(part.cells, _extent(blocks.extent, p, part.cells, g, d, self.roofline))
+        self.blocks = float32(g.blocks)
         self.iterations = _iterations(p, part.cells, g)
 
     def fill(self, out: Floats, these: slice, cells: NDArray[np.int32], us: Floats) -> None:
@@ -395,8 +395,11 @@ class _Table:
         out[:, own:extent] = self.extent[cells]
         each = tuple(x[rows] for x in self.of_row)
         blocks, iterations = self.blocks[cells], self.iterations[cells]
-        _both(self.names.both, self.device, out[:, extent:], blocks, iterations, each, us, self.roofline)
+        values = dict(zip(_BOTH, _both(self.device, blocks, iterations, each, us, self.roofline), strict=True))
+        for i, name in enumerate(self.names.both):
+            out[:, extent + i] = values[name]
 
 
 def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:
-    return np.asarray(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1), np.float32)
+    out: Floats = float32(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1))
+    return out

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import register_cap
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -116,7 +117,7 @@ def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
     c_cost = np.where(sliced, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     queue = np.where(c_cost == 1, perf_costs.QUEUE * g.slices, 0)
     numbers = {"iterations": -(-k // c.u), "blocks": g.blocks, "extra": extra, "queue": queue}
-    return Cells(c_cost=c_cost, **{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return Cells(c_cost=c_cost, **{n: float32(v) for n, v in numbers.items()})
 
 
 def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
@@ -139,7 +140,7 @@ def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch of kernels whose warps load A and B themselves."""
-    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
+    memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     out: Floats = np.maximum(multiplied, memory) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US)
     return out

@@ -69,7 +69,8 @@ def peak_flops(p: KernelGemm, d: Device) -> float:
 
 def roofline(p: KernelGemm, d: Device) -> float:
     """A lower bound of the microseconds: the longer of the fastest family's multiply-adds and the memory traffic."""
-    return max(p.flops * 1e6 / peak_flops(p, d), p.bytes / (d.bandwidth * 1e3), 1e-3)
+    longest: float = np.maximum(p.flops * 1e6 / peak_flops(p, d), p.bytes / (d.bandwidth * 1e3))
+    return np.maximum(longest, 1e-3)  # type: ignore[no-any-return]
 
 
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
@@ -88,11 +89,16 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
     if isinstance(c, Candidates):
         return _gathered(p, c, d)
     out = np.zeros(len(c), np.float32)
-    for code, rows in by_family(c):
-        part, formula = c.take(rows), cost_model(p, FAMILIES[code])
-        x = formula.cell(p, part, geometry(p, part), d)
-        out[rows] = formula.microseconds(p, d, work(p, part, d), slice(None), x, slice(None))
+    for _, rows in by_family(c):
+        out[rows] = microseconds(p, c.take(rows), d)
     return out
+
+
+def microseconds(p: KernelGemm, c: Columns, d: Device) -> Any:
+    """``predict`` of configurations of one family."""
+    formula = cost_model(p, registry.of(c).name)
+    x = formula.cell(p, c, geometry(p, c), d)
+    return formula.microseconds(p, d, work(p, c, d), slice(None), x, slice(None))
 
 
 def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
@@ -117,6 +123,7 @@ __all__ = [
     "Work",
     "by_family",
     "from_stats",
+    "microseconds",
     "perf_costs",
     "predict",
     "rate",

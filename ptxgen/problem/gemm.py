@@ -6,7 +6,6 @@ K×N, T = stored N×K. C is stored M×N.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from numbers import Integral
@@ -192,7 +191,8 @@ class Gemm(ProblemBase):
         a, b, c = self.offsets if self.batch > 1 else (0, 0, 0)
 
         def widest(aligned: int, columns: int, ld: int, offset: int, size: int) -> int:
-            return math.gcd(16, aligned, columns * size, ld * size, offset) // size or 1
+            bits = 16 | aligned | columns * size | ld * size | offset
+            return (bits & -bits) // size  # the lowest bit is the greatest power of two that divides all
 
         return (
             widest(self.aligned_a, self.columns_a, self.lda, a, self.element.bytes),

@@ -150,6 +150,10 @@ class Model:
         p = lower(problem)
         return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device))
 
+    def learnt(self, p: KernelGemm, family: str) -> bool:
+        """Whether the trees were trained on measurements of ``family``, for problems like ``p``."""
+        return self.trained and self.facts is not None and family in model_files.known(self.facts, p)
+
     def _learnt(self, p: KernelGemm, c: Columns) -> NDArray[np.intp]:
         """The rows of families that the model was trained on, for problems like ``p``."""
         if not self.trained or self.facts is None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_model
 from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
@@ -45,10 +46,10 @@ def threads() -> int:
 def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
     """log2 of the baseline in microseconds; ``us``: the times by the performance model."""
     if target == "time":
-        return np.zeros_like(us)
+        return 0 * us
     if target == "average":
         return (baseline("roofline", p, d, us) + baseline("clock", p, d, us)) / 2
-    return np.full_like(us, np.log2(perf_model.roofline(p, d))) if target == "roofline" else np.log2(us)
+    return float32(np.log2(perf_model.roofline(p, d))) + 0 * us if target == "roofline" else np.log2(us)
 
 
 def clock_of(d: Device) -> str:

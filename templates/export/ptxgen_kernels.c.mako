@@ -261,12 +261,18 @@ void ptxgen_destroy(ptxgen_library *library)
 
 /* ---- launches */
 
+/* The shape of a GEMM: extents, leading dimensions, and alignments in bytes, at most 16. */
+struct shape {
+    int64_t ${", ".join(variables)};
+};
+
 /* A call: its arguments, and the parameter buffer of the next launch. size: not NULL in a query of the workspace. */
 struct call {
     ptxgen_library *library;
     struct CUstream_st *stream;
     const ptxgen_operands *operands;
     size_t *size;
+    struct shape shape; /* of a GEMM */
     ptxgen_status status;
     size_t used;
     unsigned char parameters[PARAMETER_BYTES];
@@ -360,18 +366,22 @@ static inline void put_map(struct call *x, struct tensor_map t)
     x->used = at + MAP_BYTES;
 }
 
-/* Whether alpha and beta are integers of 32 bits, or fit a float. */
-static inline int scalars_fit(const struct call *x, int integers)
+/* Refuses an alpha or beta that is no integer of 32 bits. */
+static inline void scalars_s32(struct call *x)
 {
     const double values[] = {x->operands->alpha, x->operands->beta};
-    for (int i = 0; i < 2; i++) {
-        double v = values[i];
-        if (integers && !(v >= INT32_MIN && v <= INT32_MAX && v == floor(v)))
-            return 0;
-        if (!integers && isfinite(v) && fabs(v) > FLT_MAX)
-            return 0;
-    }
-    return 1;
+    for (int i = 0; i < 2; i++)
+        if (!(values[i] >= INT32_MIN && values[i] <= INT32_MAX && values[i] == floor(values[i])))
+            x->status = PTXGEN_INVALID_ARGUMENT;
+}
+
+/* Refuses an alpha or beta that is finite and does not fit a float. */
+static inline void scalars_f32(struct call *x)
+{
+    const double values[] = {x->operands->alpha, x->operands->beta};
+    for (int i = 0; i < 2; i++)
+        if (isfinite(values[i]) && fabs(values[i]) > FLT_MAX)
+            x->status = PTXGEN_INVALID_ARGUMENT;
 }
 
 /* Answers a query of the workspace; else checks the caller's, and clears it if kernels need zeros. Whether the launches
@@ -379,6 +389,8 @@ static inline int scalars_fit(const struct call *x, int integers)
 static int begin(struct call *x, size_t bytes, int zeroed)
 {
     const ptxgen_operands *o = x->operands;
+    if (x->status)
+        return 0;
     if (x->size) {
         *x->size = bytes;
         return 0;
@@ -415,26 +427,65 @@ static void launch(struct call *x, int function, int64_t grid_x, int64_t grid_y,
             x->library->driver.cuLaunchKernelEx(&configuration, x->library->functions[function], NULL, extra));
 }
 
-/* ---- the launches of each problem */
-% for p in programs:
+/* ---- arithmetic of expressions: integers are divided downwards, as in Python; by 0 to 0 */
 
-/* ${p.title}
- * ${p.config} */
-static void ${p.name}(struct call *x)
+static inline int64_t floor_div(int64_t a, int64_t b)
 {
-    % if p.scalars:
-    if (!scalars_fit(x, ${int(p.scalars == "s32")})) {
-        x->status = PTXGEN_INVALID_ARGUMENT;
-        return;
-    }
-    % endif
-    if (!begin(x, ${p.workspace}, ${int(p.zeroed)}))
-        return;
-    % for step in p.steps:
-        % for line in step.arguments:
+    return b ? a / b - (a % b != 0 && (a < 0) != (b < 0)) : 0;
+}
+
+static inline int64_t floor_mod(int64_t a, int64_t b)
+{
+    return a - floor_div(a, b) * b;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return -floor_div(-a, b);
+}
+
+static inline int64_t max_integer(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t min_integer(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline double max_double(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static inline double min_double(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static inline double root_of_squares(double a, double b)
+{
+    return sqrt(a * a + b * b);
+}
+
+static inline int64_t bit_length(int64_t a)
+{
+    int64_t bits = 0;
+    for (uint64_t rest = a < 0 ? -(uint64_t)a : (uint64_t)a; rest; rest >>= 1)
+        bits++;
+    return bits;
+}
+
+/* ---- the launches: kernel_ functions compute all shapes of a class, problem_ functions one problem */
+% for f in launches:
+
+/* ${f.title}
+ * ${f.config} */
+static void ${f.name}(struct call *x)
+{
+    % for line in f.lines:
     ${line}
-        % endfor
-    launch(x, ${step.function}, ${step.grid[0]}, ${step.grid[1]}, ${step.grid[2]}, ${step.threads}, ${step.shared});
     % endfor
 }
 % endfor
@@ -459,7 +510,7 @@ struct operation {
 
 static const struct entry ${operation.name}_entries[] = {
     % for entry in entries[operation.name]:
-    {{${", ".join(map(str, entry.fields))}}, {${", ".join(map(str, entry.alignment))}}, ${entry.program}},
+    {{${", ".join(map(str, entry.fields))}}, {${", ".join(map(str, entry.alignment))}}, ${entry.compute}},
     % endfor
     {{0}, {0}, NULL},
 };
@@ -502,12 +553,110 @@ static const struct entry *find(const struct operation *operation, const int64_t
     return NULL;
 }
 
+/* ---- the choice for shapes that were not exported: the exported kernel that the model expects to be fastest */
+
+enum { KINDS = ${kinds}, FEATURES = ${len(trees.names)}, TREES = ${len(trees.roots)}, CHOICES = ${len(choices)} };
+
+/* A kernel for all shapes of a class: layout, types and epilogue, in the order of the problem's fields. */
+struct choice {
+    int64_t kind[KINDS];
+    void (*compute)(struct call *);
+    int (*serves)(const struct shape *);
+    float (*score)(const struct shape *, float *); /* sets features; the logarithm of the time that trees correct */
+    int learnt;                                    /* whether trees correct it */
+    float fixed[FEATURES + 1];                     /* the features that are the same for all shapes */
+};
+% for number, choice in enumerate(choices):
+
+static int serves_${number}(const struct shape *s)
+{
+    % for line in choice.serves:
+    ${line}
+    % endfor
+}
+
+static float score_${number}(const struct shape *s, float *f)
+{
+    (void)f;
+    % for line in choice.score:
+    ${line}
+    % endfor
+}
+% endfor
+
+static const struct choice choices[] = {
+% for number, choice in enumerate(choices):
+    {{${", ".join(map(str, choice.kind))}}, ${choice.compute}, serves_${number}, score_${number}, ${int(choice.learnt)},
+     {${", ".join([*choice.fixed, "0"])}}},
+% endfor
+    {{0}, NULL, NULL, NULL, 0, {0}},
+};
+
+/* A node of a tree: a leaf, if left is 0. Features: ${", ".join(trees.names)} */
+static const struct node {
+    float value; /* the threshold, or the value of a leaf */
+    uint32_t left, right;
+    uint32_t feature;
+} nodes[] = {
+% for feature, value, left, right in trees.nodes:
+    {${value.hex()}f, ${left}, ${right}, ${feature}},
+% endfor
+    {0, 0, 0, 0},
+};
+
+static const uint32_t roots[] = {${", ".join(map(str, [*trees.roots, 0]))}};
+
+/* The sum of the trees. */
+static float corrected(const float *features)
+{
+    float sum = ${float(trees.base).hex()}f;
+    for (int i = 0; i < TREES; i++) {
+        const struct node *node = &nodes[roots[i]];
+        while (node->left)
+            node = &nodes[features[node->feature] < node->value ? node->left : node->right];
+        sum += node->value;
+    }
+    return sum;
+}
+
+/* The fastest kernel of the class of a problem for a shape; NULL: there is none. */
+static const struct choice *choose(const int64_t *fields, const struct shape *shape)
+{
+    const struct choice *best = NULL;
+    float least = 0, features[FEATURES + 1];
+    for (int i = 0; i < CHOICES; i++) {
+        const struct choice *c = &choices[i];
+        if (compared(c->kind, fields, KINDS) || !c->serves(shape))
+            continue;
+        memcpy(features, c->fixed, sizeof features);
+        float score = c->score(shape, features);
+        if (c->learnt)
+            score += corrected(features);
+        if (score == score && (!best || score < least)) {
+            best = c;
+            least = score;
+        }
+    }
+    return best;
+}
+
+/* The alignment of addresses in bytes, at most 16. */
+static int64_t alignment_of(uint64_t address)
+{
+    address |= 16;
+    return (int64_t)(address & -address);
+}
+
 static ptxgen_status compute(const struct operation *operation, const int64_t *fields, struct call *x)
 {
     const struct entry *entry = find(operation, fields, x->operands);
-    if (!entry)
+    const struct choice *choice = entry || !x->shape.m ? NULL : choose(fields, &x->shape);
+    if (!entry && !choice)
         return PTXGEN_NOT_EXPORTED;
-    entry->compute(x);
+    if (entry)
+        entry->compute(x);
+    else
+        choice->compute(x);
     return x->status;
 }
 
@@ -538,6 +687,29 @@ static void normalize_gemm(ptxgen_gemm_problem *p)
     }
 }
 
+/* Sets the shape of a GEMM that kernels for other shapes may compute: no batch, nothing empty, and sizes whose products
+ * do not overflow. */
+static void set_shape_gemm(const ptxgen_gemm_problem *p, struct call *x)
+{
+    const ptxgen_operands *o = x->operands;
+    int transposed_a = p->layout == PTXGEN_TN || p->layout == PTXGEN_TT;
+    int transposed_b = p->layout == PTXGEN_NT || p->layout == PTXGEN_TT;
+    int64_t rows_a = transposed_a ? p->k : p->m, rows_b = transposed_b ? p->n : p->k;
+    const int64_t most = INT64_C(1) << 43; /* elements of an operand */
+    if (p->lda >= (transposed_a ? p->m : p->k) && p->ldb >= (transposed_b ? p->k : p->n) && p->ldc >= p->n &&
+        p->batch == 1 && p->n && p->k && rows_a * p->lda <= most && rows_b * p->ldb <= most && p->m * p->ldc <= most &&
+        (double)p->m * (double)p->n * (double)p->k < 0x1p59)
+        x->shape = (struct shape){p->m, p->n, p->k, p->lda, p->ldb, p->ldc, alignment_of(address(o->a)),
+                                  alignment_of(address(o->b)), alignment_of(address(o->c) | address(o->residual))};
+}
+
+/* Convolutions have kernels for exported problems only. */
+static void set_shape_conv2d(const ptxgen_conv2d_problem *p, struct call *x)
+{
+    (void)p;
+    (void)x;
+}
+
 /* Fields without effect get one value, as in ptxgen. */
 static void normalize_conv2d(ptxgen_conv2d_problem *p)
 {
@@ -561,6 +733,7 @@ static ptxgen_status serve_${operation.name}(const ptxgen_${operation.name}_prob
     if (!in_range(given, ${len(operation.fields)}, ${operation.strides}))
         return PTXGEN_INVALID_ARGUMENT;
     normalize_${operation.name}(&p);
+    set_shape_${operation.name}(&p, x);
     const int64_t fields[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
     return compute(&${operation.name}_operation, fields, x);
 }

@@ -17,13 +17,14 @@ from ptxgen.cli.command import run as run_command
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import InputError
 from ptxgen.export import manifest
+from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.selection import Selection, require
+from ptxgen.tuning.selection import Selection, model_for, require
 from tests import exports
 
 needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")
@@ -52,7 +53,7 @@ def choose(problem: Problem) -> Selection:
 
 @pytest.fixture(scope="module")
 def library() -> Library:
-    return Library.of([problem for problem, _ in PROBLEMS.values()], H200, choose)
+    return Library.of([problem for problem, _ in PROBLEMS.values()], H200, choose, model_for(H200), form)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +207,7 @@ def test_manifest_describes_kernels_and_launches(library: Library, folder: Path)
 def test_problems_without_a_c_function_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     deep = Conv(1, 4, 8, 8, 4, 3, 3, d=4, t=3)
     with pytest.raises(InputError, match="three dimensions"):
-        Library.of([deep], H200, choose)
+        Library.of([deep], H200, choose, model_for(H200), form)
     arguments = ["export", "grouped", "--shape", "4x8,8,8", "--device", "h200", "--folder", str(tmp_path / "x")]
     assert run_command(arguments) == 2
     assert "operation is 'grouped'; export takes gemm and conv" in capsys.readouterr().err

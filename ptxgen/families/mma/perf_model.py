@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
@@ -91,7 +92,7 @@ def cell(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
         "straddle_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),
         "straddle_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "b")),
     }
-    return MmaCells(**{n: np.asarray(v, np.float32) for n, v in numbers.items()})
+    return MmaCells(**{n: float32(v) for n, v in numbers.items()})
 
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
@@ -111,7 +112,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: MmaCells, cell
     multiply = ((waves - 1) * np.maximum(busy * resident, latency) + np.maximum(busy * last, latency)) * iterations
     spread = blocks * iterations * moved / np.float32(cost.L2 * d.sms)
     clock = np.float32(d.clock * cost.CLOCK_SHARE)
-    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * cost.DRAM))
+    memory = float32(p.bytes / (d.bandwidth * 1e3 * cost.DRAM))
     us = np.maximum(np.maximum(multiply, spread) / clock, memory) + w.store[rows] * each / clock
     us = us + w.start[rows] / np.float32(d.clock) + waves * np.float32(cost.WAVE_US)
     out: Floats = us + x.extra[cell] + np.float32(cost.LAUNCH_US)

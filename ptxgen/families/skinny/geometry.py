@@ -18,7 +18,6 @@ The rows of an mma.sync differ in alignment: each of their vectors is cut from t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,8 +88,8 @@ def widest(p: KernelGemm, name: str) -> int:
     n = 0 if name == "a" else 1
     if is_kmajor(p, name) == (p.layout[n] == "NT"[n]):
         return p.vectors[n]
-    start = math.gcd((p.aligned_a, p.aligned_b)[n], p.offsets[n] if p.batch > 1 else 0)
-    return max(math.gcd(16, start, p.k * p.element.bytes) // p.element.bytes, 1)
+    bits = 16 | (p.aligned_a, p.aligned_b)[n] | (p.offsets[n] if p.batch > 1 else 0) | p.k * p.element.bytes
+    return max((bits & -bits) // p.element.bytes, 1)
 
 
 def operand(p: KernelGemm, c: Any, name: str) -> SkinnyOperandGeometry:

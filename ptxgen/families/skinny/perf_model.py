@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import SECTOR, WARP
 from ptxgen.families.mma.instructions import COLUMNS
@@ -106,12 +107,12 @@ def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch: a smooth maximum of memory and multiprocessor time."""
     more = w.straddle_a[rows] * x.iterations[cell] * x.blocks[cell]
-    memory = (np.float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)
+    memory = (float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     most = np.maximum(multiplied, memory)
     ratio = np.minimum(multiplied, memory) / most
-    out: Floats = most * (1 + ratio**SHARPNESS) ** np.float32(1 / SHARPNESS) + x.extra[cell]
-    out += np.float32(perf_costs.LAUNCH_US + COLD_US)
+    us = most * (1 + ratio**SHARPNESS) ** np.float32(1 / SHARPNESS) + x.extra[cell]
+    out: Floats = us + np.float32(perf_costs.LAUNCH_US + COLD_US)
     return out
 
 

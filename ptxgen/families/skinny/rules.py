@@ -35,7 +35,7 @@ def _vectors(c: Any, g: SkinnyGeometry) -> Any:
 RULES = (
     Rule(
         "skinny_extent",
-        lambda p, c, g, d: min(p.m, p.n) <= SHORT,
+        lambda p, c, g, d: np.minimum(p.m, p.n) <= SHORT,
         f"C is {{p.m}}x{{p.n}}; skinny kernels are for a side of {SHORT} at most",
     ),
     Rule(

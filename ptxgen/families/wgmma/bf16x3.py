@@ -85,7 +85,7 @@ def distinct_items(p: KernelGemm, name: str, items: int) -> int:
 
 def all_bytes(p: KernelGemm, name: str, items: int) -> int:
     """Bytes of the planes of ``items`` batch items."""
-    return int(planes_of(p, name).bytes * distinct_items(p, name, items))
+    return planes_of(p, name).bytes * distinct_items(p, name, items)
 
 
 def workspace(p: KernelGemm) -> int:

@@ -111,7 +111,7 @@ def _bytes(p: KernelGemm, name: str) -> int:
         copy = p.im2col.copy(name)
         return copy_bytes(p, copy) if copy else 0
     row_bytes = row_copy(p, name).bytes if transposes(p, name) and not mapped(p, name) else 0
-    return int(row_bytes + packed_operand(p, name).bytes)
+    return row_bytes + packed_operand(p, name).bytes
 
 
 def copy_bytes(p: KernelGemm, copy: PackedCopy) -> int:

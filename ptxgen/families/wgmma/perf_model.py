@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import operand_packing
@@ -107,7 +108,7 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     """The cells of ``c``."""
     size = p.element.bytes
     straddle = [
-        np.float32(kmajor and ld * size % perf_costs.LINE > 0 and planes(p) == 1 and operand_packing.mapped(p, name))
+        float32(kmajor and ld * size % perf_costs.LINE > 0 and planes(p) == 1 and operand_packing.mapped(p, name))
         for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
     ]
     iterations = np.maximum(-(-g.k_iters // g.slices), 1)
@@ -146,7 +147,7 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         "tiles_per_cta": np.ceil(g.blocks / resident),
         "extra": extra,
     }
-    columns = {n: np.asarray(v, np.float32) for n, v in numbers.items()}
+    columns = {n: float32(v) for n, v in numbers.items()}
     c_cost = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
 
@@ -188,13 +189,13 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     again = np.where(persistent, np.float32(0), (waves - 1) * w.start[rows])
     cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.exposed[rows])
     clock = np.float32(d.clock)
-    memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
+    memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     # few blocks with few stages have too few bytes in flight to saturate memory
     read = p.bytes - p.output.bytes * p.results
     in_flight = (
         np.minimum(blocks, resident * room) * np.minimum(stages, iterations) * (w.moved_a[rows] + w.moved_b[rows])
     )
-    memory = np.maximum(memory, np.float32(read * perf_costs.COLD_LATENCY_US) / np.maximum(in_flight, 1))
+    memory = np.maximum(memory, float32(read * perf_costs.COLD_LATENCY_US) / np.maximum(in_flight, 1))
     late = np.minimum(perf_costs.TILE_LAST * store / clock, np.float32(1.5))
     out: Floats = np.maximum(memory + late, cycles / clock) + x.extra[cell] + np.float32(perf_costs.COLD_US)
     return out

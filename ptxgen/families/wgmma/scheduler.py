@@ -8,6 +8,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.packing import Buffers
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument
+from ptxgen.codegen.vectorized import integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -109,7 +110,7 @@ class TileScheduler(Part):
         """Iterations of the K loop of each slice of K, and how many slices have one more."""
         c = self.config
         # at least one iteration each: zeros, where there is no K
-        return divmod(max(-(-int(length(p, c)) // c.u), 1), c.kg * c.cluster_k)
+        return divmod(max(-(-integer(length(p, c)) // c.u), 1), c.kg * c.cluster_k)
 
     def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
         """The GEMMs of a problem that have launches of their own: all phases of a strided input gradient have one."""

@@ -1,0 +1,158 @@
+"""The model's trees in C: pruned to the exported configurations, with thresholds in the numbers that C computes.
+
+A feature that is a logarithm is compared before the logarithm: ``log2(x) < t`` in float32 is ``x < y``, where y is the
+least number of which ``log2`` is not less than t. So C needs no logarithm that rounds as NumPy's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.export.general import General
+from ptxgen.export.symbol import Branch, Leaf, Node, constant
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.model_trees import forest_of
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees. ``names``: the features that nodes compare, by index; ``nodes``: (index of the feature, threshold or
+    value, left, right) of each node, a leaf has left 0; ``roots``: of each tree; ``base``: the first term of the sum."""
+
+    names: tuple[str, ...]
+    nodes: list[tuple[int, float, int, int]]
+    roots: list[int]
+    base: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of one configuration. ``fixed``: its features that are the same for all shapes, by index; ``tree``: the
+    others, and the baseline."""
+
+    fixed: list[float]
+    tree: Leaf | Branch
+    learnt: bool
+
+
+def leaves(tree: Leaf | Branch) -> Iterator[Leaf]:
+    """The leaves of a tree that have numbers."""
+    if isinstance(tree, Leaf):
+        if tree.form is not None:
+            yield tree
+    else:
+        yield from leaves(tree.yes)
+        yield from leaves(tree.no)
+
+
+def least_of_log2(thresholds: Floats) -> Floats:
+    """For each threshold the least float32 of which NumPy's ``log2`` is not less."""
+    low, high = np.ones(len(thresholds), np.uint32), np.full(len(thresholds), 0x7F7FFFFF, np.uint32)
+    while (low < high).any():
+        middle = low + (high - low) // 2
+        reached = np.log2(middle.view(np.float32)) >= thresholds
+        low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
+    return low.view(np.float32)
+
+
+def compiled(model: Model, configurations: Sequence[General]) -> tuple[Trees, list[Score]]:
+    """The trees that ``configurations`` need, and the score of each."""
+    known = [g for g in configurations if g.learnt]
+    names = model.names
+    if not known:
+        return Trees((), [], [], 0.0), [Score([], g.score, False) for g in configurations]
+    logarithm = np.zeros(len(names), bool)
+    for leaf in (leaf for g in known for leaf in leaves(g.score)):
+        logarithm |= np.array(leaf.form)
+    values = [_values(g.score, logarithm) for g in known]
+    fixed = [[_constant([row[i] for row in rows]) for i in range(len(names))] for rows in values]
+    forest = forest_of(model.booster)
+    thresholds = [_thresholds(tree, logarithm) for tree in forest["trees"]]
+    nodes: list[tuple[int, float, int, int]] = []
+    roots = [_pruned(tree, t, fixed, nodes) for tree, t in zip(forest["trees"], thresholds, strict=True)]
+    used = sorted({feature for feature, _, left, _ in nodes if left})
+    place = {feature: i for i, feature in enumerate(used)}
+    nodes = [(place[f] if left else 0, value, left, right) for f, value, left, right in nodes]
+    trees = Trees(tuple(names[i] for i in used), nodes, roots, float(np.float32(forest["base"])))
+    scores = []
+    of_known = iter(fixed)
+    for g in configurations:
+        if not g.learnt:
+            scores.append(Score([0.0] * len(used), g.score, False))
+            continue
+        own = next(of_known)
+        varying = [i for i in used if own[i] is None]
+        tree = _picked(g.score, logarithm, [*varying, len(names)], tuple(place[i] for i in varying))
+        scores.append(Score([own[i] or 0.0 for i in used], tree, True))
+    return trees, scores
+
+
+def _values(tree: Leaf | Branch, logarithm: NDArray[np.bool_]) -> list[list[Node]]:
+    """The features of each leaf, as trees compare them."""
+    return [_compared(leaf, logarithm) for leaf in leaves(tree)]
+
+
+def _compared(leaf: Leaf, logarithm: NDArray[np.bool_]) -> list[Node]:
+    """The features of a leaf; those that are logarithms elsewhere and constant here as the number of that logarithm."""
+    out = list(leaf.numbers[:-1])
+    for i in np.flatnonzero(logarithm & ~np.array(leaf.form)):
+        out[i] = constant(np.float32(least_of_log2(np.array([out[i].value], np.float32))[0]))
+    return out
+
+
+def _constant(nodes: list[Node]) -> float | None:
+    """The value that a feature has in all leaves; None: it depends on the shape."""
+    values = {x.value if x.op == "constant" else None for x in nodes}
+    return float(next(iter(values))) if len(values) == 1 and None not in values else None  # type: ignore[arg-type]
+
+
+def _thresholds(tree: dict[str, list[float]], logarithm: NDArray[np.bool_]) -> Floats:
+    value, feature = np.array(tree["value"], np.float32), np.array(tree["feature"])
+    chosen = logarithm[feature] & (np.array(tree["left"]) != -1)
+    value[chosen] = least_of_log2(value[chosen])
+    return value
+
+
+def _pruned(
+    tree: dict[str, list[int]], value: Floats, fixed: list[list[float | None]], out: list[tuple[int, float, int, int]]
+) -> int:
+    """Appends the nodes of a tree that a configuration can reach, and returns the index of the root."""
+
+    def visit(i: int, rows: list[list[float | None]]) -> int:
+        left, right, feature = tree["left"][i], tree["right"][i], tree["feature"][i]
+        if left == -1:
+            out.append((0, float(value[i]), 0, 0))
+            return len(out) - 1
+        to_left = [row for row in rows if row[feature] is None or row[feature] < value[i]]  # type: ignore[operator]
+        to_right = [row for row in rows if row[feature] is None or row[feature] >= value[i]]  # type: ignore[operator]
+        if not to_left or not to_right:
+            return visit(left if to_left else right, rows)
+        at = len(out)
+        out.append((0, 0.0, 0, 0))
+        children = visit(left, to_left), visit(right, to_right)
+        out[at] = (feature, float(value[i]), *children)
+        return at
+
+    return visit(0, fixed)
+
+
+def _picked(
+    tree: Leaf | Branch, logarithm: NDArray[np.bool_], features: list[int], form: tuple[int, ...]
+) -> Leaf | Branch:
+    """A tree with some of its features and the baseline. ``form``: the indices of the features in C."""
+    if isinstance(tree, Branch):
+        return Branch(
+            tree.condition,
+            _picked(tree.yes, logarithm, features, form),
+            _picked(tree.no, logarithm, features, form),
+        )
+    if tree.form is None:
+        return tree
+    numbers = [*_compared(tree, logarithm), tree.numbers[-1]]
+    return Leaf(form, tuple(numbers[i] for i in features))

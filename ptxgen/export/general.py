@@ -1,0 +1,123 @@
+"""Kernels that compute other shapes than the one that they were exported for.
+
+A kernel serves every shape of its class. Its plan, the rules of its configuration, its launches and its features are
+computed with symbols in place of the extents, so conditions and numbers become expressions of the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.render import render, rendered
+from ptxgen.codegen.source import Launch, Source
+from ptxgen.export.symbol import Branch, Leaf, Node, Symbol, explore, outcomes, value
+from ptxgen.families import perf_model, registry, rules
+from ptxgen.families.features import row
+from ptxgen.families.geometry import geometry
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model import Model
+from ptxgen.tuning.training import baseline
+
+#: the numbers of a shape that are symbols
+VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")
+
+
+def serves_other_shapes(problem: Problem) -> bool:
+    """Whether the kernels of ``problem`` are exported for other shapes too: those of GEMMs without a batch, except
+    empty ones."""
+    return problem.operation == "gemm" and getattr(problem, "batch", 0) == 1 and min(lower(problem).extent_gcd) > 0
+
+
+def variables(problem: Problem) -> dict[str, int]:
+    """The numbers of the shape of a GEMM."""
+    return {name: getattr(problem, name) for name in VARIABLES}
+
+
+@dataclass(frozen=True)
+class General:
+    """A configuration for all shapes of a class. ``source``: its kernels; ``launch``: the tree of launches, whose leaves
+    without form are shapes that it does not serve; ``score``: the tree of its features and of the baseline that they
+    correct (of the time, if the model has no trees of its family). ``ones``: the numbers of a shape that must be 1;
+    the others must be greater. ``learnt``: whether the model has trees of its family."""
+
+    config: Config
+    ones: tuple[str, ...]
+    learnt: bool
+    source: Source
+    launch: Leaf | Branch
+    score: Leaf | Branch
+
+    @property
+    def served(self) -> Leaf | Branch:
+        """The tree of the shapes that it serves: the form of a leaf is whether it does."""
+        return _served(self.launch)
+
+    def serves(self, shape: Mapping[str, int]) -> bool:
+        """Whether it computes a problem with these variables."""
+        if any((shape[name] == 1) != (name in self.ones) for name in VARIABLES):
+            return False
+        tree, known = self.launch, dict[Node, Any]()
+        while isinstance(tree, Branch):
+            tree = tree.yes if value(tree.condition, shape, known) else tree.no
+        return tree.form is not None
+
+
+def _served(tree: Leaf | Branch) -> Leaf | Branch:
+    if isinstance(tree, Leaf):
+        return Leaf(tree.form is not None)
+    yes, no = _served(tree.yes), _served(tree.no)
+    return yes if yes == no else Branch(tree.condition, yes, no)
+
+
+def general(
+    problem: Problem, config: Config, device: Device, form: Callable[[Source, Launch], Leaf], model: Model
+) -> General:
+    """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
+    ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend on too many conditions."""
+    p, source = _symbolic(lower(problem)), render(plan_for(problem, config, device))
+
+    def launch() -> Leaf:
+        rules.require(p, config, device)
+        plan = registry.of(config).plan(p, config)(p, config, device, geometry(p, config))
+        plan.source_problem = problem
+        other = rendered(plan)
+        same = (other.digest, other.pdl_entries) == (source.digest, source.pdl_entries)
+        return form(source, plan.launch(p)) if same else Leaf(None)
+
+    launches, columns = explore(launch), Columns.of([config])
+    learnt = model.learnt(lower(problem), config.family)
+    score = explore(lambda: _score(p, columns, device, model if learnt else None), outcomes(launches))
+    ones = tuple(name for name, number in variables(problem).items() if number == 1)
+    return General(config, ones, learnt, source, launches, score)
+
+
+def _symbolic(p: KernelGemm) -> KernelGemm:
+    """``p`` with symbols in place of its numbers above 1. Its fields are valid, and are not checked again."""
+    symbolic = object.__new__(KernelGemm)
+    numbers = {name: number for name, number in variables(p).items() if number > 1}
+    symbolic.__dict__.update({**p.__dict__, **{name: Symbol.variable(name, n) for name, n in numbers.items()}})
+    return symbolic
+
+
+def _score(p: KernelGemm, c: Columns, d: Device, model: Model | None) -> Leaf:
+    """The features of the model's trees, the logarithms without ``log2``, and the baseline; without a model the time.
+    The form has for each feature whether it is a logarithm."""
+    us = perf_model.microseconds(p, c, d)
+    if model is None or model.facts is None:
+        return Leaf((), (_node(us),))
+    numbers = [_node(x) for x in row(p, c, d, us, model.names).values()]
+    logarithms = tuple(x.op == "log2" for x in numbers)
+    values = [x.arguments[0] if log else x for x, log in zip(numbers, logarithms, strict=True)]
+    return Leaf(logarithms, (*values, _node(baseline(model.facts.target, p, d, us))))
+
+
+def _node(x: Any) -> Node:
+    """A number as float32, the type of features."""
+    return Symbol.of(x).astype("float32").node

@@ -1,0 +1,553 @@
+"""Symbols: numbers that follow from the extents of a shape, as expressions that C can compute.
+
+Plans, rules and the performance model compute with integers or with NumPy columns. A symbol takes the place of an
+integer: it computes the same number, with the same types, and records how. A decision on a symbol (``if p.k > 0``) is
+recorded in the current ``Path``; ``explore`` computes the results of all outcomes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import InputError
+
+#: kinds of numbers: 64-bit integers, floats of 64 and 32 bits, truth values
+INTEGER, DOUBLE, FLOAT, BOOL = "int64_t", "double", "float", "int"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An expression: an operation on others. Equal expressions are one object. ``kind``: of its value; ``value``: of
+    a constant, or the name of a variable."""
+
+    op: str
+    kind: str
+    arguments: tuple[Node, ...] = ()
+    value: Any = None
+
+
+#: kind -> the conversion of a number
+_TO: dict[str, Callable[[Any], Any]] = {INTEGER: int, DOUBLE: float, FLOAT: np.float32, BOOL: bool}
+
+_nodes: dict[tuple[Any, ...], Node] = {}
+
+
+def node(op: str, kind: str, *arguments: Node, value: Any = None) -> Node:
+    """The node with these fields."""
+    key = (op, kind, arguments, type(value), repr(value))
+    if key not in _nodes:
+        _nodes[key] = Node(op, kind, arguments, value)
+    return _nodes[key]
+
+
+def kind_of(value: Any) -> str:
+    """The kind of a number of Python or NumPy."""
+    if isinstance(value, bool | np.bool_):
+        return BOOL
+    if isinstance(value, int | np.integer):
+        return INTEGER
+    return FLOAT if isinstance(value, np.float32) else DOUBLE
+
+
+def constant(value: Any) -> Node:
+    """The node of a number."""
+    kind = kind_of(value)
+    return node("constant", kind, value=float(value) if kind == FLOAT else _TO[kind](value))
+
+
+def cast(x: Node, kind: str) -> Node:
+    """``x`` as a number of another kind."""
+    if x.kind == kind:
+        return x
+    if x.op == "constant":
+        return constant(_TO[kind](x.value))
+    return node("cast", kind, x)
+
+
+def select(condition: Node, yes: Node, no: Node) -> Node:
+    """``yes`` where ``condition`` holds, else ``no``."""
+    return yes if yes is no else node("select", yes.kind, condition, yes, no)
+
+
+_COMPARED = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
+
+
+def _bounds(x: Node) -> tuple[float, float]:
+    """The least and the greatest value that ``x`` can have. Variables are at least 2."""
+    if x.op == "constant":
+        return x.value, x.value
+    if x.op == "variable":
+        return 2, math.inf
+    if x.op == "cast" or x.op == "bit_length":
+        return _bounds(x.arguments[0]) if x.op == "cast" else (0, 64)
+    if x.op in ("+", "*", "max", "min", "|") and x.kind in (INTEGER, DOUBLE):
+        (a, b), (c, d) = (_bounds(y) for y in x.arguments)
+        if x.op == "+":
+            return a + c, b + d
+        if x.op in ("max", "min"):
+            choose = max if x.op == "max" else min
+            return choose(a, c), choose(b, d)
+        if a >= 0 and c >= 0:
+            return (max(a, c), math.inf) if x.op == "|" else (a * c, math.inf)
+    return -math.inf, math.inf
+
+
+def _certain(condition: Node) -> bool | None:
+    """The outcome of a comparison that is the same for all shapes; None: there is none."""
+    if condition.op in _COMPARED:
+        (a, b), (c, d) = (_bounds(x) for x in condition.arguments)
+        if condition.op == "==":
+            return False if b < c or d < a else None
+        before, after = (b < c, a >= d) if condition.op == "<" else (b <= c, a > d)
+        return True if before else False if after else None
+    return None
+
+
+@dataclass
+class Path:
+    """The decisions on symbols during a computation. ``script``: the outcomes of the first ones; later ones are
+    True."""
+
+    script: tuple[bool, ...] = ()
+    taken: list[tuple[Node, bool]] = field(default_factory=list)
+    known: dict[Node, bool] = field(default_factory=dict)
+
+    def decide(self, condition: Node) -> bool:
+        """The outcome of ``condition``."""
+        if condition.op == "constant":
+            return bool(condition.value)
+        if condition.op == "not":
+            return not self.decide(condition.arguments[0])
+        if (certain := _certain(condition)) is not None:
+            return certain
+        if condition not in self.known:
+            count = len(self.taken)
+            decision = self.script[count] if count < len(self.script) else True
+            self.taken.append((condition, decision))
+            self.known[condition] = decision
+        return self.known[condition]
+
+
+_current: list[Path] = []
+
+
+@contextmanager
+def following(path: Path) -> Iterator[Path]:
+    """Within the block, decisions on symbols are those of ``path``."""
+    _current.append(path)
+    try:
+        yield path
+    finally:
+        _current.pop()
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "ceil_div": lambda a, b: -(-a // b),
+    "%": operator.mod,
+    "&": operator.and_,
+    "|": operator.or_,
+    ">>": operator.rshift,
+    "<<": operator.lshift,
+    "pow": operator.pow,
+    "max": np.maximum,
+    "min": np.minimum,
+    "hypot": np.hypot,
+}
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": operator.neg,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "sqrt": np.sqrt,
+    "log2": np.log2,
+    "bit_length": lambda x: int(x).bit_length(),
+}
+#: NumPy's functions, as operations; and the comparisons that are others with exchanged operands or negated
+_UFUNCS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "true_divide": "/",
+    "divide": "/",
+    "floor_divide": "//",
+    "remainder": "%",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "logical_and": "&",
+    "logical_or": "|",
+    "right_shift": ">>",
+    "left_shift": "<<",
+    "power": "pow",
+    "maximum": "max",
+    "minimum": "min",
+    "hypot": "hypot",
+    "negative": "neg",
+    "ceil": "ceil",
+    "floor": "floor",
+    "sqrt": "sqrt",
+    "log2": "log2",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "greater": ">",
+    "greater_equal": ">=",
+    "not_equal": "!=",
+    "logical_not": "not",
+    "invert": "not",
+}
+NumberOrSymbol = Any
+
+
+def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
+    """(example value, node). A column must have one row."""
+    if isinstance(x, Symbol):
+        return x.example, x.node
+    if isinstance(x, np.ndarray):
+        x = x.reshape(-1)[0] if x.size == 1 else _refuse(x)
+    return x, constant(x)
+
+
+def _refuse(x: Any) -> Any:
+    raise InputError(f"{x!r} is computed with a symbol; it must be a number or a column of one row")
+
+
+def _combined(op: str, kind: str, arguments: tuple[Node, ...], example: Any) -> Node:
+    """The node of an operation, without operations that have no effect."""
+    if all(x.op == "constant" for x in arguments):
+        return constant(example)
+    if len(arguments) == 2 and any(x.op == "constant" for x in arguments):
+        x, y = arguments
+        left, right = (x.value if x.op == "constant" else None), (y.value if y.op == "constant" else None)
+        integral = kind in (INTEGER, BOOL)
+        if kind == BOOL and op in ("&", "|"):
+            known, other = (left, y) if left is not None else (right, x)
+            return other if known == (op == "&") else constant(op == "|")
+        if integral and ((op == "*" and left == 1) or (op == "+" and left == 0)):
+            return y
+        if integral and ((op in ("*", "//") and right == 1) or (op in ("+", "-") and right == 0)):
+            return x
+    if op == "not" and arguments[0].op == "not":
+        return arguments[0].arguments[0]
+    if op == "neg" and kind == INTEGER and arguments[0].op == "//" and arguments[0].arguments[0].op == "neg":
+        quotient = arguments[0].arguments
+        return node("ceil_div", kind, quotient[0].arguments[0], quotient[1])
+    return node(op, kind, *arguments)
+
+
+def apply(op: str, *operands: NumberOrSymbol) -> Symbol:
+    """The symbol of an operation."""
+    if op in (">", ">="):
+        return apply({">": "<", ">=": "<="}[op], *reversed(operands))
+    if op == "!=":
+        return apply("not", apply("==", *operands))
+    values, nodes = zip(*map(_plain, operands), strict=True)
+    if op == "not":
+        return Symbol(_combined("not", BOOL, nodes, not values[0]), not values[0])
+    with np.errstate(all="ignore"):
+        if op in _COMPARED:
+            kind = _common(values)
+            holds = bool(_COMPARED[op](*values))
+            return Symbol(_combined(op, BOOL, tuple(cast(x, kind) for x in nodes), holds), holds)
+        try:
+            example = (_BINARY.get(op) or _UNARY[op])(*values)
+        except ZeroDivisionError:  # of example values on a path that they do not take
+            example = values[0]
+    kind = kind_of(example)
+    return Symbol(_combined(op, kind, tuple(cast(x, kind) for x in nodes), example), example)
+
+
+def _common(values: tuple[Any, ...]) -> str:
+    """The kind in which NumPy compares numbers."""
+    kind = np.result_type(*values)
+    return INTEGER if kind.kind in "iub" else FLOAT if kind == np.float32 else DOUBLE
+
+
+def where(condition: Any, x: Any, y: Any) -> Symbol:
+    """``np.where`` of one row."""
+    (holds, test), (first, a), (second, b) = _plain(condition), _plain(x), _plain(y)
+    kind = BOOL if a.kind == b.kind == BOOL else _common((first, second))
+    a, b, example = cast(a, kind), cast(b, kind), _TO[kind](first if holds else second)
+    return Symbol((a if holds else b) if test.op == "constant" else select(test, a, b), example)
+
+
+class Symbol:
+    """A number of which ``node`` is the expression and ``example`` the value for one shape."""
+
+    __slots__ = ("example", "node")
+
+    def __init__(self, node: Node, example: Any) -> None:
+        self.node, self.example = node, example
+
+    @classmethod
+    def variable(cls, name: str, example: int) -> Symbol:
+        return cls(node("variable", INTEGER, value=name), example)
+
+    @classmethod
+    def of(cls, x: NumberOrSymbol) -> Symbol:
+        """A number, or a column of one row, as a symbol."""
+        example, known = _plain(x)
+        return cls(known, example)
+
+    def __hash__(self) -> int:
+        return hash(self.node)
+
+    # ---- decisions, and uses as a plain number, which require its example value
+
+    def __bool__(self) -> bool:
+        return _current[-1].decide(self.node if self.node.kind == BOOL else (self != 0).node)
+
+    def __index__(self) -> int:
+        value = int(self.example)
+        if not _current[-1].decide((self == value).node):
+            raise InputError(f"the number {value} is used where it differs")
+        return value
+
+    def __str__(self) -> str:
+        return str(operator.index(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(operator.index(self), spec)
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.example!r})"
+
+    # ---- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        return apply("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return apply("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return apply("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return apply("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return apply("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return apply("*", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return apply("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return apply("/", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return apply("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return apply("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return apply("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return apply("%", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __pow__(self, other: Any) -> Any:
+        return apply("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return apply("pow", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return apply("&", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return apply("|", self, other)
+
+    __ror__ = __or__
+
+    def __rshift__(self, other: Any) -> Any:
+        return apply(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return apply(">>", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return apply("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return apply("<<", other, self)
+
+    def __neg__(self) -> Any:
+        return apply("neg", self)
+
+    def __invert__(self) -> Any:
+        return apply("not", self)
+
+    def __lt__(self, other: Any) -> Any:
+        return apply("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return apply("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return apply("<", other, self)
+
+    def __ge__(self, other: Any) -> Any:
+        return apply("<=", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return apply("==", self, other) if isinstance(other, _NUMBERS) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return apply("!=", self, other) if isinstance(other, _NUMBERS) else NotImplemented
+
+    def bit_length(self) -> Any:
+        return apply("bit_length", self)
+
+    # ---- in place of a NumPy column of one row
+
+    def astype(self, kind: Any, copy: bool = True) -> Symbol:
+        if np.dtype(kind) != np.float32:
+            raise InputError(f"a symbol is converted to {kind}; it must be float32")
+        return Symbol(cast(self.node, FLOAT), np.float32(self.example))
+
+    def __getitem__(self, rows: Any) -> Symbol:
+        return self
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        if method != "__call__" or ufunc.__name__ not in _UFUNCS or options:
+            return NotImplemented
+        return apply(_UFUNCS[ufunc.__name__], *operands)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
+        return _FUNCTIONS[function](*operands) if function in _FUNCTIONS and not options else NotImplemented
+
+
+def _chosen(conditions: list[Any], choices: list[Any], default: Any = 0) -> Any:
+    """``np.select`` of one row."""
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        default = where(condition, choice, default)
+    return default
+
+
+#: NumPy's functions that are not ufuncs
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {np.where: where, np.select: _chosen, np.all: Symbol.of}
+_NUMBERS = (Symbol, int, float, np.number, np.bool_, np.ndarray)
+
+# ---- values
+
+
+def value(x: Node, variables: Mapping[str, int], known: dict[Node, Any] | None = None) -> Any:
+    """The value of an expression, as C computes it."""
+    known = {} if known is None else known
+    if x not in known:
+        known[x] = _value(x, variables, known)
+    return known[x]
+
+
+def _value(x: Node, variables: Mapping[str, int], known: dict[Node, Any]) -> Any:
+    if x.op == "constant":
+        return _TO[x.kind](x.value)
+    if x.op == "variable":
+        return variables[x.value]
+    if x.op == "select":
+        return value(x.arguments[1 if value(x.arguments[0], variables, known) else 2], variables, known)
+    values = [value(y, variables, known) for y in x.arguments]
+    if x.op == "cast":
+        return _TO[x.kind](values[0])
+    if x.op == "not":
+        return not values[0]
+    if x.op in _COMPARED:
+        return bool(_COMPARED[x.op](*values))
+    if x.op in ("//", "%", "ceil_div") and not values[1]:
+        return 0
+    with np.errstate(all="ignore"):
+        return _TO[x.kind]((_BINARY.get(x.op) or _UNARY[x.op])(*values))
+
+
+# ---- all paths
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The result of a computation on some paths: a ``form``, which all shapes of the paths share, and ``numbers``.
+    ``form`` None: the computation failed."""
+
+    form: Any
+    numbers: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The result depends on ``condition``."""
+
+    condition: Node
+    yes: Leaf | Branch
+    no: Leaf | Branch
+
+
+MOST_PATHS = 256  #: of one computation
+
+
+class TooManyPathsError(InputError):
+    """A computation with symbols has more than MOST_PATHS paths."""
+
+
+def explore(compute: Callable[[], Leaf], known: Mapping[Node, bool] | None = None) -> Leaf | Branch:
+    """The results of ``compute`` for all outcomes of its decisions on symbols. Results of one form become one leaf,
+    whose numbers depend on the decisions. ``known``: outcomes that are given. TooManyPathsError: it has too many."""
+    done: list[tuple[list[tuple[Node, bool]], Leaf]] = []
+    script: list[bool] = []
+    while True:
+        path = Path(tuple(script), known=dict(known or {}))
+        with following(path):
+            try:
+                leaf = compute()
+            except (ArithmeticError, ValueError):  # rules and arguments raise ValueError
+                leaf = Leaf(None)
+        done.append((path.taken, leaf))
+        if len(done) > MOST_PATHS:
+            raise TooManyPathsError(f"a computation has more than {MOST_PATHS} paths")
+        script = [decision for _, decision in path.taken]
+        while script and not script[-1]:
+            script.pop()
+        if not script:
+            return _tree(done, 0)
+        script[-1] = False
+
+
+def _tree(paths: list[tuple[list[tuple[Node, bool]], Leaf]], depth: int) -> Leaf | Branch:
+    if len(paths[0][0]) == depth:
+        return paths[0][1]
+    condition = paths[0][0][depth][0]
+    yes = _tree([p for p in paths if p[0][depth][1]], depth + 1)
+    no = _tree([p for p in paths if not p[0][depth][1]], depth + 1)
+    if isinstance(yes, Leaf) and isinstance(no, Leaf) and yes.form == no.form:
+        return Leaf(yes.form, tuple(select(condition, a, b) for a, b in zip(yes.numbers, no.numbers, strict=True)))
+    return yes if yes == no else Branch(condition, yes, no)
+
+
+def outcomes(tree: Leaf | Branch) -> dict[Node, bool]:
+    """The conditions that have one outcome on the way to every leaf with a form."""
+    if isinstance(tree, Leaf):
+        return {}
+    found = [
+        {tree.condition: taken, **outcomes(side)}
+        for taken, side in ((True, tree.yes), (False, tree.no))
+        if not (isinstance(side, Leaf) and side.form is None)
+    ]
+    return {condition: taken for condition, taken in found[0].items() if all(f.get(condition) is taken for f in found)}
