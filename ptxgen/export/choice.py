@@ -23,7 +23,8 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True)
 class Trees:
     """The trees. ``names``: the features that nodes compare, by index; ``nodes``: (index of the feature, threshold or
-    value, left, right) of each node, a leaf has left 0; ``roots``: of each tree; ``base``: the first term of the sum."""
+    value, left, right) of each node, of which a leaf has left 0; ``roots``: of each tree; ``base``: the first term of
+    the sum."""
 
     names: tuple[str, ...]
     nodes: list[tuple[int, float, int, int]]
@@ -129,8 +130,8 @@ def _pruned(
         if left == -1:
             out.append((0, float(value[i]), 0, 0))
             return len(out) - 1
-        to_left = [row for row in rows if row[feature] is None or row[feature] < value[i]]  # type: ignore[operator]
-        to_right = [row for row in rows if row[feature] is None or row[feature] >= value[i]]  # type: ignore[operator]
+        to_left = [row for row in rows if row[feature] is None or row[feature] < value[i]]
+        to_right = [row for row in rows if row[feature] is None or row[feature] >= value[i]]
         if not to_left or not to_right:
             return visit(left if to_left else right, rows)
         at = len(out)

@@ -42,10 +42,10 @@ def variables(problem: Problem) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class General:
-    """A configuration for all shapes of a class. ``source``: its kernels; ``launch``: the tree of launches, whose leaves
-    without form are shapes that it does not serve; ``score``: the tree of its features and of the baseline that they
-    correct (of the time, if the model has no trees of its family). ``ones``: the numbers of a shape that must be 1;
-    the others must be greater. ``learnt``: whether the model has trees of its family."""
+    """A configuration for all shapes of a class. ``ones``: the numbers of a shape that must be 1; the others must be
+    greater. ``learnt``: whether the model has trees of its family. ``source``: its kernels; ``launch``: the tree of
+    launches, whose leaves without form are shapes that it does not serve; ``score``: the tree of its features and of
+    the baseline that they correct, or of the time, if the model has no trees of its family."""
 
     config: Config
     ones: tuple[str, ...]
@@ -81,9 +81,10 @@ def general(
 ) -> General:
     """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
     ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend on too many conditions."""
-    p, source = _symbolic(lower(problem)), render(plan_for(problem, config, device))
+    lowered, source = lower(problem), render(plan_for(problem, config, device))
 
     def launch() -> Leaf:
+        p = _symbolic(lowered)
         rules.require(p, config, device)
         plan = registry.of(config).plan(p, config)(p, config, device, geometry(p, config))
         plan.source_problem = problem
@@ -92,15 +93,23 @@ def general(
         return form(source, plan.launch(p)) if same else Leaf(None)
 
     launches, columns = explore(launch), Columns.of([config])
-    learnt = model.learnt(lower(problem), config.family)
-    score = explore(lambda: _score(p, columns, device, model if learnt else None), outcomes(launches))
+    learnt = model.learnt(lowered, config.family)
+    trained = model if learnt else None
+    score = explore(lambda: _score(_symbolic(lowered), columns, device, trained), outcomes(launches))
     ones = tuple(name for name, number in variables(problem).items() if number == 1)
     return General(config, ones, learnt, source, launches, score)
 
 
+class _SymbolicGemm(KernelGemm):
+    """A problem with symbols. It equals itself only, so that no cache returns what it has for other decisions."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
 def _symbolic(p: KernelGemm) -> KernelGemm:
     """``p`` with symbols in place of its numbers above 1. Its fields are valid, and are not checked again."""
-    symbolic = object.__new__(KernelGemm)
+    symbolic = object.__new__(_SymbolicGemm)
     numbers = {name: number for name, number in variables(p).items() if number > 1}
     symbolic.__dict__.update({**p.__dict__, **{name: Symbol.variable(name, n) for name, n in numbers.items()}})
     return symbolic

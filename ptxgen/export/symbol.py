@@ -541,13 +541,12 @@ def _tree(paths: list[tuple[list[tuple[Node, bool]], Leaf]], depth: int) -> Leaf
     return yes if yes == no else Branch(condition, yes, no)
 
 
-def outcomes(tree: Leaf | Branch) -> dict[Node, bool]:
-    """The conditions that have one outcome on the way to every leaf with a form."""
+def outcomes(tree: Leaf | Branch) -> dict[Node, bool] | None:
+    """The conditions that have one outcome on the way to every leaf with a form; None: there is no such leaf."""
     if isinstance(tree, Leaf):
-        return {}
-    found = [
-        {tree.condition: taken, **outcomes(side)}
-        for taken, side in ((True, tree.yes), (False, tree.no))
-        if not (isinstance(side, Leaf) and side.form is None)
-    ]
+        return None if tree.form is None else {}
+    sides = ((True, outcomes(tree.yes)), (False, outcomes(tree.no)))
+    found = [{tree.condition: taken, **known} for taken, known in sides if known is not None]
+    if not found:
+        return None
     return {condition: taken for condition, taken in found[0].items() if all(f.get(condition) is taken for f in found)}

@@ -186,13 +186,13 @@ def _axis(c: Columns, name: str) -> Any:
     return c.column(name) if name in AXIS else 0
 
 
-def _configured(c: Columns, name: str) -> Floats:
+def _configured(c: Columns, name: str) -> Any:
     """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
     values = _axis(c, name)
     return _log(values) if name in AXIS and AXIS[name].counts else float32(values)
 
 
-def _operand_path(c: Columns) -> Floats:
+def _operand_path(c: Columns) -> Any:
     """Bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
     a, b = c.operand_path_a, c.operand_path_b
     return float32((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN))

@@ -110,7 +110,8 @@ class TileScheduler(Part):
         """Iterations of the K loop of each slice of K, and how many slices have one more."""
         c = self.config
         # at least one iteration each: zeros, where there is no K
-        return divmod(max(-(-integer(length(p, c)) // c.u), 1), c.kg * c.cluster_k)
+        iters: int = -(-integer(length(p, c)) // c.u)
+        return divmod(max(iters, 1), c.kg * c.cluster_k)
 
     def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
         """The GEMMs of a problem that have launches of their own: all phases of a strided input gradient have one."""
