@@ -25,6 +25,11 @@ def float32(x: Any) -> Any:
     return x.astype(np.float32, copy=False) if hasattr(x, "astype") else np.float32(x)
 
 
+def float64(x: Any) -> Any:
+    """``x`` as float64, likewise."""
+    return x.astype(np.float64, copy=False) if hasattr(x, "astype") else np.float64(x)
+
+
 def integer(x: Any) -> Any:
     """``x``, as an integer of Python if it is one of NumPy."""
     return int(x) if isinstance(x, np.integer) else x

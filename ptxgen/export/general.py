@@ -85,7 +85,8 @@ def general(
 
     def launch() -> Leaf:
         p = _symbolic(lowered)
-        rules.require(p, config, device)
+        if rules.first_violation(p, config, device) is not None:
+            return Leaf(None)
         plan = registry.of(config).plan(p, config)(p, config, device, geometry(p, config))
         plan.source_problem = problem
         other = rendered(plan)

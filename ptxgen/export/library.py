@@ -148,7 +148,7 @@ class Library:
         self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, kernel))
 
     def _kernel(self, selection: Selection, form: Form) -> ExportedKernel | None:
-        """The kernel that computes a problem and other shapes; None: its launches depend on too many conditions."""
+        """The kernel that computes a problem and other shapes; None: there are no expressions of its launches."""
         problem, kinds = selection.problem, len(KIND)
         for kernel in self.kernels:
             same = key_of(kernel.problem)[:kinds] == key_of(problem)[:kinds]
@@ -161,6 +161,8 @@ class Library:
         try:
             made = general(problem, selection.config, self.device, leaf, self.model)
         except TooManyPathsError:
+            return None
+        if not made.serves(variables(problem)):
             return None
         self.kernels.append(ExportedKernel(len(self.kernels), problem, self._module(made.source), made))
         return self.kernels[-1]

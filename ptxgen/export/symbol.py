@@ -421,9 +421,8 @@ class Symbol:
     # ---- in place of a NumPy column of one row
 
     def astype(self, kind: Any, copy: bool = True) -> Symbol:
-        if np.dtype(kind) != np.float32:
-            raise InputError(f"a symbol is converted to {kind}; it must be float32")
-        return Symbol(cast(self.node, FLOAT), np.float32(self.example))
+        to = FLOAT if np.dtype(kind) == np.float32 else DOUBLE
+        return Symbol(cast(self.node, to), np.dtype(kind).type(self.example))
 
     def __getitem__(self, rows: Any) -> Symbol:
         return self

@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
-from ptxgen.codegen.vectorized import float32
+from ptxgen.codegen.vectorized import float32, float64
 from ptxgen.families import perf_costs
 from ptxgen.families.geometry import register_cap
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
+
+
+def _column(x: Any, size: int) -> Any:
+    """A number or a column as a column of float32; another object as it converts itself."""
+    x = float32(x)
+    return np.ascontiguousarray(np.broadcast_to(x, size)) if isinstance(x, np.ndarray | np.floating) else x
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,7 @@ class Work:
     @classmethod
     def of(cls, size: int, **columns: Any) -> Work:
         """A row for each of ``size`` configurations."""
-        known = {n: np.broadcast_to(np.asarray(x, np.float32), size) for n, x in columns.items()}
-        return cls(**{f.name: np.ascontiguousarray(known.get(f.name, np.zeros(size, np.float32))) for f in fields(cls)})
+        return cls(**{f.name: _column(columns.get(f.name, 0), size) for f in fields(cls)})
 
     def take(self, rows: Any) -> Work:
         return Work(*(getattr(self, f.name)[rows] for f in fields(self)))
@@ -74,7 +79,7 @@ def thread_products(c: Any) -> Any:
 
 def bound(*terms: Any) -> Any:
     """A smooth maximum: terms close to the largest one add a little."""
-    total = sum(np.maximum(np.asarray(t, np.float64), 1e-3) ** 4 for t in terms)
+    total = sum(np.maximum(float64(t), 1e-3) ** 4 for t in terms)
     return np.sqrt(np.sqrt(total))
 
 

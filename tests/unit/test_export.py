@@ -19,7 +19,8 @@ from ptxgen.errors import InputError
 from ptxgen.export import manifest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
-from ptxgen.export.library import Library
+from ptxgen.export.library import Library, key_of
+from ptxgen.export.operations import KIND
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -29,10 +30,12 @@ from tests import exports
 
 needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")
 H200 = device("h200")
+SHAPES = 40  #: random shapes of each class
 
 #: with a configuration where the choice would not have the property that its name says
 PROBLEMS: dict[str, tuple[Problem, str]] = {
     "wgmma": (Gemm(512, 512, 512, dtype="f16"), ""),
+    "few_rows": (Gemm(64, 2560, 2560, dtype="f16"), ""),
     "split_bf16x3": (Gemm(256, 128, 320, compute="f32_bf16x6"), ""),
     "epilogue": (Gemm(256, 384, 128, "NT", "f16", epilogue="bias_column,residual,relu"), ""),
     "batch": (Gemm(64, 64, 64, "TN", "f16", batch=7), ""),
@@ -42,6 +45,7 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
     "tables": (Conv(2, 3, 20, 22, 5, 3, 3, stride=2), "family=simt"),
     "phases": (Conv(2, 8, 9, 9, 8, 3, 3, stride=2, direction="input_grad"), ""),
     "dependent": (Gemm(128, 128, 128), "family=simt pdl=on_exit"),
+    "skinny": (Gemm(4, 5000, 5000), ""),
     "zeroed": (Gemm(128, 128, 256), "family=simt kg=2 splitk=flag_red"),
 }
 
@@ -80,6 +84,27 @@ def test_launches_are_those_of_python(library: Library, program: Path) -> None:
     made_dependent = {line["dependent"] for call in calls for line in call.driver if "launch" in line}
     assert made_dependent == {0, 1}
     assert any(p.swapped for p in library.problems)
+
+
+@needs_compiler
+def test_other_shapes_get_the_choice_of_python(library: Library, program: Path) -> None:
+    """The choice among the exported kernels is the model's, and every launch is Python's."""
+    classes = {key_of(kernel.problem)[: len(KIND)]: kernel.problem for kernel in library.kernels}
+    problems = [p for seed, known in enumerate(classes.values()) for p in exports.random_shapes(known, SHAPES, seed)]
+    requests = [exports.request(p, **exports.addresses(p)) for p in problems]
+    _, calls = exports.run(program, requests)
+    served = set()
+    for problem, call in zip(problems, calls, strict=True):
+        choice = exports.chosen(library, problem)
+        if choice is None:
+            assert (call.status, call.driver) == (2, []), problem.key()
+            continue
+        kernel, launch = choice
+        served.add(kernel.number)
+        entries = kernel.module.source.pdl_entries
+        made = exports.expected(library, launch, entries, **exports.addresses(problem))
+        assert call == exports.Call(0, 0, launch.workspace, made), f"{problem.key()}: {kernel.general.config}"
+    assert served == {kernel.number for kernel in library.kernels}
 
 
 @needs_compiler
