@@ -27,6 +27,15 @@ def text(library: Library, assembled: Mapping[int, Assembled], version: str, com
         "target": library.modules[0].source.target,
         "modules": [_module(library, module, assembled[module.number]) for module in library.modules],
         "tables": {"file": "kernels/tables.bin" if library.tables.size else None, "bytes": library.tables.size},
+        "kernels": [
+            {
+                "module": kernel.module.number,
+                "problem": kernel.problem.key(),
+                "config": kernel.general.config.values(),
+                "ones": list(kernel.general.ones),
+            }
+            for kernel in library.kernels
+        ],
         "problems": [_problem(library, p) for p in library.problems],
     }
     return json.dumps(document, indent=1) + "\n"
@@ -58,6 +67,7 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
         "fields": p.problem.as_dict(),
         "config": p.config.values(),
         "source": p.selection.source,
+        "kernel": None if p.kernel is None else p.kernel.number,
         "us": None if p.selection.us != p.selection.us else p.selection.us,
         "swapped": p.swapped,
         "workspace": p.launch.workspace,
