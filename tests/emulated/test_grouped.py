@@ -185,6 +185,26 @@ FAULTS = {
 }
 
 
+def test_warps_outside_an_item_do_not_multiply(monkeypatch):
+    """Two of the eight warps of a 64x64 tile have elements of an item of 20x20."""
+    config, lanes = SIMT.replace(ml=64, nl=64, lanes_m=8), []
+    for extent in (20, 64):
+        driver = EmulatedDriver(FEW_SMS)
+        launch = driver.machine.launch
+
+        def counted(*args, launch=launch, **options):
+            stats = launch(*args, **options)
+            lanes.append(stats.lane_instructions["fp32"])
+            return stats
+
+        monkeypatch.setattr(driver.machine, "launch", counted)
+        p = GroupedGemm(((extent, extent, 64),))
+        a, b, c, _ = random_group(p, 1, "integers")
+        out = Runner.of(driver, p, config).compute(a, b, c, 1.0, 0.0)
+        assert group_deviation(p, (a, b, np.full_like(c, np.nan), ()), out, "integers").ratio == 0
+    assert lanes[0] < 0.3 * lanes[1]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_race_in_the_tile_counter_is_reported(fault):
     text = render(plan_for(GroupedGemm(ITEMS), SIMT, FEW_SMS)).text
