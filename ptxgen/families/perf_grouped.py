@@ -18,6 +18,11 @@ from ptxgen.problem.device import Device
 TILE_CYCLES = 1100.0  #: from one tile of a block to the first loads of the next: the search and a descriptor
 
 
+def calibrated(p: KernelGemm) -> bool:
+    """Whether copies and stores of ``p`` have the costs that were measured for groups: those of f32."""
+    return p.grouped and p.dtype == p.compute == "f32"
+
+
 def store_cycles(p: KernelGemm, c: Columns, g: Geometry, width: Any, adjacent: Any) -> Any:
     """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
     ``adjacent``: elements that a thread has side by side in registers, so that a warp's narrower accesses visit a

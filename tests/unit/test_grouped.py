@@ -179,6 +179,22 @@ def test_trees_that_saw_no_group_do_not_rank_calibrated_families():
     assert chosen[1] == pytest.approx(perf_model.predict(group, chosen[0], H200))
 
 
+@pytest.mark.parametrize(
+    ("p", "family"),
+    [
+        (GroupedGemm(tuple((m, 5760, 2880) for m in (0, 3, 40, 1, 7)), "NN", "bf16", jagged="m"), "wgmma"),
+        (GroupedGemm(tuple((m, 2880, 2880) for m in (900, 40, 1300, 0)), "NT", "bf16", jagged="m"), "wgmma"),
+        (GroupedGemm(random_items(64, 256, 512), "NN", "f64"), "mma"),
+        (GroupedGemm(random_items(64, 256, 512), "NN", "bf16"), "mma"),
+        (GroupedGemm(random_items(64, 256, 512), "NN", "f32"), "simt"),
+    ],
+    ids=["few rows", "many rows", "f64", "bf16", "f32"],
+)
+def test_tensor_cores_compute_groups_of_their_types(p, family):
+    """Times of different families come from the same kind of model."""
+    assert model_for(H200).rank(p, H200, 1)[0][0].family == family
+
+
 def test_time_grows_with_the_work():
     [chosen] = select(GroupedGemm(((64, 64, 64),) * 100), H200)
     times = [

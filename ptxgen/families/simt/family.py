@@ -33,6 +33,6 @@ FAMILY = Family(
     offset_tables=True,
     grouped=lambda p: True,
     grouped_model=perf_grouped,
-    calibrated=lambda p: p.grouped,
+    calibrated=perf_grouped.calibrated,
     probes=_probes,
 )

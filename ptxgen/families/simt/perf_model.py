@@ -74,7 +74,7 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     math = lanes / perf_costs.fma_rate(p, d) * order
     arithmetic = np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill
     copies = waves_sts_a + waves_sts_b
-    if p.grouped:
+    if perf_grouped.calibrated(p):
         copies = _copy_cycles(g.a, p.element.bytes) + _copy_cycles(g.b, p.element.bytes)
     shared = reads * (waves_a + waves_b) + copies
     moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
@@ -86,12 +86,12 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
     costs = epilogue_costs(p, c, g, d, width_c(p, c, g))
-    if p.grouped:
+    if perf_grouped.calibrated(p):
         costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent_c(c, g))
     return Work.of(
         len(c),
         busy=busy,
-        idle=busy * (perf_costs.COPY_FEW_WARPS if p.grouped else perf_costs.FEW_WARPS) * 4 / warps,
+        idle=busy * (perf_costs.COPY_FEW_WARPS if perf_grouped.calibrated(p) else perf_costs.FEW_WARPS) * 4 / warps,
         latency=latency,
         math=math,
         shared=shared,
