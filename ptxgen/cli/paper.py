@@ -153,8 +153,9 @@ def table5(
     compute: ComputeOption = None,
     layout: Annotated[str | None, typer.Option(help="Layout of images: NCHW, NHWC or CHWN. [default: NCHW]")] = None,
 ) -> Answer:
-    """Print Table 5: the speed of convolutions, compared with cuDNN's best algorithm and its heuristic's choice.
+    """Print Table 5: the speed of convolutions, compared with cuDNN's best algorithm.
 
+    PyTorch, through which cuDNN is called, does not tell the choice of cuDNN's heuristic, so the table has no column for it.
     Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
     """
     target = Target(
