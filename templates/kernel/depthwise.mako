@@ -26,6 +26,7 @@
 ${pdl.early_trigger()}\
 ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mov.u32 %thread, %tid.x;
+    // grid.x: blocks of lanes, then rows of the results; grid.y: strips
     mov.u32 %t0, %ctaid.x;
     add.u32 %t1, %n_lanes, ${plan.mainloop.lanes - 1};
     shr.u32 %t1, %t1, ${plan.mainloop.log2_block};
@@ -39,6 +40,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mad.lo.u32 %strip_row, %strip_row, ${plan.config.block_rows}, %t0;
     mov.u32 %strip_start, %ctaid.y;
     mul.lo.u32 %strip_start, %strip_start, ${plan.config.strip_results};
+    // lanes and rows past the end repeat the last one, and store nothing
     ld.param.u32 %t0, [rows];
     setp.lt.u32 %in_bounds, %lane, %n_lanes;
     setp.lt.and.u32 %in_bounds, %strip_row, %t0, %in_bounds;
@@ -46,6 +48,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     min.u32 %strip_row, %strip_row, %t0;
     sub.u32 %t0, %n_lanes, ${plan.mainloop.vec};
     min.u32 %lane, %lane, %t0;
+    // this thread's first result: %x its offset in the images, %word its packed coordinates, %y its offset in C, %w in the filters
     ld.param.u64 %table, [result_table];
     cvta.to.global.u64 %table, %table;
     mad.wide.u32 %table, %strip_row, 16, %table;
@@ -61,6 +64,7 @@ ${ptx.banner("block to results: adjacent lanes, a strip of results each")}\
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
+    // the index of the filter, for a bias
     div.u32 %channel, %w, %n_filter;
     ld.param.u64 %taps, [tap_table];
     cvta.to.global.u64 %taps, %taps;
@@ -73,6 +77,7 @@ ${ptx.banner(f"tap loop: over the taps of other axes; the {plan.mainloop.strip.t
     mov.u32 %tap, 0;
     .pragma "nounroll";
 TAP_LOOP:
+    // this tap of the other axes: its offset in the images, coordinates, offset in the filters
     ld.global.nc.v4.b32 {%tap_x, %tap_word, %tap_w, %unused}, [%taps];
     add.u64 %taps, %taps, 16;
     add.u32 %at_x, %x, %tap_x;

@@ -35,12 +35,14 @@ ${ptx.banner("thread to results: adjacent threads have adjacent lanes, then the 
     mul.lo.u32 %lane, %lane, ${vec};
     mov.u32 %strip_start, %ctaid.y;
     mul.lo.u32 %strip_start, %strip_start, ${plan.config.strip_results};
+    // threads past the last row repeat it, and store nothing
     ld.param.u32 %t0, [rows];
     setp.lt.u32 %in_bounds, %strip_row, %t0;
     sub.u32 %t0, %t0, 1;
     min.u32 %strip_row, %strip_row, %t0;
     rem.u32 %column, %strip_row, %n_column_blocks;
     mul.lo.u32 %column, %column, ${plan.config.strip_columns};
+    // this thread's first result: %x its offset in the images, %word its packed coordinates, %y its offset in C, %w in the filters
     ld.param.u64 %table, [result_table];
     cvta.to.global.u64 %table, %table;
     mad.wide.u32 %table, %strip_row, 16, %table;
@@ -52,6 +54,7 @@ ${ptx.banner("thread to results: adjacent threads have adjacent lanes, then the 
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
+    // the index of the filter, for a bias
     div.u32 %channel, %w, %n_filter;
 % for r in patch.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};

@@ -27,6 +27,7 @@
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
+    // grid.x: blocks of lanes, or filters; grid.y: slices of the strips
     mov.u32 %tile, %ctaid.x;
     mov.u32 %slice, %ctaid.y;
     and.b32 %lane_thread, %thread, ${plan.config.block_lanes - 1};
@@ -56,6 +57,7 @@ ${pdl.wait()}\
 ${ptx.banner("strip loop: result gradients times the pixels of their windows, all taps")}\
     .pragma "nounroll";
 STRIP_LOOP:
+    // strip %strip_index: its row of the result table, and its first result along the strip axis
     setp.ge.u32 %p, %strip_index, %n_units;
     @%p bra STRIPS_DONE;
 % if s.grouped:
@@ -73,6 +75,7 @@ STRIP_LOOP:
     mul.lo.u32 %t0, %strip, %n_rows;
     sub.u32 %row, %t2, %t0;
     mul.lo.u32 %strip_start, %strip, ${plan.config.strip_results};
+    // %x: offset in the images, %word: packed coordinates, %y: offset in the result gradients
     mad.wide.u32 %t64, %row, 16, %table;
     ld.global.nc.v4.b32 {%x, %word, %y, %w}, [%t64];
     add.u32 %x, %x, %group_x;
@@ -84,6 +87,7 @@ STRIP_LOOP:
     mad.lo.u32 %x, %t0, %n_row_x, %x;
     mad.lo.u32 %word, %t0, %n_row_word, %word;
     mad.lo.u32 %y, %strip_start, %n_row_y, %y;
+    // result gradients of the strip
 % for i in range(plan.config.strip_results):
     add.u32 %t0, %strip_start, ${i};
     setp.lt.and.u32 %p, %t0, %n_results, %in_bounds;
@@ -95,6 +99,7 @@ ${pixels.load("%t64", "@%p ")}\
     add.u32 %y, %y, %n_row_y;
 % endfor
 % for k, numbers in enumerate(s.tap_numbers):
+    // pixels of tap ${k} of the other axes
     add.u32 %at_x, %x, ${plan.mainloop.tap_offsets[k, 0]};
     add.u32 %at_word, %word, ${plan.mainloop.tap_offsets[k, 1]};
 % for row, previous, products in plan.mainloop.window_pixels:
