@@ -239,6 +239,10 @@ def _operations(problems: Iterable[Problem]) -> list[str]:
     return [name for name in operation_names() if name in found]
 
 
+def _shapes(count: int) -> str:
+    return f"{count:,} shape{'' if count == 1 else 's'}"
+
+
 def _note(text: str) -> str:
     return f'<p class="note">{text}</p>'
 
@@ -296,7 +300,7 @@ def _roofline(found: Contents) -> str:
             names = (*(name for name, kind in DTYPES.items() if kind.compute), "tf32")
             known = {name: series.get(name, []) for name in names}
             chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
-            charts.append((chart, f"roofline-{operation}", f"{operation}: {sum(map(len, series.values()))} shapes"))
+            charts.append((chart, f"roofline-{operation}", f"{operation}: {_shapes(sum(map(len, series.values())))}"))
     if not charts:
         return _section("Roofline", text, _note(f"There are no winners. {_code('python -m ptxgen tune')} finds some."))
     return _section("Roofline", text, _charts(*charts))
@@ -346,7 +350,7 @@ def _ratios(found: Contents) -> str:
         columns, rows = ([f"$2^{{{n}}}$" for n in axis] for axis in (grid.columns, grid.rows))
         chart = Heat(f"Ratios, {name}", columns, rows, cells, "elements of C, from", "K, from")
         lowered = "" if name == "gemm" else ", of the GEMM that kernels compute"
-        charts.append((chart, f"ratio-{name}", f"{name}: {len(chosen)} shapes{lowered}"))
+        charts.append((chart, f"ratio-{name}", f"{name}: {_shapes(len(chosen))}{lowered}"))
     worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
     table = _table(("slowest shapes", "ratio"), [[_code(r.problem.key()), float(r.ratio)] for r in worst])
     return _section(title, text, _charts(*charts), "<p></p>", table)
@@ -395,7 +399,7 @@ def _winners(found: Contents) -> str:
         groups.setdefault(f"{operation_of(m.problem).name}, {arithmetic(m.problem)}", []).append(row)
     titles = ("problem", "µs", "TFLOP/s", "roofline", "family", "configuration")
     parts = [
-        f"<details><summary>{html.escape(name)}: {len(rows)} shapes</summary>{_table(titles, rows)}</details>"
+        f"<details><summary>{html.escape(name)}: {_shapes(len(rows))}</summary>{_table(titles, rows)}</details>"
         for name, rows in sorted(groups.items())
     ]
     text = "The fastest measured configuration of each shape. Roofline: the least possible time over the measured one."

@@ -264,39 +264,37 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?[^\n]*\n(.*?)^```$', re.M | r
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
-def test_snippets_of_a_page_run(path: Path, tmp_path: Path) -> None:
+def test_snippets_of_a_page_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In one folder, in order: blocks with a title become files, Python runs, and quick commands print what the page
     shows below them, with an exit code that is 0 unless that is an error or a fault."""
-    environment = {**os.environ, "PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated"}
-    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
-        )
-
+    variables = {"PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated", "COLUMNS": "100"}
+    for name, value in {**variables, "PYTHONPATH": str(ROOT)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     for language, title, block in BLOCK.findall(path.read_text()):
         if title:
-            (tmp_path / title).write_text(block)
+            Path(title).write_text(block)
         if language == "python" and ("torch" not in block or find_spec("torch")):
-            done = run(sys.executable, "-c", block)
+            words = [sys.executable, "-c", block]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
             assert done.returncode == 0, f"{block}\n{done.stderr}"
         for line, shown in lines_of(block) if language == "console" else ():
-            if QUICK.match(line):
-                command_words, _, file = line.partition(" > ")
-                words = shlex.split(command_words.partition(" | ")[0])[1:]
-                if words[2] == "emulate" and not (tmp_path / words[3]).exists():
-                    continue
-                done = run(sys.executable, *words)
-                failed = any(re.search("^error: |Fault: ", expected) for expected in shown)
-                assert done.returncode == (1 if failed else 0), f"{line}\n{done.stdout}{done.stderr}"
-                output = " ".join((done.stdout + done.stderr).split())
-                assert output, line
-                for expected in shown:
-                    assert " ".join(expected.split()) in output, f"{line}\n{done.stdout}{done.stderr}"
-                if file:
-                    (tmp_path / file).write_text(done.stdout)
+            arguments, _, file = line.partition(" > ")
+            words = shlex.split(arguments.partition(" | ")[0])[3:]
+            if not QUICK.match(line) or (words[0] == "emulate" and not Path(words[1]).exists()):
+                continue
+            code, printed = command.run(words), capsys.readouterr()
+            failed = any(re.search("^error: |Fault: ", expected) for expected in shown)
+            assert code == (1 if failed else 0), f"{line}\n{printed.out}{printed.err}"
+            output = " ".join((printed.out + printed.err).split())
+            assert output, line
+            for expected in shown:
+                assert " ".join(expected.split()) in output, f"{line}\n{printed.out}{printed.err}"
+            if file:
+                Path(file).write_text(printed.out)
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
