@@ -357,6 +357,13 @@ def info_text(document: Document) -> Parts:
     return lines
 
 
+def list_text(document: Document) -> Parts:
+    """The stored winners."""
+    rows = [[r["problem"], r["device"], r["us"], r["tflops"], r["config_text"], r["stale"]] for r in document["rows"]]
+    titles = ("problem", "device", "µs", "TFLOPS", "configuration", "stale")
+    return [Table(titles, rows, ("configuration",)) if rows else "the database has no winners"]
+
+
 def recheck_fields(device: str, row: Any) -> Document:
     """The result for a stored winner. ``us``: microseconds of the valid winner; null: there is none."""
     new = row.new

@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from ptxgen.runtime.driver import Driver
 
 
-@command(db, "export", "results", "results --device h200 --no-raw", tables=False)
+@command(db, "export", "results", "results --device h200 --format parquet", tables=False)
 def export(
     options: DatabaseOptions,
     folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device.")],
     device: Annotated[str | None, typer.Option(help="Export only results of this device.")] = None,
     raw: Annotated[bool, typer.Option("--raw/--no-raw", help="Include all measurements, or only winners.")] = True,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="text: winners as sorted text, compressed measurements and the trained model, one folder per device;"
+            " jsonl, parquet: one table of all measurements, for other programs.",
+        ),
+    ] = "text",
 ) -> Answer:
     """Export the database to files.
 
-    Writes winners as sorted text, compressed measurements, and the trained model.
+    db import reads every format.
     """
     import datetime
 
@@ -33,6 +41,7 @@ def export(
     from ptxgen.cli.report import progress
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.exchange import replacing
+    from ptxgen.tuning.result_files import write_results
     from ptxgen.tuning.selection import model_folder
     from ptxgen.tuning.tuning_files import export_text
 
@@ -40,6 +49,9 @@ def export(
     command_text = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
     partial = f"{folder} may be incomplete; repeat the export"
     with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database, progress("export"):
+        if form != "text":
+            path = write_results(database, folder, form, device, raw)
+            return Answer({"command": "db export", "files": [path]}, str(path))
         files = export_text(
             database, folder, device=device, commit=revision(), command=command_text, date=today, raw=raw
         )
@@ -56,7 +68,9 @@ def export(
 @command(db, "import", "results", "results/h200/winners.txt", tables=False)
 def import_(
     options: DatabaseOptions,
-    path: Annotated[Path, typer.Argument(help="An exported folder, the folder of one device, or one file.")],
+    path: Annotated[
+        Path, typer.Argument(help="An exported folder, the folder of one device, or one file, of any format.")
+    ],
 ) -> Answer:
     """Import exported files.
 
@@ -64,11 +78,11 @@ def import_(
     """
     from ptxgen.cli.report import pairs_text, progress
     from ptxgen.tuning.database import Database
-    from ptxgen.tuning.tuning_files import import_text
+    from ptxgen.tuning.result_files import import_files
 
     interrupted = explain_interrupt(lambda: "db info prints the contents of the database")
     with interrupted, Database(options.path) as database, progress("import"):
-        counts = import_text(database, path, _current_digest)
+        counts = import_files(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
 
@@ -168,6 +182,37 @@ def _driver_of(device: str) -> Driver | None:
     except UnavailableError:
         return None
     return driver if driver.device.name == device else None
+
+
+@command(db, "list", "", "--device h200")
+def list_(
+    options: DatabaseOptions,
+    device: Annotated[str | None, typer.Option(help="List only results of this device.")] = None,
+) -> Answer:
+    """Print the stored winners.
+
+    One row for each problem, device and clock, the stale ones with the reason.
+    """
+    from ptxgen.cli.report import list_text
+    from ptxgen.tuning.database import Database
+
+    with Database(options.path, readonly=True) as database:
+        reasons = {row[:3]: row[3] for row in database.stale(device)}
+        winners = sorted(database.winners(device, stale=True), key=lambda m: (m.environment.device, m.problem.key()))
+    rows = [
+        {
+            "problem": m.problem.key(),
+            "device": m.environment.device,
+            "clock": m.environment.clock,
+            "us": m.us,
+            "tflops": m.tflops,
+            "config_text": str(m.config),
+            "stale": reasons.get((m.problem.key(), m.environment.device, m.environment.clock), ""),
+        }
+        for m in winners
+    ]
+    document = {"command": "db list", "rows": rows}
+    return Answer(document, list_text(document))
 
 
 @command(db, "info", "", "--database other.sqlite --json")

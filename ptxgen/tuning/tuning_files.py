@@ -212,7 +212,7 @@ def write_measurements(path: Path, header: Header, measurements: Iterable[Measur
         require_header(m, header)
         values = m.as_dict()
         values["samples"] = [float(x) for x in m.samples]
-        _measurement(values)  # written rows must pass the checks of a reader
+        measurement_of(values)  # written rows must pass the checks of a reader
         lines.append(to_json(values))
     lines.sort()
     title = {"ptxgen": "measurements", "format": FORMAT, **asdict(header), "measurements": len(lines)}
@@ -244,7 +244,7 @@ def _measurements(path: Path, header: Header, count: object, version: int) -> It
         next(rows)
         for number, values in enumerate(rows, 2):
             with errors_with_line(path, number):
-                m = _measurement(values, version)
+                m = measurement_of(values, version)
                 require_header(m, header)
             yield m
     if number - 1 != count:
@@ -275,8 +275,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _measurement(values: dict[str, Any], version: int = FORMAT) -> Measurement:
-    """The measurement of one line. InputError or another ValueError: it breaks a rule."""
+def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement:
+    """The measurement of plain data. InputError or another ValueError: it breaks a rule."""
     for name in ("problem", "config", "outcome", "environment"):
         if name not in values:
             raise InputError(f"lacks {name}")

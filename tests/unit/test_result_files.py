@@ -1,0 +1,126 @@
+"""The database as JSON lines and as Parquet: it comes back the same; damaged files are refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ptxgen.cli.command import run
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import CorruptError, InputError, SchemaError
+from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning.database import Database
+from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.result_files import FORMS, import_files, read_results, write_results
+
+H200 = Environment("h200", "hardware", "580.65", "13.0.88", "l2_multiple=2", "abc1234")
+CONFIG = parse_config("family=simt ms=4 ns=8")
+ROWS = (
+    Measurement(Gemm(512, 512, 512), CONFIG, "ok", H200, (10.25, 1 / 3 + 10, 11.0), "0" * 16, 80, 0, "", "final", 5.5),
+    Measurement(Gemm(512, 512, 512), parse_config("family=simt"), "ok", H200, (12.0,), "1" * 16, created=6.0),
+    Measurement(Gemm(64, 64, 64, "NT", "f16"), CONFIG, "crashed", H200, message="signal 11 — «odd»\nline", created=7.0),
+    Measurement(Gemm(8, 8, 8), CONFIG, "ok", replace(H200, device="emulated", clock="model"), (3.0,), "2" * 16),
+)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "first.sqlite"
+    with Database(path) as store:
+        for m in ROWS:
+            store.add(m)
+        store.set_winner(ROWS[0])
+        store.set_winner(ROWS[3])
+        store.demote("h200", lambda problem, config: "f" * 16)  # the winner of h200 is stale
+    return path
+
+
+def content(path: Path) -> tuple[list[tuple[Measurement, float]], list[Measurement], list[tuple[str, ...]]]:
+    with Database(path, readonly=True) as store:
+        rows = [(m, m.created) for m in store.measurements()]
+        stale = [row[:3] for row in store.stale()]
+        return sorted(rows, key=repr), sorted(store.winners(stale=True), key=repr), stale
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_database_comes_back_the_same(form: str, database: Path, tmp_path: Path) -> None:
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path / "out", form)
+    other = tmp_path / "second.sqlite"
+    digests = {"h200": "f" * 16, "emulated": "2" * 16}
+    with Database(other) as store:
+        counts = import_files(store, tmp_path / "out", lambda device, problem, config: digests[device])
+        assert counts["measurements"] == len(ROWS)
+        again = import_files(store, path, lambda device, problem, config: digests[device])
+    assert (again["measurements"], again["already_present"]) == (0, len(ROWS))
+    assert content(other) == content(database)
+    assert len(content(other)[1]) == 2
+    assert len(content(other)[2]) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_export_of_a_device_and_of_winners(form: str, database: Path, tmp_path: Path) -> None:
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path, form, device="h200", raw=False)
+        assert [(m, winner) for m, winner in read_results(path)] == [(ROWS[0], True)]
+        with pytest.raises(InputError, match="no measurements of it"):
+            write_results(store, tmp_path, form, device="a100")
+        with pytest.raises(InputError, match="format is 'csv'; it must be text, jsonl or parquet"):
+            write_results(store, tmp_path, "csv")
+
+
+def test_parquet_has_typed_columns(database: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path, "parquet")
+    table = parquet.read_table(path)
+    assert table.schema.field("samples").type.value_type == "double"
+    assert table.column("us").to_pylist() == [3.0, ROWS[0].us, 12.0, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda lines: lines[:-1], CorruptError, "ends without its last line"),
+        (lambda lines: [*lines[:2], *lines[3:]], CorruptError, "says 4 rows; there are 3"),
+        (lambda lines: ["{}", *lines[1:]], CorruptError, "line 1: must be an object"),
+        (lambda lines: [lines[0].replace(":4", ":5"), *lines[1:]], SchemaError, "format 5"),
+        (lambda lines: [*lines[:1], lines[1].replace('"us":', '"us":1'), *lines[2:]], CorruptError, "line 2: us is"),
+        (lambda lines: [*lines[:1], lines[1].replace("ms=4", "ms=four"), *lines[2:]], CorruptError, "line 2: config"),
+    ],
+)
+def test_damaged_lines_are_refused(change, error, message, database: Path, tmp_path: Path) -> None:
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path, "jsonl")
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with Database(tmp_path / "second.sqlite") as store:
+        with pytest.raises(error, match=message):
+            import_files(store, path)
+        assert not list(store.measurements())
+
+
+def test_damaged_parquet_is_refused(database: Path, tmp_path: Path) -> None:
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path, "parquet")
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(CorruptError, match="cannot be read as Parquet"):
+        list(read_results(path))
+
+
+def test_commands(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    assert run(["db", "export", out, "--format", "jsonl", "--database", str(database)]) == 0
+    assert run(["db", "export", out, "--format", "csv", "--database", str(database)]) == 2
+    assert run(["db", "import", out, "--database", str(tmp_path / "second.sqlite")]) == 0
+    capsys.readouterr()
+    assert run(["db", "list", "--json", "--database", str(database)]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["problem"], row["device"]) for row in rows] == [
+        (m.problem.key(), m.environment.device) for m in (ROWS[3], ROWS[0])
+    ]
+    assert [bool(row["stale"]) for row in rows] == [False, True]
+    assert run(["db", "list", "--device", "h200", "--database", str(database)]) == 0
+    assert "gemm 512,512,512" in capsys.readouterr().out
