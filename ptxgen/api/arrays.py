@@ -123,8 +123,8 @@ def require_no_gradient(x: Any, argument: str) -> None:
     """Raises InputError if PyTorch records gradients with respect to ``x``."""
     if records_gradient(x):
         raise InputError(
-            f"{argument} requires a gradient, which ptxgen does not compute; call it inside"
-            f" torch.no_grad(), or pass {argument}.detach()"
+            f"{argument} requires a gradient, which functions on arrays do not compute; use ptxgen.torch, or call it"
+            f" inside torch.no_grad(), or pass {argument}.detach()"
         )
 
 

@@ -13,6 +13,7 @@ from ptxgen.errors import DtypeError
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a build for the CPU has none
+_deterministic = torch._C._get_deterministic_algorithms
 _fp32_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 #: operation -> the setting of earlier versions of PyTorch that allows TF32
 _ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_cudnn_allow_tf32}
@@ -27,10 +28,10 @@ def facts(x: Tensor) -> tuple[Any, ...]:
 def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
     """(TF32 is allowed for ``x``, results must be deterministic), from the settings of PyTorch. ``operation``: matmul
     or conv."""
-    tf32 = x.dtype is torch.float32 and x.is_cuda
-    if tf32:
-        tf32 = _fp32_precision("cuda", operation) == "tf32" if _fp32_precision else _ALLOW_TF32[operation]()
-    return tf32, torch._C._get_deterministic_algorithms()
+    if x.dtype is not torch.float32 or not x.is_cuda:
+        return False, _deterministic()
+    tf32 = _fp32_precision("cuda", operation) == "tf32" if _fp32_precision else _ALLOW_TF32[operation]()
+    return tf32, _deterministic()
 
 
 def compute(x: Tensor, tf32: bool) -> str:

@@ -29,6 +29,7 @@ DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 PLAIN = frozenset({Tensor, Parameter, type(None)})
 
 BATCHED = torch._C.DispatchKey.FuncTorchBatched
+is_grad_enabled = torch.is_grad_enabled
 _autocasts = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
@@ -85,32 +86,30 @@ class Operator:
         if is_dynamo_compiling():
             return self.overload(*args)
         if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
-            return self._call_in_mode(*args)
+            function, args = self._in_mode(args)
+            if function is not None:
+                return function(*args)
         if forward_ad._current_level >= 0:
             _refuse_tangents(args)
-        return self._call_eagerly(*args)
-
-    def _call_eagerly(self, *args: Any) -> Any:
         tensors = args[: self._tensors]
         for x in tensors:
             if x.__class__ not in PLAIN:
                 return self.overload(*args)
-        if torch.is_grad_enabled():
+        if is_grad_enabled():
             for x in tensors:
                 if x is not None and x.requires_grad:
                     return self._record(*args)
         return self.kernel(*args)
 
-    def _call_in_mode(self, *args: Any) -> Any:
-        """The result in a transform of ``torch.func``, a mode of the dispatcher, ``torch.jit.trace``, or autocast."""
+    def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
+        """(the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of the
+        dispatcher, ``torch.jit.trace``, or autocast. None: that of eager mode, after the casts of autocast."""
         if _transforms() is not None:
             in_rule = torch._C._dispatch_tls_is_dispatch_key_excluded(BATCHED)  # of register_vmap, below torch.vmap
-            return self.overload(*args) if in_rule else self._transformed(*args)
-        if forward_ad._current_level >= 0:
-            _refuse_tangents(args)
+            return (self.overload if in_rule else self._transformed), args
         if _dispatch_modes() or _function_modes() or _traces() is not None or isinstance(args[0], list):
-            return self.overload(*args)
-        return self._call_eagerly(*_autocast(args, args[0].device.type))
+            return self.overload, args
+        return None, _autocast(args, args[0].device.type)
 
 
 def _recording_function(kernel: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]) -> Any:

@@ -697,7 +697,7 @@ def test_cached_calls_refuse_gradients_and_negative_views(gpu, torch, named):
 
     call()
     given[named].requires_grad = True
-    with pytest.raises(InputError, match=f"{named} requires a gradient, which ptxgen does not compute"):
+    with pytest.raises(InputError, match=f"{named} requires a gradient, which functions on arrays do not compute"):
         call()
     torch.recording = False
     call()
