@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import OrderedDict
+from collections.abc import Iterator
 
+import pytest
+
+from ptxgen.api import launch_cache
+from ptxgen.codegen.config import parse_config
 from tests.torch_checks import Checks
+
+#: a short kernel, which the emulated device parses and runs in little time
+SHORT = parse_config("ms=2 ns=2 ml=16 nl=16 u=4 cp_async_a=0 cp_async_b=0 stages=2")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_kernels() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch_cache, "choose", lambda problem, on: SHORT)
+        patch.setattr(launch_cache, "runners", OrderedDict())
+        yield
 
 
 class TestTorch(Checks):
