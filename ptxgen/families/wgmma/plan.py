@@ -21,7 +21,7 @@ from ptxgen.families.wgmma.pack_channels import ChannelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.parameters import TmaParameters
 from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
-from ptxgen.families.wgmma.scheduler import TileScheduler
+from ptxgen.families.wgmma.scheduler import PhaseScheduler, TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 
@@ -77,6 +77,8 @@ class WgmmaPlan(Plan):
 
     def _scheduler(self) -> TileScheduler:
         p, c, g = self.problem, self.config, self.geometry
+        if isinstance(self.batch, PhaseBatch):
+            return PhaseScheduler(c, g, self.device, True)
         if not p.grouped:
             return TileScheduler(c, g, self.device, self.batch.active)
         table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)

@@ -114,14 +114,13 @@ class TileScheduler(Part):
         return divmod(max(iters, 1), c.kg * c.cluster_k)
 
     def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
-        """The GEMMs of a problem that have launches of their own: all phases of a strided input gradient have one."""
-        return p.gemms if p.im2col is None or not p.im2col.phases else (p,)
+        """The GEMMs of a problem that have launches of their own."""
+        return p.gemms
 
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
-        """The grid of a launch of ``items`` batch items, or of all phases."""
+        """The grid of a launch of ``items`` batch items."""
         c = self.config
         across, down, tiles = self.tiles(p)
-        items = len(p.im2col.phases) if p.im2col is not None and p.im2col.phases else items
         if c.persistent:
             return min(int(resident_blocks(self.device, c)), tiles * items), 1, 1
         z = c.kg * items
@@ -139,10 +138,30 @@ class TileScheduler(Part):
         return (c.cluster_x * c.cluster_y, 1) if self.linear else (c.cluster_x * c.cluster_k, c.cluster_y)
 
     @property
+    def grid_z_text(self) -> str:
+        """The meaning of grid.z."""
+        return "items of all slices" if self.batched else "slices"
+
+    @property
     def grid_text(self) -> str:
         """The meaning of the axes of the grid."""
         if self.config.persistent:
             return "(multiprocessors, 1, 1)"
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
-        last = "items of all slices" if self.batched else "slices"
+        last = self.grid_z_text
         return f"(tiles, 1, {last})" if self.linear else f"({tiles}, tiles of {self.y_extent[1:]}, {last})"
+
+
+@dataclass(frozen=True)
+class PhaseScheduler(TileScheduler):
+    """The tiles of all phases of a strided input gradient, in one launch."""
+
+    grid_z_text = "phases"
+
+    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+        return (p,)
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        """The grid of a launch of all phases."""
+        assert p.im2col is not None
+        return super().grid(p, len(p.im2col.phases))
