@@ -155,8 +155,8 @@ def table5(
 ) -> Answer:
     """Print Table 5: the speed of convolutions, compared with cuDNN's best algorithm.
 
-    PyTorch, through which cuDNN is called, does not tell the choice of cuDNN's heuristic, so the table has no column for it.
-    Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
+    PyTorch, through which cuDNN is called, does not report the choice of cuDNN's heuristic, so the table has no column
+    for it. Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
     """
     target = Target(
         database=options.database, dtype=dtype, compute=compute, layout=layout, operation="conv", suite="isaac"
