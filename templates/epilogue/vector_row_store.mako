@@ -15,14 +15,19 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for strip in s.vectors.strips(c):
     {
-${rows(s, strip)}\
+${place(s)}\
+% for batch in s.vectors.batches:
+    {
+${rows(s, strip, batch)}\
 % for b in strip:
 ${column(s, b)}\
-% for n in range(s.vectors.count):
+% for n, row in enumerate(batch):
     and.pred %p, %in_row${n}, %in_column;
-    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_at+${s.vectors.offset(b, n)}];
+    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_at+${s.vectors.offset(b, row)}];
     @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.column_bytes(b)}], ${s.vectors.vector(n)};
 % endfor
+% endfor
+    }
 % endfor
     }
 % endfor
@@ -32,22 +37,27 @@ ${column(s, b)}\
 <%def name="load_c(s, c)">
 % for strip in s.vectors.strips(c):
     {
-${rows(s, strip)}\
+${place(s)}\
+% for batch in s.vectors.batches:
+    {
+${rows(s, strip, batch)}\
 % for b in strip:
 ${column(s, b)}\
-% for n in range(s.vectors.count):
+% for n, row in enumerate(batch):
 % for q in range(4):
     mov.b32 ${s.vectors.words[n, q]}, 0;
 % endfor
     and.pred %p, %in_row${n}, %in_column;
     @%p ld.global.v4.b32 ${s.vectors.vector(n)}, [%row_addr${n}+${s.vectors.column_bytes(b)}];
 % if s.vectors.whole:
-    st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, n)}], ${s.vectors.vector(n)};
+    st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
 % else:
-    setp.lt.u32 %p, %row, ${s.vectors.box_rows - n * s.vectors.row_step};
-    @%p st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, n)}], ${s.vectors.vector(n)};
+    setp.lt.u32 %p, %row, ${s.vectors.box_rows - row * s.vectors.row_step};
+    @%p st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
 % endif
 % endfor
+% endfor
+    }
 % endfor
     }
 % endfor
@@ -56,40 +66,44 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
-## A thread's rows of a strip of boxes side by side: their addresses in C, at its first column; its place in a box.
-<%def name="rows(s, strip)">
-<%
-    runs_rows, _ = plan.epilogue.runs
-    first = strip[0]
-    row = first.y if s.transposed else first.x
-%>\
-    .reg .b64 %row_addr<${s.vectors.count}>, %high;
-    .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %offset, %smem_at, ${", ".join(f"%{n}" for n in runs_rows.registers)};
-    ${s.vectors.words.declaration}
-    .reg .pred %in_row<${s.vectors.count}>, %in_column;
-% for name in runs_rows.registers:
-    ld.param.u32 %${name}, [${name}];
-% endfor
+## A thread's place in a box, and its first row and column of C.
+<%def name="place(s)">
+    .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %swizzled, %smem_at;
     shr.u32 %row, %wg_thread, ${s.vectors.shift};
     and.b32 %chunk, %wg_thread, ${s.vectors.threads - 1};
     add.u32 %first_row, ${s.rows.row}, %row;
     sub.s32 %rows_rem, %M, %first_row;
     mad.lo.u32 %first_column, %chunk, 8, ${s.rows.column};
     sub.s32 %columns_rem, %N, %first_column;
-% for n in range(s.vectors.count):
-${locations.locate(runs_rows, "%offset", f"%in_row{n}", "%rows_rem", "%first_row", row + n * s.vectors.row_step)}\
+    // the swizzled offset in the box
+${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
+    and.b32 %swizzled, %swizzled, ${s.swizzle_mask};
+    xor.b32 %swizzled, %swizzled, %chunk;
+    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
+    mad.lo.u32 %smem_at, %swizzled, 16, %smem_at;
+</%def>
+
+## The addresses in C of a batch of a thread's rows, at its first column.
+<%def name="rows(s, strip, batch)">
+<%
+    runs_rows, _ = plan.epilogue.runs
+    first = strip[0].y if s.transposed else strip[0].x
+%>\
+    .reg .b64 %row_addr<${len(batch)}>, %high;
+    .reg .b32 %offset, ${", ".join(f"%{n}" for n in runs_rows.registers)};
+    ${s.vectors.words.declaration}
+    .reg .pred %in_row<${len(batch)}>, %in_column;
+% for name in runs_rows.registers:
+    ld.param.u32 %${name}, [${name}];
+% endfor
+% for n, row in enumerate(batch):
+${locations.locate(runs_rows, "%offset", f"%in_row{n}", "%rows_rem", "%first_row", first + row * s.vectors.row_step)}\
 % if not s.vectors.whole:
-    setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - n * s.vectors.row_step}, %in_row${n};
+    setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - row * s.vectors.row_step}, %in_row${n};
 % endif
     add.u32 %offset, %offset, %first_column;
     mad.wide.u32 %row_addr${n}, %offset, 2, ${plan.batch.c_base};
 % endfor
-    // the swizzled offset in the box
-${constants.shr("%offset", "%row", s.swizzle_shift)}\
-    and.b32 %offset, %offset, ${s.swizzle_mask};
-    xor.b32 %offset, %offset, %chunk;
-    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
-    mad.lo.u32 %smem_at, %offset, 16, %smem_at;
 </%def>
 
 <%def name="column(s, b)">

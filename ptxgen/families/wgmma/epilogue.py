@@ -185,9 +185,11 @@ class PairStores:
 
 class VectorStores:
     """Threads store boxes to C 16 bytes at a time: ``threads`` of a row (``shift``: log2), ``row_step`` rows from one
-    of a thread to its next, ``count`` rows of a box; ``whole``: whether every thread has as many rows of a box."""
+    of a thread to its next; ``whole``: whether every thread has as many rows of a box. ``batches``: the numbers of a
+    thread's rows in a box, as many at a time as have registers."""
 
     BYTES = 16
+    IN_FLIGHT, LARGE = 4, 128  #: rows in flight; half where a thread has LARGE accumulators or more
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
@@ -195,9 +197,11 @@ class VectorStores:
         self.shift = log2(self.threads)
         self.row_step = WARPGROUP // self.threads
         self.box_rows = s.columns if s.transposed else ROWS
-        self.count = -(-self.box_rows // self.row_step)
         self.whole = self.box_rows % self.row_step == 0
-        self.words = Tile("words", "b32", (self.count, 4))
+        in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 2
+        rows = range(-(-self.box_rows // self.row_step))
+        self.batches = [rows[i : i + in_flight] for i in range(0, len(rows), in_flight)]
+        self.words = Tile("words", "b32", (len(self.batches[0]), 4))
 
     def strips(self, subtile: Subtile) -> list[list[BoxStore]]:
         """The boxes of a subtile with the same rows of C."""
@@ -206,7 +210,7 @@ class VectorStores:
         return [[b for b in subtile.stores if b.x == m * ROWS] for m in range(self.staging.mi)]
 
     def vector(self, n: int) -> str:
-        """The operand of the ``n``-th row of a thread."""
+        """The operand of the ``n``-th row in flight."""
         return braces([self.words[n, q] for q in range(4)])
 
     def offset(self, b: BoxStore, n: int) -> int:

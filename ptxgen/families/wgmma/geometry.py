@@ -194,9 +194,11 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = p.im2col is not None and p.im2col.result is not None
+    phased = p.im2col is not None and bool(p.im2col.phases)
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
         where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
+        where(via_smem & phased & (accumulators >= 192), 20, 0),
         where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
         where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
