@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
 
 pytestmark = pytest.mark.gpu
@@ -61,6 +64,13 @@ class TestTorch(Checks):
         finally:
             torch.set_float32_matmul_precision(before)
         assert errors["highest"] < errors["high"] / 10
+
+    def test_bench_torch_measures_every_mode(self, capsys):
+        words = ["--size", "tiny", "--batch", "2", "--repeats", "1", "--calls", "2", "--json"]
+        assert script("bench-torch").main(words) == 0
+        for entry in json.loads(capsys.readouterr().out)["models"].values():
+            assert len(entry["times"]) == 6
+            assert entry["difference"]["ours"]["output"] < 0.05
 
     def test_compiled_by_inductor(self):
         stock, model, x = self.model()
