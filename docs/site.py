@@ -10,7 +10,12 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 #: file of the checkout -> its address in the site
-OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "tests/golden/slots.md": "golden/slots.md"}
+OUTSIDE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "LICENSE": "LICENSE.txt",
+    "tests/golden/slots.md": "golden/slots.md",
+}
 OUTSIDE |= {f"tests/golden/ptx/{p.name}": f"golden/{p.name}" for p in (ROOT / "tests" / "golden" / "ptx").glob("*.ptx")}
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)]*)?(\))")
 
