@@ -100,7 +100,7 @@ def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
             continue
     needed = not extra or (extra == "cuda" and gpu)
     remedy = install_extra(extra) if extra else install(name)
-    if extra == "cuda" and not gpu:
+    if extra in ("cuda", "baseline") and not gpu:
         remedy += "  (only with an NVIDIA GPU)"
     if extra == "pycuda" and not (gpu and shutil.which("nvcc") and shutil.which("c++")):
         remedy = ""  # it cannot be built here, and cuda-bindings serves
