@@ -271,6 +271,8 @@ def _kernel(
     pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
     arguments = ConvArguments(out.dim() - 2, stride, pairs, dilation, groups).resolved()
     first, second, third = a.resolve_neg(), b.resolve_neg(), launching.vector(bias)
+    channels = (b.shape if signature is not conv.WEIGHT_GRAD else shape)[1]
+    tf32 = tf32 and channels > 1  # filters of one channel have a family of kernels in f32, which memory limits
     key = key if launching.in_place((first, a), (second, b), (third, bias)) else None
     with launch_cache.lock:
         conv.launch_uncached(

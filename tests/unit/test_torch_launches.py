@@ -163,6 +163,18 @@ def test_backward_step_copies_no_gradient_twice(launches, last):
     assert len(launch_cache.launches) == 3  # no operand was copied
 
 
+def test_tf32_is_used_where_pytorch_allows_it(launches, monkeypatch):
+    monkeypatch.setattr(launching, "settings", lambda x, operation: (operation == "conv", False))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    images = integers(1, 4, 6, 5)
+    pt.conv2d(images, integers(2, 4, 3, 3))
+    pt.conv2d(images, integers(4, 1, 3, 3), groups=4)  # by the depthwise family
+    pt.linear(integers(2, 4), integers(3, 4))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    pt.conv2d(images, integers(3, 4, 3, 3))
+    assert [p.compute for p in launches] == ["tf32", "f32", "f32", "f32"]
+
+
 def test_types_alignments_and_settings_have_launches_of_their_own(launches):
     x, w = integers(4, 9)[:, :8], integers(4, 8)
     for start in (0, 1, 0, 1):
