@@ -48,8 +48,8 @@ def read(key: str) -> list[Choice] | None:
         return None
     try:
         rows = json.loads(path.read_bytes())
-        return [Choice(parse_config(text), str(origin), float(us), str(other)) for text, origin, us, other in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [Choice(parse_config(str(text)), str(origin), float(us), str(other)) for text, origin, us, other in rows]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -87,7 +87,17 @@ def test_choices_of_the_nearest_device_say_so_when_they_are_read(chosen):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[[]]", '[["family=simt", "model", 1, ""]', "3", '[["ms=77", "model", 1, ""]]']
+    "content",
+    [
+        "",
+        "[[]]",
+        '[["family=simt", "model", 1, ""]',
+        "3",
+        '[["ms=77", "model", 1, ""]]',
+        '[[1, "model", 1, ""]]',
+        "[" * 100000,
+    ],
+    ids=["empty", "no fields", "cut", "number", "illegal", "no text", "deep"],
 )
 def test_damaged_choices_are_made_again(chosen, tmp_path, content):
     first = selection.select(P, H200)
