@@ -89,6 +89,11 @@ def literal(x: Node) -> str:
     return float(x.value).hex() + ("f" if x.kind == FLOAT else "")
 
 
+def comment(text: str) -> str:
+    """``text`` within a C comment: it neither ends the comment nor begins another."""
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
 def nodes_of(tree: Leaf | Branch) -> list[Node]:
     """The conditions and numbers of a tree."""
     if isinstance(tree, Leaf):

@@ -8,6 +8,7 @@ from ptxgen.codegen.render import render_file
 from ptxgen.cuda_abi import MAP_ALIGNMENT, MAP_BYTES, PARAMETERS_AT
 from ptxgen.errors import InputError
 from ptxgen.export import c_source, manifest
+from ptxgen.export.c_expression import comment
 from ptxgen.export.choice import compiled
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
@@ -31,7 +32,7 @@ STATUSES = (
     ("PTXGEN_NOT_EXPORTED", "no exported kernel computes this problem"),
     ("PTXGEN_WORKSPACE_TOO_SMALL", "the workspace is smaller than the call needs"),
     ("PTXGEN_NO_DRIVER", "libcuda.so.1 cannot be loaded, or lacks a function"),
-    ("PTXGEN_NO_FILE", "a file of the folder is missing or damaged"),
+    ("PTXGEN_NO_FILE", "a file of the folder is missing, or tables.bin has another size"),
     ("PTXGEN_WRONG_DEVICE", "the GPU is not one that the kernels were exported for"),
     ("PTXGEN_OUT_OF_MEMORY", "out of host memory"),
     ("PTXGEN_DRIVER_ERROR", "a call of the CUDA driver failed: see ptxgen_driver_result"),
@@ -66,6 +67,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     values = {
         "version": version,
         "command": command,
+        "comment": comment,
         "device": library.device,
         "target": library.modules[0].source.target,
         "statuses": STATUSES,

@@ -1,4 +1,4 @@
-/* Kernels of ptxgen ${version} for ${device.name}, ${target}. Made by: ${command} */
+/* Kernels of ptxgen ${version} for ${device.name}, ${target}. Made by: ${comment(command)} */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ptxgen_kernels.h"
@@ -13,6 +13,7 @@
 /* ---- the part of the driver's interface that the library uses */
 
 enum {
+    CUDA_ERROR_FILE_NOT_FOUND = 301,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -181,10 +182,10 @@ static ptxgen_status load_modules(ptxgen_library *library, const char *folder)
         char *path = path_of(folder, modules[i].file);
         if (!path)
             return PTXGEN_OUT_OF_MEMORY;
-        ptxgen_status status = checked(library->driver.cuModuleLoad(&library->modules[i], path));
+        int result = library->driver.cuModuleLoad(&library->modules[i], path);
         free(path);
-        if (status)
-            return status;
+        if (result)
+            return result == CUDA_ERROR_FILE_NOT_FOUND ? PTXGEN_NO_FILE : checked(result);
     }
     for (int i = 0; i < FUNCTIONS; i++) {
         const struct function *f = &functions[i];
@@ -653,10 +654,14 @@ static ptxgen_status compute(const struct operation *operation, const int64_t *f
     const struct choice *choice = entry || !x->shape.m ? NULL : choose(fields, &x->shape);
     if (!entry && !choice)
         return PTXGEN_NOT_EXPORTED;
-    if (entry)
+    if (entry) { /* the launches of the exported alignments, also if the addresses have greater ones */
+        x->shape.aligned_a = entry->alignment[0];
+        x->shape.aligned_b = entry->alignment[1];
+        x->shape.aligned_c = entry->alignment[2];
         entry->compute(x);
-    else
+    } else {
         choice->compute(x);
+    }
     return x->status;
 }
 

@@ -1,10 +1,12 @@
-/* Kernels of ptxgen ${version} for ${device.name}, ${target}. Made by: ${command}
+/* Kernels of ptxgen ${version} for ${device.name}, ${target}. Made by: ${comment(command)}
  *
- * Link ptxgen_kernels.c into a program; it loads libcuda.so.1 and the files of the folder "kernels" at run time. It needs
- * C11, POSIX (dlopen) and no CUDA headers: a stream is a CUstream or a cudaStream_t, and addresses are those of the GPU.
+ * Compile ptxgen_kernels.c as C11 with -ffp-contract=off, so that the choice of kernels rounds as in ptxgen, and link with
+ * -ldl -lm. It loads libcuda.so.1 and the files of the folder "kernels" at run time. It needs POSIX (dlopen) and no CUDA
+ * headers: a stream is a CUstream or a cudaStream_t, and addresses are those of the GPU.
  *
  * Functions return PTXGEN_SUCCESS or an error. A call enqueues its kernels on the stream and returns. Any number of
- * threads may use one library at the same time. The documentation of ptxgen (docs/export.md) has the rules and examples.
+ * threads may use one library at the same time; its CUDA context must be current in each of them, and streams must be of
+ * that context. The documentation of ptxgen (docs/export.md) has the rules and examples.
  */
 #ifndef PTXGEN_KERNELS_H
 #define PTXGEN_KERNELS_H
