@@ -79,7 +79,7 @@ def emulate(
             help="Count bank conflicts and sectors: of sampled accesses (sampled), of all accesses (full), or off."
         ),
     ] = "sampled",
-    races: Annotated[str, typer.Option(help="Detect shared-memory races between warps: on or off.")] = "on",
+    races: Annotated[str, typer.Option(help="Detect races in shared and global memory: on or off.")] = "on",
     uninitialised: Annotated[
         str,
         typer.Option(

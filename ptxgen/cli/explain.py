@@ -27,7 +27,9 @@ def explain(
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of candidates, the choice included.")] = 5,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="The document of bench --baseline --json, for the vendor's times."),
+        typer.Option(
+            "--from", metavar="FILE", help="A document that bench --baseline wrote with --save, for the vendor's times."
+        ),
     ] = None,
 ) -> Answer:
     """Print why a problem gets its configuration.

@@ -93,7 +93,9 @@ def _floor(row: Document) -> str:
 def _vendor(row: Document, best: Document) -> str:
     us = row["vendor_us"]
     if us != us:
-        return "vendor's best candidate: unknown; bench --baseline --json > FILE times it, explain --from FILE reads it"
+        return (
+            "vendor's best candidate: unknown; bench --baseline NAME --save FILE times it, explain --from FILE reads it"
+        )
     return f"vendor's best candidate: {number(us)} µs (measured), {us / best['us']:.2f} times the choice's time"
 
 
@@ -126,7 +128,7 @@ def _residency(r: Document) -> list[str]:
         "warps": f"{-(-r['threads'] // 32)}",
         "blocks": "",
     }
-    rows = [[n, used[n], k, "binds" if n in r["binding"] else ""] for n, k in r["limits"].items()]
+    rows = [[n, used[n], k, "limits" if n in r["binding"] else ""] for n, k in r["limits"].items()]
     lines = Table(("resource", "used by a block", "blocks that fit", ""), rows).text().split("\n")
     unit = "tiles per resident block" if r["persistent"] else "waves"
     lines += _wrapped(

@@ -102,7 +102,7 @@ class ProblemOptions(DatabaseOptions):
     dtype: Annotated[str | None, typer.Option(help="Dtype of A and B: one of {dtypes}. [default: f32]")] = None
     compute: Annotated[
         str | None,
-        typer.Option(help="Accumulation: {compute_modes}. [default: the first]"),
+        typer.Option(help="Arithmetic of products and sums: {compute_modes}. [default: the first]"),
     ] = None
     out: Annotated[
         str | None, typer.Option(help="Dtype of C. [default: that of A, bf16 for 8-bit floats, s32 for s8]")

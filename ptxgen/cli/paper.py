@@ -64,7 +64,7 @@ def table1(
     draws: Annotated[int, typer.Option(min=1, help="Draws of each sampler per problem.")] = 50_000,
     seed: SeedOption = 0,
 ) -> Answer:
-    """Print Table 1: fractions of the samplers' draws that are legal.
+    """Print Table 1: fractions of draws that are legal.
 
     Means over the problems of the suites isaac, GEMM and convolutions. Runs `sampler`; needs no GPU.
     """
@@ -85,7 +85,7 @@ def table2(
     folds: FoldsOption = 4,
     perceptrons: PerceptronsOption = 10_000,
 ) -> Answer:
-    """Print Table 2: errors of multi-layer perceptrons of its sizes, and of the trees.
+    """Print Table 2: errors of perceptrons and trees.
 
     All are trained on the same rows. Runs `model evaluate`: takes minutes; needs scikit-learn and no GPU.
     """
@@ -107,9 +107,9 @@ def figure5(
         int, typer.Option(metavar="ROWS", min=0, help="Most rows of the largest perceptron; 0: only the trees.")
     ] = 0,
 ) -> Answer:
-    """Print Figure 5: cross-validated error by the number of training samples.
+    """Print Figure 5: error by number of training samples.
 
-    Runs `model evaluate`: takes minutes; needs no GPU.
+    The error is cross-validated. Runs `model evaluate`: takes minutes; needs no GPU.
     """
     from ptxgen.cli.command import Common
     from ptxgen.cli.model import evaluate
@@ -138,9 +138,10 @@ def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> 
 
 @command(paper, "table4", "--dtype f16", "--from bench.json --picture table4.png")
 def table4(options: TableOptions, dtype: DtypeOption = None, compute: ComputeOption = None) -> Answer:
-    """Print Table 4: the speed of GEMMs, compared with cuBLASLt's best candidate and its heuristic's choice.
+    """Print Table 4: the speed of GEMMs and of cuBLASLt.
 
-    Runs `bench gemm --suite isaac --baseline cublas`; needs a GPU, or its document with --from.
+    Of cuBLASLt: its best candidate and its heuristic's choice. Runs `bench gemm --suite isaac --baseline cublas`; needs
+    a GPU, or its document with --from.
     """
     target = Target(database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac")
     return _speeds(options, "table4", target, "cublas")
@@ -153,7 +154,7 @@ def table5(
     compute: ComputeOption = None,
     layout: Annotated[str | None, typer.Option(help="Layout of images: NCHW, NHWC or CHWN. [default: NCHW]")] = None,
 ) -> Answer:
-    """Print Table 5: the speed of convolutions, compared with cuDNN's best algorithm.
+    """Print Table 5: the speed of convolutions and of cuDNN.
 
     PyTorch, through which cuDNN is called, does not report the choice of cuDNN's heuristic, so the table has no column
     for it. Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
@@ -168,7 +169,7 @@ def table5(
 def table6(
     options: TableOptions, device: DeviceOption = None, dtype: DtypeOption = None, compute: ComputeOption = None
 ) -> Answer:
-    """Print Table 6: the configurations that are chosen for problems of Table 4.
+    """Print Table 6: the configurations chosen for Table 4.
 
     Runs `select gemm --suite isaac`; needs no GPU with --device.
     """

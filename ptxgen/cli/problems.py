@@ -204,7 +204,7 @@ def select(
     ] = False,
     schedule: ScheduleOption = None,
 ) -> Answer:
-    """Print the best configuration for a problem.
+    """Print the configuration that computes a problem.
 
     Stored winners have measured times, others the time that the model predicts. Needs no GPU: use --device h200.
     """
@@ -321,7 +321,7 @@ def bench(
     config: ConfigOption = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Vendor library to compare with in the same run: cublas, cudnn or torch."),
+        typer.Option(help="What to compare with in the same run: cublas, cudnn or torch; for grouped also tlp."),
     ] = None,
     save: Annotated[
         Path | None,

@@ -229,10 +229,15 @@ def check_text(document: Document) -> Parts:
     for r in document["rows"]:
         for i, result in enumerate(r["results"]):
             head = shape_cells(r) if i == 0 else [""] * len(titles)
-            rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", result["text"]])
+            rows.append([*head, result["kind"], "ok" if result["ok"] else "WRONG", _error(result)])
     wrong = sum(not r["ok"] for r in document["rows"])
     end = f"{len(document['rows'])} checked on {document['device']}, " + (f"{wrong} wrong" if wrong else "all correct")
-    return [Table((*titles, "inputs", "result", "error against float64"), rows, ("column-major",)), end]
+    return [Table((*titles, "inputs", "result", "error / tolerance"), rows, ("column-major",)), end]
+
+
+def _error(result: Document) -> str:
+    """The largest error divided by its tolerance, and the index of that element."""
+    return f"{result['ratio']:.3g} at {','.join(map(str, result['where']))}" if result["ratio"] else "exact"
 
 
 @by_operation

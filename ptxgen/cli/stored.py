@@ -119,7 +119,7 @@ def merge(
     return Answer({"command": "db merge", "database": options.path, **counts}, pairs_text(counts))
 
 
-@command(db, "recheck", "", "results --device h200 --seconds 480")
+@command(db, "recheck", "", "results --device h200 --time-limit 480")
 def recheck(
     options: DatabaseOptions,
     folder: Annotated[
@@ -129,7 +129,9 @@ def recheck(
     timing: Annotated[
         bool, typer.Option("--time/--no-time", help="Time stale winners again if this machine has their device.")
     ] = True,
-    seconds: Annotated[float, typer.Option(min=0, help="Time limit in seconds: no winner is timed after it.")] = 3600.0,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=0, metavar="SECONDS", help="Begin no timing after this time.")
+    ] = 3600.0,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
     ] = None,
@@ -165,7 +167,7 @@ def recheck(
             found = work.compare(store.read(name))
             store.save(facts, found)
             if timing and driver is not None:
-                work.retime(found, driver.name, lambda rows, to=facts: store.save(to, rows), seconds, revision())  # type: ignore[misc]
+                work.retime(found, driver.name, lambda rows, to=facts: store.save(to, rows), time_limit, revision())  # type: ignore[misc]
             rows += [report.recheck_fields(name, row) for row in found]
     document = {"command": "db recheck", "rows": rows}
     return Answer(document, report.recheck_text(document), int(any(r["us"] is None for r in rows)))

@@ -139,7 +139,7 @@ class SqliteFile:
                 head = file.read(100)
         except FileNotFoundError:
             if self.readonly:
-                raise DatabaseError(f"{self.path} does not exist; tune and db import make a database") from None
+                raise DatabaseError(f"{self.path} does not exist; tune and db import create it") from None
             return
         except OSError as error:
             raise DatabaseError(f"{self.path} cannot be read: {error}") from error
@@ -188,7 +188,7 @@ class SqliteFile:
         self._db.execute("PRAGMA synchronous = FULL")
         if self._empty():
             if self.readonly:
-                raise DatabaseError(f"{self.path} is empty; tune and db import make a database of it")
+                raise DatabaseError(f"{self.path} is empty; tune and db import make it a database")
             self._create()
         self._accept(self._pragma("user_version"), self._pragma("application_id"))
         self._verify()

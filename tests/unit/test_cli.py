@@ -139,7 +139,7 @@ def test_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
 def test_missing_and_empty_databases(run: Run, tmp_path: Path) -> None:
     done = run("db", "info")
     assert done.code == 4
-    assert "does not exist; tune and db import make a database" in done.err
+    assert "does not exist; tune and db import create it" in done.err
     with Database(tmp_path / "tuning.sqlite"):
         pass
     done = run("db", "export", tmp_path / "out")
@@ -347,7 +347,7 @@ def test_help_lists_the_types_of_the_registry() -> None:
     )
     text = " ".join(done.stdout.split())
     assert f"Dtype of A and B: one of {', '.join(COMPUTE_MODES)}. [default: f32]" in text
-    assert "Accumulation: " in text
+    assert "Arithmetic of products and sums: " in text
     assert f"f32 takes {', '.join(COMPUTE_MODES['f32'])}" in text
 
 

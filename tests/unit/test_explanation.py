@@ -131,7 +131,7 @@ def test_text_fits_80_columns(words: list[str], capsys: pytest.CaptureFixture[st
     for part in (
         "roofline floor",
         "(predicted)",
-        "binds",
+        "limits",
         "legal candidates",
         "Nearest problems measured on h200",
         "unknown",
