@@ -22,7 +22,7 @@ from ptxgen.codegen.config import AXIS, Columns, Config
 from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families import perf_costs, perf_model, rules, space
-from ptxgen.families.features import FORMER, PROBLEM, all_names, default_names, features
+from ptxgen.families.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features
 from ptxgen.families.mma import cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
@@ -728,7 +728,8 @@ def test_trees_of_the_problem_alone_come_last(fitted):
     assert ordered["trees"][0] == free
     assert ordered["trees"][-2:] == [fixed, leaf]
     assert len(ordered["trees"]) == 3 + len(forest["trees"])
-    assert {"m", "flops", "row_alignment_a"} < PROBLEM < set(fitted.names)
+    assert {"m", "flops", "row_alignment_a"} < PROBLEM
+    assert PROBLEM - set(DEVICE) < set(fitted.names)  # a model of one device lacks the facts of devices
     assert not PROBLEM & {"kg", "tiles", "ml", "waves"}
 
 

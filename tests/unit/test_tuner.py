@@ -129,7 +129,7 @@ def test_run_measures_stores_and_sets_the_winner(fake, database):
     assert done.winner.config == finals[0]
     assert database.best(P, "emulated", "model") == done.winner
     assert not done.failures
-    assert "us, " in summary(done)
+    assert "µs, " in summary(done)
 
 
 def test_equal_seeds_give_equal_runs(fake, tmp_path):
