@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -25,6 +26,13 @@ def _own_database(tmp_path_factory):
         patch.setenv("PTXGEN_DATABASE", str(tmp_path_factory.mktemp("database") / "tuning.sqlite"))
         patch.setattr(choice_cache, "write", lambda key, choices: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible():
+    """A shell starts background jobs with SIGINT ignored, and child processes inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _gpu() -> bool:
