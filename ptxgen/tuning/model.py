@@ -126,7 +126,7 @@ class Model:
                     f" device, with clock={clock_of(d)}"
                 )
         rows = Training.joined(parts)
-        errors = {t: rows.validate(t) for t in TARGETS} if rows.groups >= 2 and not target else {}
+        errors = {t: rows.validate(t) for t in TARGETS} if len(set(rows.problems)) >= 2 and not target else {}
         chosen = target or (min(errors, key=lambda t: errors[t][0]) if errors else "clock")
         booster = rows.train(chosen, np.ones(len(rows.log_us), bool))
         facts = Facts(

@@ -210,6 +210,9 @@ def test_few_rows_of_one_problem_are_enough_to_train(rows):
     assert m.facts.target == "clock"
     assert np.isnan(m.facts.error)
     assert len(m.rank(HELD_OUT[0], H200, 3)) == 3
+    other = [replace(r, environment=replace(r.environment, device="h100")) for r in one]
+    shared = Model.fit(one, H200, also={device("h100"): other})  # nothing can be held out: the problem is the same
+    assert (shared.facts.rows, shared.facts.errors) == (6, {})
 
 
 def test_training_is_reproducible_in_any_order(rows, tmp_path, monkeypatch):
