@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import index
 from typing import Any
 
 import torch
@@ -175,6 +176,13 @@ def _transposed(
         for i in range(dims)
     )
     shape = (input.shape[0], weight.shape[1] * groups, *extents)
+    if groups < 1 or input.shape[1] != weight.shape[0] or weight.shape[0] % groups:
+        raise ShapeError(
+            f"input has {input.shape[1]} channels, weight has shape {tuple(weight.shape)} and groups is {groups}; the"
+            " first axis of weight must be the channels, and a multiple of groups"
+        )
+    if any(n < 1 for n in shape[2:]):
+        raise ShapeError(f"padding is {padding}; the result would have shape {tuple(shape)}, without pixels")
     result: Tensor = CONV_INPUT_GRAD(input, weight, bias, shape, *geometry, groups)
     return result
 
@@ -219,6 +227,10 @@ def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
     """One integer for each axis. ShapeError: there are more or fewer, or one is below ``least``."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     values = values * dims if len(values) == 1 else values
+    try:  # 1.0 and True equal 1, and the cache of geometries would return them to later calls with 1
+        values = tuple(v if isinstance(v, torch.SymInt) else int(index(v)) for v in values)
+    except TypeError:  # a number that is not an integer
+        values = ()
     if len(values) != dims or any(v < least for v in values):
         raise ShapeError(f"{name} is {value}; it must be an integer from {least}, or {dims} of them")
     return values

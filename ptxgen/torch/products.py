@@ -219,7 +219,7 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return (
         MATMUL(grad, weight) if needs[0] else None,
         LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None,
-        grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.bias and needs[2] else None,
+        grad.sum_to_size(grad.shape[-1]) if ctx.bias and needs[2] else None,
     )
 
 
