@@ -16,7 +16,7 @@ from torch.nn import functional  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.errors import DtypeError, InputError, ShapeError  # noqa: E402
-from ptxgen.torch import conv, products  # noqa: E402
+from ptxgen.torch import conv, grouped, products  # noqa: E402
 
 #: function of ptxgen.torch -> the function of PyTorch
 THEIRS = {
@@ -140,6 +140,62 @@ class Checks:
             for f in (getattr(pt, name), THEIRS[name])
         )
         assert torch.equal(found, wanted)
+
+    @pytest.mark.parametrize("name", ["linear", "conv1d", "gemm_grouped", "gemm_jagged"])
+    def test_transforms_of_torch_func(self, name):
+        x, w = self.tensors(((1, 2, 3), (4, 2, 3)))
+        offsets = torch.tensor([2], dtype=torch.int32, device=self.device)
+        ours, theirs = {
+            "linear": (lambda x: pt.linear(x, w[0]), lambda x: functional.linear(x, w[0])),
+            "conv1d": (lambda x: pt.conv1d(x, w), lambda x: functional.conv1d(x, w)),
+            "gemm_grouped": (lambda x: pt.gemm_grouped([x[0]], [w[0].mT])[0], lambda x: x[0] @ w[0].mT),
+            "gemm_jagged": (lambda x: pt.gemm_jagged(x[0], w[:1].mT, offsets), lambda x: x[0] @ w[0].mT),
+        }[name]
+
+        found, wanted = (torch.func.grad(lambda x, f=f: f(x).square().sum())(x) for f in (ours, theirs))
+        assert torch.equal(found, wanted)
+        (y, found), (_, wanted) = torch.func.vjp(ours, x), torch.func.vjp(theirs, x)
+        for grad in (y, y.clone().requires_grad_()):  # after the transform, with and without a recorded gradient
+            assert torch.equal(found(grad)[0], wanted(grad)[0])
+        with torch.no_grad():
+            assert torch.equal(found(y)[0], wanted(y)[0])
+
+    def test_tensors_that_outlive_a_transform(self):
+        x, w = self.tensors(((2, 3), (3, 4)))
+        leaf, kept = w.requires_grad_(), []
+        torch.func.grad(lambda y: (kept.append(y), y.sum())[1])(leaf)
+        assert torch.equal(torch.autograd.grad(pt.matmul(x, kept[0]).sum(), leaf)[0], x.sum(0)[:, None].expand(3, 4))
+        with torch.no_grad():
+            assert torch.equal(pt.matmul(kept[0].mT, x.mT), leaf.mT @ x.mT)
+            assert torch.equal(pt.linear(x, kept[0].mT), x @ leaf)
+
+    def test_a_stride_that_is_no_integer_is_not_cached(self):
+        x, w = self.tensors(((1, 2, 7), (3, 2, 1)))
+        with pytest.raises(ShapeError, match="stride is 3"):
+            pt.conv1d(x, w, stride=3.0)
+        assert torch.equal(pt.conv1d(x, w, stride=3), functional.conv1d(x, w, stride=3))
+
+    def test_empty_results_and_lists(self):
+        x, w, b = self.tensors(((3, 4), (0, 4), (0,)))
+        for y in self.derivatives(pt.linear, (x, w, b)):
+            assert not y.any()
+        assert pt.gemm_grouped([], []) == []
+
+    def test_negative_views_of_jagged_products(self):
+        x, w = self.tensors(((3, 2), (1, 2, 4)))
+        offsets = torch.tensor([3], dtype=torch.int32, device=self.device)
+        negative = torch.complex(x, -x).conj().imag  # equal to x, by the negative bit
+        assert torch.equal(pt.gemm_jagged(negative, w, offsets), x @ w[0])
+
+    def test_backward_of_grouped_products_computes_the_needed_gradients(self, monkeypatch):
+        calls = []
+        monkeypatch.setattr(
+            grouped, "GEMM_GROUPED", lambda a, b: calls.append(a) or [x @ y for x, y in zip(a, b, strict=True)]
+        )
+        x, w = self.tensors(((2, 3), (3, 2)))
+        y = torch.ops.ptxgen.gemm_grouped([x.requires_grad_(), w], [w, x.detach()])
+        assert torch.equal(torch.autograd.grad(y[0].sum(), x)[0], y[0].new_ones(2, 2) @ w.mT)
+        assert len(calls) == 1
 
     def test_grouped_and_jagged_products(self):
         offsets = torch.tensor([1, 1, 4], dtype=torch.int32, device=self.device)
@@ -334,6 +390,9 @@ class Checks:
                 lambda x: pt.conv1d(x, x.new_ones(1, 4, 1), stride=2, padding="same"),
             ),
             (ShapeError, "output_padding is", lambda x: pt.conv_transpose1d(x, x[..., None], output_padding=1)),
+            (ShapeError, "groups is 0", lambda x: pt.conv_transpose1d(x[None], x[..., None], groups=0)),
+            (ShapeError, "input has 3 channels", lambda x: pt.conv_transpose1d(x[None, :3], x[..., None])),
+            (ShapeError, "without pixels", lambda x: pt.conv_transpose1d(x[None], x[..., None], padding=2)),
             (ShapeError, "input has 2 axes and weight 2", lambda x: pt.conv2d(x, x)),
             (ShapeError, "they must be T×K, E×K×N and E", lambda x: pt.gemm_jagged(x, x, x)),
             (InputError, "a has 1 items and b has 2", lambda x: pt.gemm_grouped([x], [x, x])),
@@ -352,3 +411,5 @@ class Checks:
             assert torch.equal(pt.matmul(x, x), x @ x)
             with pytest.raises(InputError, match="has a tangent"):
                 pt.matmul(forward_ad.make_dual(x, x), x)
+            with pytest.raises(InputError, match="has a tangent"):
+                pt.gemm_grouped([forward_ad.make_dual(x, x)], [x])

@@ -10,7 +10,8 @@ from torch import Tensor
 from ptxgen.api import grouped, jagged
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch.launching import check_dtypes
-from ptxgen.torch.operator import Operator, loop_over_batch
+from ptxgen.torch.operator import Operator, in_transform, loop_over_batch
+from ptxgen.torch.products import MATMUL
 
 
 def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
@@ -18,6 +19,11 @@ def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
 
     Dtypes as for ``matmul``; all items have one. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
+    if not a and not b:  # the dispatcher takes no call without tensors
+        return []
+    if in_transform():  # a torch.autograd.Function computes no gradients of tensors in lists
+        _check_grouped(a, b)
+        return [MATMUL(x, y) for x, y in zip(a, b, strict=True)]
     results: list[Tensor] = GEMM_GROUPED(list(a), list(b))
     return results
 
@@ -51,13 +57,13 @@ def _grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
 
 def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     shape = _jagged_shape(x, w, offsets)
-    out: Tensor = jagged.gemm_jagged(x, w, offsets, out=x.new_zeros(shape))
+    out: Tensor = jagged.gemm_jagged(x.resolve_neg(), w.resolve_neg(), offsets, out=x.new_zeros(shape))
     return out
 
 
 def _jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
     out = x.new_empty(_jagged_weight_grad_shape(x, grad, offsets))
-    result: Tensor = jagged.gemm_jagged_weight_grad(x, grad, offsets, out=out)
+    result: Tensor = jagged.gemm_jagged_weight_grad(x.resolve_neg(), grad.resolve_neg(), offsets, out=out)
     return result
 
 
@@ -120,8 +126,12 @@ def _save_lists(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _grouped_backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, Any]:
     a, b = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-    dy = [g.contiguous() for g in grads]
-    return GEMM_GROUPED(dy, [y.mT for y in b]), GEMM_GROUPED([x.mT for x in a], dy)
+    dy, needs = [g.contiguous() for g in grads], ctx.needs_input_grad
+    none = [None] * ctx.count
+    return (
+        GEMM_GROUPED(dy, [y.mT for y in b]) if any(needs[0]) else none,
+        GEMM_GROUPED([x.mT for x in a], dy) if any(needs[1]) else none,
+    )
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:

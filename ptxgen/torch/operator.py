@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import unwrap_if_dead
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
@@ -98,8 +99,14 @@ class Operator:
         if is_grad_enabled():
             for x in tensors:
                 if x is not None and x.requires_grad:
-                    return self._record(*args)
-        return self.kernel(*args)
+                    return self._record(*_without_dead_wrappers(args))
+        try:
+            return self.kernel(*args)
+        except (RuntimeError, InputError):  # only after an error, because the test costs time
+            live = _without_dead_wrappers(args)
+            if all(x is y for x, y in zip(args, live, strict=True)):
+                raise
+        return self(*live)
 
     def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
         """(the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of the
@@ -110,6 +117,17 @@ class Operator:
         if _dispatch_modes() or _function_modes() or _traces() is not None or isinstance(args[0], list):
             return self.overload, args
         return None, _autocast(args, args[0].device.type)
+
+
+def _without_dead_wrappers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with the tensors that a transform of ``torch.func`` wrapped and that outlived it unwrapped: they
+    have no memory. The backward function of ``torch.func.vjp`` receives such tensors."""
+    return tuple(unwrap_if_dead(x) if isinstance(x, Tensor) else x for x in args)
+
+
+def in_transform() -> bool:
+    """Whether a transform of ``torch.func`` runs, outside ``torch.compile``."""
+    return not is_dynamo_compiling() and _transforms() is not None
 
 
 def _recording_function(kernel: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]) -> Any:
@@ -157,7 +175,7 @@ def _transformed_function(
 
 def _refuse_tangents(args: Sequence[Any]) -> None:
     """InputError: an argument is a dual tensor of forward-mode differentiation."""
-    for x in args:
+    for x in (y for arg in args for y in (arg if isinstance(arg, list) else (arg,))):
         if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
             raise InputError(
                 "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp, or"
