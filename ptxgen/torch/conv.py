@@ -220,14 +220,14 @@ def _new_geometry(dims: int, stride: Any, padding: Any, dilation: Any, taps: Sha
     return strides, tuple(p for whole in wholes for p in (whole // 2, whole - whole // 2)), dilations
 
 
-_cached_geometry = lru_cache(maxsize=1024)(_new_geometry)
+_cached_geometry = lru_cache(maxsize=1024, typed=True)(_new_geometry)  # typed: 1.0 equals 1
 
 
 def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
     """One integer for each axis. ShapeError: there are more or fewer, or one is below ``least``."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     values = values * dims if len(values) == 1 else values
-    try:  # 1.0 and True equal 1, and the cache of geometries would return them to later calls with 1
+    try:  # the cache would return (1.0, 1.0) to later calls with (1, 1), which equals it
         values = tuple(v if isinstance(v, torch.SymInt) else int(index(v)) for v in values)
     except TypeError:  # a number that is not an integer
         values = ()
