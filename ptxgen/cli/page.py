@@ -193,8 +193,8 @@ def page(found: Contents) -> str:
         slower = sum(r.ratio < 1 for r in found.ratios)
         tiles |= {
             "shapes compared with the vendor's library": f"{len(found.ratios):,}",
-            "geometric mean of vendor's time / time": number(mean),
-            "shapes slower than the vendor's": f"{slower / len(found.ratios):.0%}",
+            "geometric mean of vendor's time / time of ptxgen": number(mean),
+            "shapes slower than with the vendor's library": f"{slower / len(found.ratios):.0%}",
         }
     if found.attempts:
         failed = sum(a.outcome != "ok" for a in found.attempts)
@@ -352,7 +352,7 @@ def _ratios(found: Contents) -> str:
         lowered = "" if name == "gemm" else ", of the GEMM that kernels compute"
         charts.append((chart, f"ratio-{name}", f"{name}: {_shapes(len(chosen))}{lowered}"))
     worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
-    table = _table(("slowest shapes", "ratio"), [[_code(r.problem.key()), float(r.ratio)] for r in worst])
+    table = _table(("ratio", "slowest shapes"), [[float(r.ratio), _code(r.problem.key())] for r in worst])
     return _section(title, text, _charts(*charts), "<p></p>", table)
 
 
@@ -364,7 +364,7 @@ def _search(found: Contents) -> str:
     if found.attempts:
         over_time: dict[str, Any] = dict(counts_over_time(found.attempts))
         chart = Lines("Measurements over time", over_time, "", "measurements", dates=True)
-        charts.append((chart, "history", "What was tried: measurements of each family until a time."))
+        charts.append((chart, "history", "Measurements of each family until a time."))
         points = [(float(n), 100 * y) for n, y in search_curve(found.attempts)]
         line = Lines(
             "Progress of the search", {"all problems": points}, "measurements of a problem", "% of the fastest"
@@ -381,7 +381,7 @@ def _search(found: Contents) -> str:
     else:
         first, second = "python -m ptxgen model evaluate --json > evaluation.json", "report --from evaluation.json"
         notes.append(_note(f"The learning curve of the model: {_code(first)}, then {_code(second)}."))
-    text = "What was tried over time, and how fast the search and the model approach the best."
+    text = "Measurements over time, the progress of the search, and the error of the model."
     return _section("Search and model", text, _charts(*charts) if charts else "", *notes)
 
 

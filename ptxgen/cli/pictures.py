@@ -217,7 +217,10 @@ def _points(axes: Any, chart: Points) -> None:
     for name, corners in chart.limits.items():
         axes.plot([x for x, _ in corners], [y for _, y in corners], color="0.5", linewidth=1.2)
         x, y = corners[-1]
-        axes.annotate(name, (x, y), (-2, 2), textcoords="offset points", ha="right", fontsize=7)
+        # the name of a slope is above its end, that of a level to the right of its end, where no point is
+        level = corners[0][1] == y
+        place, aligned = ((3, 0), ("left", "center")) if level else ((-2, 2), ("right", "baseline"))
+        axes.annotate(name, (x, y), place, textcoords="offset points", ha=aligned[0], va=aligned[1], fontsize=7)
     least = max((y for points in chart.series.values() for _, y, _ in points), default=1.0) * LEAST
     number = 0
     for i, (name, points) in enumerate(chart.series.items()):

@@ -387,6 +387,8 @@ def recheck_fields(device: str, row: Any) -> Document:
 def recheck_text(document: Document) -> Parts:
     """The number of winners by state, then the timed winners, then the stale and failed ones."""
     rows = document["rows"]
+    if not rows:
+        return ["there are no winners to recheck"]
     lines: list[Table | str] = [
         Table(("state", "winners"), [list(pair) for pair in sorted(Counter(row["state"] for row in rows).items())])
     ]

@@ -136,7 +136,7 @@ def recheck(
         int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
     ] = None,
 ) -> Answer:
-    """Check and re-time stale winners.
+    """Check stale winners and time them again.
 
     Compares stored winners with the kernels that this version generates. A winner with the same machine code keeps its
     time. A winner with different machine code is stale: on its device, it is checked and timed again together with the

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -134,6 +135,15 @@ def test_file_without_shapes_is_named(run: Run, tmp_path: Path) -> None:
     done = run("select", "--shapes-file", tmp_path / "none.jsonl", *H200)
     assert done.code == 2
     assert "none.jsonl has no problem" in done.err
+
+
+def test_check_fits_80_columns(run: Run) -> None:
+    done = run("check", "gemm", "--shape", "33,65,127", "--layout", "NT", "--device", "emulated")
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["M,N,K", "layout", "dtype", "inputs", "error", "/", "tolerance"]
+    assert len(lines) == 7  # one line for each kind of input
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"normal +0\.\d+ at \d+,\d+$", lines[2])
 
 
 def test_missing_and_empty_databases(run: Run, tmp_path: Path) -> None:

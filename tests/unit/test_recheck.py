@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ptxgen.cli import command
+from ptxgen.cli.report import recheck_text
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import CorruptError
@@ -307,3 +308,7 @@ def test_no_shipped_winner_is_stale(name):
     ]
     assert not rows, "\n".join(rows)
     assert asdict(read_winners(winners_path(name))[0])["device"] == name
+
+
+def test_text_without_winners() -> None:
+    assert recheck_text({"rows": []}) == ["there are no winners to recheck"]
