@@ -386,7 +386,7 @@ def sampler(
 ) -> Answer:
     """Print the acceptance rates of the samplers.
 
-    Compares the generative model with uniform sampling, as Table 1 of the paper.
+    Compares the categorical sampler with uniform sampling, as Table 1 of the paper.
     """
     from ptxgen.cli import report
     from ptxgen.lowering.lower import lower
