@@ -41,7 +41,8 @@ STATUSES = (
 
 def write(library: Library, folder: Path, *, version: str, command: str, ptx: bool = False) -> list[Path]:
     """Writes ``library`` into ``folder`` and returns the files. ``ptx``: the PTX of each kernel, too. The header and
-    the source are written last: a folder with them is complete.
+    the source are written last, and those of an earlier export are removed before its tables and manifest are replaced:
+    a folder with them is complete.
 
     InputError: ``folder`` is a file. AssembleError, UnavailableError: a kernel cannot be assembled.
     """
@@ -61,6 +62,8 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         store(kernels / f"{module.name}.cubin", assembled[module.number].cubin)
         if ptx:
             store(kernels / f"{module.name}.ptx", module.source.text.encode())
+    for name in TEMPLATES:
+        (folder / name).unlink(missing_ok=True)  # of an earlier export, whose tables are replaced
     if library.tables.size:
         store(kernels / "tables.bin", library.tables.bytes())
     store(folder / "manifest.json", manifest.text(library, assembled, version, command).encode())

@@ -230,6 +230,23 @@ def test_manifest_describes_kernels_and_launches(library: Library, folder: Path)
             assert len(launch["parameters"]) - len(plain) == len(step.maps)
 
 
+def test_interrupted_export_leaves_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of an export do not meet the source of an earlier one."""
+    library = Library.of([PROBLEMS["tables"][0]], H200, choose, model_for(H200), form)
+    write(library, tmp_path, version="1", command="first")
+    assert (tmp_path / "ptxgen_kernels.c").exists()
+
+    def fail(*_: object) -> str:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(manifest, "text", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write(library, tmp_path, version="1", command="second")
+    assert (tmp_path / "kernels" / "tables.bin").exists()
+    assert not (tmp_path / "ptxgen_kernels.c").exists()
+    assert not (tmp_path / "ptxgen_kernels.h").exists()
+
+
 def test_problems_without_a_c_function_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     deep = Conv(1, 4, 8, 8, 4, 3, 3, d=4, t=3)
     with pytest.raises(InputError, match="three dimensions"):
