@@ -364,9 +364,16 @@ def info_text(document: Document) -> Parts:
 
 def list_text(document: Document) -> Parts:
     """The stored winners."""
-    rows = [[r["problem"], r["device"], r["us"], r["tflops"], r["config_text"], r["stale"]] for r in document["rows"]]
-    titles = ("problem", "device", "µs", "TFLOPS", "configuration", "stale")
-    return [Table(titles, rows, ("configuration",)) if rows else "the database has no winners"]
+    rows, modelled = [], False
+    for r in document["rows"]:
+        emulated = r["clock"] == "model"
+        times = [time_cell(r, name, emulated) for name in ("us", "tflops")]
+        rows.append([r["problem"], r["device"], *times, r["config_text"], r["stale"], r["clock"]])
+        modelled |= emulated
+    if not rows:
+        return ["the database has no winners"]
+    titles = ("problem", "device", "µs", "TFLOP/s", "configuration", "stale", "clock")
+    return [Table(titles, rows, ("configuration",), ("clock",)), *([f"~: {MODEL_CLOCK}"] if modelled else [])]
 
 
 def recheck_fields(device: str, row: Any) -> Document:

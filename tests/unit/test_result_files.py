@@ -124,3 +124,8 @@ def test_commands(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [bool(row["stale"]) for row in rows] == [False, True]
     assert run(["db", "list", "--device", "h200", "--database", str(database)]) == 0
     assert "gemm 512,512,512" in capsys.readouterr().out
+    capsys.readouterr()
+    assert run(["db", "list", "--wide", "--database", str(database)]) == 0
+    text = capsys.readouterr().out
+    assert "TFLOP/s" in text
+    assert "~3" in text  # the emulated time
