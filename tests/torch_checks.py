@@ -175,6 +175,14 @@ class Checks:
             pt.conv1d(x, w, stride=3.0)
         assert torch.equal(pt.conv1d(x, w, stride=3), functional.conv1d(x, w, stride=3))
 
+    def test_tensors_of_the_meta_device(self):
+        model = pt.replace_modules(nn.Sequential(nn.Conv1d(3, 4, 2), nn.Linear(5, 7))).to("meta")
+        y = model(torch.empty(2, 3, 6, device="meta"))
+        assert y.is_meta
+        assert y.shape == (2, 4, 7)
+        with pytest.raises(InputError, match="is on the device 'meta'"):
+            pt.matmul(*self.tensors(((4, 4),)), y.double())
+
     def test_empty_results_and_lists(self):
         x, w, b = self.tensors(((3, 4), (0, 4), (0,)))
         for y in self.derivatives(pt.linear, (x, w, b)):
