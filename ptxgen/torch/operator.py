@@ -100,14 +100,14 @@ class Operator:
             if is_grad_enabled():
                 for x in tensors:
                     if x is not None and x.requires_grad:
-                        return self._record(*_without_dead_wrappers(args))
+                        return self._record(*_without_dead_wrappers(tensors), *args[self._tensors :])
             return self.kernel(*args)
         except (RuntimeError, InputError):  # only after an error, because the tests cost time
             meta = all(x.is_meta for x in tensors if x is not None)
-            live = _without_dead_wrappers(args)
-            if not meta and all(x is y for x, y in zip(args, live, strict=True)):
+            live = _without_dead_wrappers(tensors)
+            if not meta and all(x is y for x, y in zip(tensors, live, strict=True)):
                 raise
-        return self.overload(*args) if meta else self(*live)
+        return self.overload(*args) if meta else self(*live, *args[self._tensors :])
 
     def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
         """(the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of the
@@ -120,10 +120,10 @@ class Operator:
         return None, _autocast(args, args[0].device.type)
 
 
-def _without_dead_wrappers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with the tensors that a transform of ``torch.func`` wrapped and that outlived it unwrapped: they
-    have no memory. The backward function of ``torch.func.vjp`` receives such tensors."""
-    return tuple(unwrap_if_dead(x) if isinstance(x, Tensor) else x for x in args)
+def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    """The tensors, where those that a transform of ``torch.func`` wrapped and that outlived it are unwrapped: they have
+    no memory. The backward function of ``torch.func.vjp`` receives such tensors."""
+    return [None if x is None else unwrap_if_dead(x) for x in tensors]
 
 
 def in_transform() -> bool:
