@@ -157,7 +157,7 @@ def conv_transpose2d(
     Along an axis of n pixels and t taps the result has (n - 1)·stride - padding at both ends + dilation·(t - 1) + 1 +
     output_padding pixels. ``output_padding``: one integer, or (height, width), smaller than stride plus the padding at
     the end; pixels that no tap reaches are bias + residual. ``filter_layout`` names the axes of filters as for
-    ``conv2d``, of which this is the input gradient: K is the number of channels of images, and C that of the result per
+    ``conv2d``, whose input gradient this is: K is the number of channels of images, and C that of the result per
     group. ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments,
     dtypes and errors: as for ``conv2d``.
     """

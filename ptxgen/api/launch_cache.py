@@ -232,7 +232,7 @@ def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
         return importlib.import_module("cupy").empty(shape, kind.numpy)
     if not hasattr(x, "__array_namespace__") or not dlpack.exports(x):
         raise InputError(f"out is None; with arrays of {type(x).__module__.partition('.')[0]} out is required")
-    index = dlpack.on_gpu(x)  # result_of converts what is returned here
+    index = dlpack.on_gpu(x)  # result_of converts the result
     return np.empty(shape, kind.numpy) if index is None else DeviceArray(gpu_driver(index), shape, kind)
 
 

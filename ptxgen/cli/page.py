@@ -218,7 +218,7 @@ def _section(title: str, text: str, *parts: str) -> str:
 
 
 def _charts(*charts: tuple[Chart, str, str]) -> str:
-    """Figures. Each chart has a name, of which its ids are made, and a caption."""
+    """Figures. Each chart has a name, which begins its ids, and a caption."""
     from ptxgen.cli.pictures import svg
 
     return (

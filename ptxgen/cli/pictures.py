@@ -93,7 +93,7 @@ def draw(chart: Chart, path: Path) -> None:
     _figure(chart, _size(chart)).savefig(path)
 
 
-#: colours of charts in pages, in place of which SVG gets the variables of the page's style sheet
+#: colours of charts in pages; in SVG, variables of the page's style sheet replace them
 TEXT, GRID = "#010101", "#020202"
 SERIES = tuple(f"#0303{10 + i}" for i in range(8))
 THEME = {TEXT: "var(--text)", GRID: "var(--grid)"} | {c: f"var(--series-{i})" for i, c in enumerate(SERIES)}

@@ -1,7 +1,7 @@
 """The model's trees in C: pruned to the exported configurations, with thresholds in the numbers that C computes.
 
 A feature that is a logarithm is compared before the logarithm: ``log2(x) < t`` in float32 is ``x < y``, where y is the
-least number of which ``log2`` is not less than t. So C needs no logarithm that rounds as NumPy's does.
+least number whose ``log2`` is not less than t. So C needs no logarithm that rounds as NumPy's does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 @dataclass(frozen=True)
 class Trees:
     """The trees. ``names``: the features that nodes compare, by index; ``nodes``: (index of the feature, threshold or
-    value, left, right) of each node, of which a leaf has left 0; ``roots``: of each tree; ``base``: the first term of
+    value, left, right) of each node, left 0 for a leaf; ``roots``: of each tree; ``base``: the first term of
     the sum."""
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ def leaves(tree: Leaf | Branch) -> Iterator[Leaf]:
 
 
 def least_of_log2(thresholds: Floats) -> Floats:
-    """For each threshold the least float32 of which NumPy's ``log2`` is not less."""
+    """For each threshold the least float32 whose NumPy ``log2`` is not less."""
     low, high = np.ones(len(thresholds), np.uint32), np.full(len(thresholds), 0x7F7FFFFF, np.uint32)
     while (low < high).any():
         middle = low + (high - low) // 2

@@ -282,7 +282,7 @@ def where(condition: Any, x: Any, y: Any) -> Symbol:
 
 
 class Symbol:
-    """A number of which ``node`` is the expression and ``example`` the value for one shape."""
+    """A number. ``node``: its expression; ``example``: its value for one shape."""
 
     __slots__ = ("example", "node")
 

@@ -93,8 +93,8 @@ class Im2colDescriptor:
     with a leading dimension.
 
     ``phases``: those of a strided input gradient, the one with most taps first; none otherwise. All have the positions
-    of the largest one, so that the rows of C are the same in every phase; ``taps`` are those of the filter, of which a
-    phase has every ``tap_steps``-th number along each axis, ``dilation`` pixels of the operand apart.
+    of the largest one, so that the rows of C are the same in every phase; ``taps`` are those of the filter. A phase
+    has every ``tap_steps``-th tap along each axis; two neighbours are ``dilation`` pixels of the operand apart.
     """
 
     side: str

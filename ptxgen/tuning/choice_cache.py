@@ -34,8 +34,8 @@ class Choice(NamedTuple):
 
 
 def key(files: Iterable[Path], *facts: object) -> str:
-    """The key of a choice that depends on ``facts``, whose ``repr`` has all of them, on ``files``, some of which may be
-    absent, and on the package. Empty: a kernel family is from outside the package, so the choice cannot be cached."""
+    """The key of a choice that depends on the ``repr`` of ``facts``, on ``files``, and on the package; a file may be
+    absent. Empty: a kernel family is from outside the package, so the choice cannot be cached."""
     if not all(type(space).__module__.startswith("ptxgen.") for space in SPACES):
         return ""
     return hashlib.sha256(repr((package_digest(), *facts, [_file_digest(path) for path in files])).encode()).hexdigest()
