@@ -41,7 +41,7 @@ class GridScheduler(Part):
         return self.k_slices(p)[0]
 
     def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
-        """The GEMMs of a problem, each of which has a launch of its own."""
+        """The GEMMs of a problem; each has its own launch."""
         return p.gemms
 
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:

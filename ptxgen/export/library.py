@@ -111,7 +111,7 @@ class TableData:
 
 @dataclass
 class Library:
-    """What is exported for one device. ``model``: predicts times of other shapes."""
+    """The exported problems and kernels of one device. ``model``: predicts times of other shapes."""
 
     device: Device
     model: Model

@@ -47,7 +47,7 @@ class Gpu:
         self.count = 1  # GPUs; the primary context of GPU i is PRIMARY + i
         self.memory: dict[int, bytearray] = {}
         self.owners: dict[int, int] = {}  # the context of a stream
-        self.waits: list[tuple[int, int]] = []  # pairs of streams, of which the first waits for the second
+        self.waits: list[tuple[int, int]] = []  # (waiting stream, stream that it waits for)
         self.on_queue: Callable[[], None] = lambda: None
         self.next = 0x10000
         self.sticky = 0

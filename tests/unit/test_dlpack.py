@@ -1,4 +1,4 @@
-"""DLPack: what is read from other libraries and what they take, and calls on arrays of a library that has nothing else."""
+"""DLPack import and export, and calls on arrays of a library that supports DLPack alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real PyTorch tensors in host memory: which ones calls accept, and of which class results are."""
+"""PyTorch tensors in host memory: the accepted kinds of operands, and the class of the result."""
 
 from __future__ import annotations
 
