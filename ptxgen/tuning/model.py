@@ -7,6 +7,8 @@ the performance model is far above the least one. Without measurements of a devi
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +41,8 @@ LEAST_TREES = 20
 #: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
 FEW, MORE = 8, 4
 ONE_THREAD = 16_000  #: most rows that one thread predicts
+_predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
+os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
 CHUNK = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
 
 
@@ -183,9 +187,10 @@ class Model:
     def _predicted(self, x: Floats, trees: int) -> Floats:
         """The prediction of the first ``trees`` (0: of all) for rows of features."""
         assert self._booster is not None
-        # for few rows, starting a second thread takes longer than the prediction
-        self._booster.set_param({"nthread": 1 if len(x) <= ONE_THREAD else threads()})
-        predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
+        with _predicting:
+            # for few rows, starting a second thread takes longer than the prediction
+            self._booster.set_param({"nthread": 1 if len(x) <= ONE_THREAD else threads()})
+            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
         return predicted
 
     def _best_classes(

@@ -254,6 +254,14 @@ def test_search_agrees_with_scoring_every_candidate(fitted, monkeypatch):
     assert tight.best[0][1] <= 1.1 * whole.best[0][1]
 
 
+def test_threads_predict_at_the_same_time():
+    loaded = selection.model_for(device("h200"))
+    x = np.zeros((64, len(loaded._names)), np.float32)
+    with ThreadPoolExecutor(4) as pool:  # XGBoost raises an error if a thread sets a parameter meanwhile
+        found = list(pool.map(lambda n: loaded._predicted(x, n % 5 + 1), range(400)))
+    assert all((row == found[n % 5]).all() for n, row in enumerate(found))
+
+
 def test_problems_without_elements_can_be_ranked(fitted):
     for p in (Gemm(0, 5, 3), Gemm(5, 3, 0), Gemm(1, 1, 1)):
         for m in (fitted, Model.analytic(H200)):
