@@ -115,6 +115,7 @@ class Common:
     """Options of every command. ``panel``: title of the option group of the class in the help."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
+    omitted: ClassVar[tuple[str, ...]] = ()  #: inherited options that the commands of the class do not have
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
     csv: Annotated[bool, typer.Option("--csv", help="Print the tables as CSV, with all columns.")] = False
@@ -186,7 +187,8 @@ def shown(answer: Answer, common: Common) -> str:
 
 
 def _fields(kind: type[Common], tables: bool) -> list[Field[Any]]:
-    return [f for f in fields(kind) if tables or f.name not in TABLE_OPTIONS]
+    omitted = (*kind.omitted, *(() if tables else TABLE_OPTIONS))
+    return [f for f in fields(kind) if f.name not in omitted]
 
 
 class GroupedCommand(TyperCommand):

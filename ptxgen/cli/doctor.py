@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxgen.errors import PtxgenError, UnavailableError
 from ptxgen.install_advice import install, install_extra
-from ptxgen.tuning.progress import SILENT, Progress
+from ptxgen.tuning.progress import SILENT, Progress, counted
 
 Finding = dict[str, Any]
 
@@ -188,7 +188,7 @@ def _database(path: Path) -> Finding:
         return finding("database", "optional", f"{path}: absent; the first tune creates it")
     with Database(path, readonly=True) as database:
         counts = database.info()
-    text = f"{counts['measurements']} measurements of {counts['problems']} problems"
+    text = f"{counted(counts['measurements'], 'measurement')} of {counted(counts['problems'], 'problem')}"
     return finding("database", "ok", f"{path}: {text}")
 
 
@@ -198,7 +198,7 @@ def _shipped() -> Finding:
     devices = []
     for device in tuning_files.devices():
         model = "a model" if tuning_files.model_path(device).exists() else "no model"
-        devices.append(f"{device}: {len(tuning_files.shipped_winners(device))} winners, {model}")
+        devices.append(f"{device}: {counted(len(tuning_files.shipped_winners(device)), 'winner')}, {model}")
     return finding(
         "shipped tuning data", "ok" if devices else "optional", "; ".join(devices) or "none in this installation"
     )

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from ptxgen.cli.command import USE_COMMANDS, Answer, app, command, command_line
+from ptxgen.cli.command import SELECT_PANEL, USE_COMMANDS, Answer, app, command, command_line
 from ptxgen.cli.options import Target
+from ptxgen.errors import InputError
+
+
+@dataclass(frozen=True)
+class ExportTarget(Target):
+    """Problems of the operations that have a C function."""
+
+    panel: ClassVar[str] = SELECT_PANEL
+    omitted: ClassVar[tuple[str, ...]] = ("ld", "jagged")
+
+    operation: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"
+        ),
+    ] = None
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EXTENTS", help="Extents: M,N,K for gemm; N=16,C=32,... for conv. Repeatable."),
+    ] = None
 
 
 @command(
@@ -20,8 +41,10 @@ from ptxgen.cli.options import Target
     tables=False,
 )
 def export(
-    target: Target,
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder.")] = Path("ptxgen_kernels"),
+    target: ExportTarget,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder (--out is the dtype of C).")] = Path(
+        "ptxgen_kernels"
+    ),
     ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
 ) -> Answer:
     """Export kernels for C programs.
@@ -33,8 +56,12 @@ def export(
     from ptxgen.export.c_source import form
     from ptxgen.export.files import write
     from ptxgen.export.library import Library
+    from ptxgen.problem.dtypes import DTYPES, canonical
     from ptxgen.tuning import selection
+    from ptxgen.tuning.progress import counted
 
+    if target.out is not None and canonical(target.out) not in DTYPES:
+        raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
     cases, device = target.cases(), target.find_device()
     with target.reading() as database:
         library = Library.of(
@@ -53,5 +80,6 @@ def export(
         "modules": len(library.modules),
         "files": files,
     }
-    text = f"{folder}: {len(library.problems)} problems, {len(library.modules)} kernel modules, {len(files)} files"
+    numbers = ((library.problems, "problem"), (library.modules, "kernel module"), (files, "file"))
+    text = f"{folder}: {', '.join(counted(len(found), noun) for found, noun in numbers)}"
     return Answer(document, text)

@@ -75,6 +75,7 @@ def report(
     """
     from ptxgen.cli.report import progress
     from ptxgen.tuning import tuning_files
+    from ptxgen.tuning.progress import counted
 
     with progress("read") as shown, options.reading() as database:
         clock = None
@@ -99,8 +100,11 @@ def report(
         "ratios": len(found.ratios),
         "sources": found.sources,
     }
-    counts = f"{len(found.winners)} winners, {len(found.attempts)} measurements, {len(found.ratios)} vendor's times"
-    return Answer(document, [f"{out}: {counts} of {found.device.name}", *(f"from {s}" for s in found.sources)])
+    parts = ((found.winners, "winner"), (found.attempts, "measurement"), (found.ratios, "time"))
+    counts = ", ".join(counted(len(rows), noun) for rows, noun in parts)
+    return Answer(
+        document, [f"{out}: {counts} of the vendor; device {found.device.name}", *(f"from {s}" for s in found.sources)]
+    )
 
 
 def _contents(name: str, clock: str, database: Any, history: bool, progress: Progress) -> Contents:

@@ -21,7 +21,7 @@ from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of
 from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
-from ptxgen.tuning.progress import Progress
+from ptxgen.tuning.progress import Progress, counted
 
 Document = dict[str, Any]
 
@@ -324,8 +324,8 @@ def validation_text(document: Document) -> Parts:
     return [
         Table(heads, rows, ("5th pct", "worst ", "heuristic")),
         "",
-        f"{document['problems']} problems of seed {document['seed']} on {document['device']},"
-        f" {document['configurations']} configurations",
+        f"{counted(document['problems'], 'problem')} of seed {document['seed']} on {document['device']},"
+        f" {counted(document['configurations'], 'configuration')}",
         "first, best of 8: time of the fastest known configuration / time of the model's choice",
         "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
         "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
@@ -347,9 +347,9 @@ def _three(value: Any) -> Any:
 
 def info_text(document: Document) -> Parts:
     lines: list[Table | str] = [f"{document['path']}: {document['bytes']} bytes, schema version {document['schema']}"]
-    lines.append(f"{document['problems']} problems, {document['measurements']} measurements")
+    lines.append(f"{counted(document['problems'], 'problem')}, {counted(document['measurements'], 'measurement')}")
     if document["unreadable"]:
-        lines.append(f"{document['unreadable']} measurements have unknown axes")
+        lines.append(f"unknown axes: {counted(document['unreadable'], 'measurement')}")
     if document["rows"]:
         rows = [[r["device"], r["clock"], r["outcome"], r["count"]] for r in document["rows"]]
         lines += ["", Table(("device", "clock", "outcome", "measurements"), rows)]

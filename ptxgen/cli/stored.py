@@ -130,8 +130,8 @@ def recheck(
         bool, typer.Option("--time/--no-time", help="Time stale winners again if this machine has their device.")
     ] = True,
     time_limit: Annotated[
-        float, typer.Option("--time-limit", min=0, metavar="SECONDS", help="Begin no timing after this time.")
-    ] = 3600.0,
+        int, typer.Option("--time-limit", min=0, metavar="SECONDS", help="Begin no timing after this time.")
+    ] = 3600,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Kernels to assemble in parallel. [default: number of cores]")
     ] = None,

@@ -211,6 +211,7 @@ def cells(row: dict[str, Any]) -> list[Any]:
         "" if natural else v["filters"],
         v["dtype"],
         *others,
+        v["epilogue"],
     ]
 
 
@@ -227,4 +228,5 @@ TITLES = (
     "dtype",
     "compute",
     "out",
+    "epilogue",
 )

@@ -158,7 +158,7 @@ def cells(row: dict[str, Any]) -> list[Any]:
     column_major = str(ColumnMajor(**paper)) if paper else ""
     others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
     items = f"{p['batch']} x " if p["batch"] != 1 else ""
-    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others]
+    return [column_major, f"{items}{p['m']},{p['n']},{p['k']}", p["layout"], p["dtype"], *others, p["epilogue"]]
 
 
-TITLES = ("column-major", "M,N,K", "layout", "dtype", "compute", "out")
+TITLES = ("column-major", "M,N,K", "layout", "dtype", "compute", "out", "epilogue")

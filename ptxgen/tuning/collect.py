@@ -40,7 +40,7 @@ from ptxgen.runtime.driver import Timing
 from ptxgen.tuning.claims import Claims
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.measurement import Measurement
-from ptxgen.tuning.progress import SILENT, Progress
+from ptxgen.tuning.progress import SILENT, Progress, counted
 from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
 from ptxgen.tuning.selection import model_from
@@ -495,9 +495,9 @@ def summary(done: Collected) -> str:
     """One line on the progress of a run."""
     failed = ", ".join(f"{n} {outcome}" for outcome, n in done.outcomes.items() if outcome != "ok")
     return (
-        f"{done.seconds:.0f} s: {done.problems} problems, {done.measurements} measurements"
+        f"{done.seconds:.0f} s: {counted(done.problems, 'problem')}, {counted(done.measurements, 'measurement')}"
         + (f" ({failed})" if failed else "")
-        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.skipped} problems skipped"
+        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.skipped} skipped"
         + (f", {done.failed} failed" if done.failed else "")
     )
 

@@ -29,3 +29,8 @@ class Silent:
 
 
 SILENT = Silent()
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: 1 problem, 2 problems."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -221,7 +221,7 @@ def test_csv_has_all_columns_and_excludes_json(run: Run) -> None:
     [head, *rows] = list(csv.reader(io.StringIO(run(*words, "--csv").out)))
     assert len(rows) == 17
     wide = run(*words, "--wide").out
-    assert all(title in wide.splitlines()[0] for title in set(head) - {"compute", "out", "predicted"})
+    assert all(title in wide.splitlines()[0] for title in set(head) - {"compute", "out", "epilogue", "predicted"})
     assert max(map(len, run(*words).out.splitlines())) <= 80
     assert run(*words, "--csv", "--json").code == 2
     done = run("select", "--shape", "5,5,5", "--digest", "--csv", *H200)
