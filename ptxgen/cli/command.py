@@ -271,14 +271,18 @@ METAVARS = {int: "N", float: "X", Path: "FILE"}
 
 
 def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    """A parameter; an option without a name for its value gets that of its type, or else its own in capitals."""
+    """A parameter. An option without a declared name gets that of the parameter: some versions of Typer derive it from
+    the metavar, in capitals. An option without a metavar gets that of its type, or else its name in capitals."""
     if get_origin(kind) is Annotated:
         of, information = get_args(kind)
         types = [t for t in (of, *get_args(of)) if t is not type(None)]
-        if isinstance(information, OptionInfo) and information.metavar is None and bool not in types:
+        if isinstance(information, OptionInfo):
             information = copy(information)
-            known = [METAVARS[t] for t in types if t in METAVARS]
-            information.metavar = known[0] if known else name.upper()
+            if not information.param_decls:
+                information.param_decls = (f"--{name.replace('_', '-')}",)
+            if information.metavar is None and bool not in types:
+                known = [METAVARS[t] for t in types if t in METAVARS]
+                information.metavar = known[0] if known else name.upper()
             kind = Annotated[of, information]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
