@@ -57,6 +57,49 @@ class PackedCopy:
 
 
 @dataclass(frozen=True)
+class PaddedPixels:
+    """A packed copy of images or filters with few channels. Pixels (of filters: taps) are padded with zeros to
+    ``padded`` channels, and rows of them to ``width`` pixels, so that the taps of a filter row are adjacent channels.
+
+    ``channels``, ``pixels``: those of the operand, whose strides are ``channel_step`` and ``pixel_step``; ``before``:
+    pixels of zeros that precede those of a row. A row number has two digits: ``extents``, strides in the operand in
+    elements (``steps``). Rows of the copy are adjacent.
+    """
+
+    channels: int
+    padded: int
+    channel_step: int
+    pixels: int
+    pixel_step: int
+    before: int
+    width: int
+    extents: tuple[int, int]
+    steps: tuple[int, int]
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row of the copy."""
+        return self.width * self.padded
+
+    @property
+    def row_count(self) -> int:
+        return math.prod(self.extents)
+
+    @property
+    def size(self) -> int:
+        """Elements of the copy."""
+        return self.row_count * self.pitch
+
+    def representative(self) -> PaddedPixels:
+        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
+        return PaddedPixels(self.channels, self.padded, 1, 1, 1, 0, 1, (1, 1), (1, 1))
+
+
+#: a packed copy of either kind
+Copy = PackedCopy | PaddedPixels
+
+
+@dataclass(frozen=True)
 class Im2colPhase:
     """One phase of a strided input gradient: the pixels of an image with one remainder by the stride. Axes are listed
     innermost first.
@@ -110,7 +153,7 @@ class Im2colDescriptor:
     dilation: tuple[int, ...]
     flipped: bool = False
     row: int = 0
-    copies: tuple[PackedCopy | None, PackedCopy | None] = (None, None)
+    copies: tuple[Copy | None, Copy | None] = (None, None)
     result: tuple[Digits, Digits] | None = None
     phases: tuple[Im2colPhase, ...] = ()
     tap_steps: tuple[int, ...] = ()
@@ -130,7 +173,7 @@ class Im2colDescriptor:
         """Whether adjacent columns of C are adjacent in memory."""
         return self.result is None or self.result[1][-1][1] == 1
 
-    def copy(self, name: str) -> PackedCopy | None:
+    def copy(self, name: str) -> Copy | None:
         """The packed copy of operand ``name`` (a, b)."""
         return self.copies[name != self.side]
 

@@ -7,8 +7,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, PackedCopy, packed
+from ptxgen.lowering.im2col_descriptor import (
+    Digits,
+    Im2colDescriptor,
+    Im2colPhase,
+    PackedCopy,
+    PaddedPixels,
+    packed,
+)
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
+from ptxgen.lowering.padded_pixels import padded_pixels
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
@@ -35,9 +43,12 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         if v.layout != "NHWC" or v.filters != "KRSC":
             return None
         copies = (None, None)  # no packing kernel for this element size
+    rows = padded_pixels(v) if copies[0] is not None else None
+    if rows is not None:
+        return _with_padded_pixels(v, c, rows)
     (along, pitch), (kmajor, row) = images[0], filters[0]
     side, layout = _layout(v, kmajor)
-    axes = (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)  # with padding, depth 0 may be outside the image
+    axes = _axes(v)
 
     def of(values: Sequence[int], more: int) -> tuple[int, ...]:
         spatial = tuple(values[n] for n in axes)
@@ -72,6 +83,41 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     if phased:
         return _with_phases(v, window, axes)
     return window if v.direction == "input_grad" else window.merge_row_taps(v.element.bytes)
+
+
+def _axes(v: Conv) -> tuple[int, ...]:
+    """The axes of the descriptor, of depth, height and width (0, 1, 2): with padding, depth 0 may be outside the
+    image."""
+    return (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)
+
+
+def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PaddedPixels, PaddedPixels]) -> Im2colDescriptor:
+    """The descriptor of a forward convolution with few channels: the columns of taps are channels of one tap, and the
+    pixels of results overlap in memory."""
+    images, filters = copies
+    side, layout = _layout(v, True)
+    axes = _axes(v)
+
+    def of(values: Sequence[int], columns: int) -> tuple[int, ...]:
+        return columns, *(values[n] for n in axes[1:])
+
+    pitches = packed(images.padded, of((v.d, v.h, v.w), images.width))[1:]
+    return Im2colDescriptor(
+        side,
+        layout,
+        v.s * images.padded,
+        v.n,
+        of((v.d, v.h, v.w), v.q),
+        (images.padded * v.strides[2], *pitches),
+        of(v.results, v.q),
+        of([-pads[0] for pads in v.pads], 0),
+        of(v.strides, 1),
+        of((v.t, v.r, v.s), 1),
+        of(v.dilations, 1),
+        row=filters.pitch,
+        copies=copies,
+        result=_result(v, c),
+    )
 
 
 def _with_phases(v: Conv, window: Im2colDescriptor, axes: tuple[int, ...]) -> Im2colDescriptor:

@@ -13,7 +13,7 @@ from ptxgen.codegen.config import PACK, REALIGN
 from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.lowering.im2col_descriptor import PackedCopy
+from ptxgen.lowering.im2col_descriptor import Copy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
@@ -114,7 +114,7 @@ def _bytes(p: KernelGemm, name: str) -> int:
     return row_bytes + packed_operand(p, name).bytes
 
 
-def copy_bytes(p: KernelGemm, copy: PackedCopy) -> int:
+def copy_bytes(p: KernelGemm, copy: Copy) -> int:
     """Bytes of packed images or filters, aligned for the next copy."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 

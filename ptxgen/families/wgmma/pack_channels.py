@@ -109,8 +109,8 @@ class ChannelCopy:
 
 def image_copy(p: KernelGemm, name: str) -> PackedCopy:
     """The copy of an operand that must be packed."""
-    copy: PackedCopy | None = p.im2col.copy(name) if p.im2col is not None else None
-    assert copy is not None
+    copy = p.im2col.copy(name) if p.im2col is not None else None
+    assert isinstance(copy, PackedCopy)
     return copy
 
 

@@ -18,12 +18,14 @@ from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
 from ptxgen.families.wgmma.operand_packing import packs
 from ptxgen.families.wgmma.pack_channels import ChannelPacking
+from ptxgen.families.wgmma.pack_pixels import PixelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.parameters import TmaParameters
 from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.scheduler import PhaseScheduler, TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
+from ptxgen.lowering.im2col_descriptor import PaddedPixels
 
 
 class WgmmaPlan(Plan):
@@ -97,7 +99,8 @@ class WgmmaPlan(Plan):
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
         if p.im2col is not None and any(p.im2col.copies):
-            return ChannelPacking(*common)
+            pixels = any(isinstance(copy, PaddedPixels) for copy in p.im2col.copies)
+            return (PixelPacking if pixels else ChannelPacking)(*common)
         if p.im2col is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
         if (p.im2col is None or p.im2col.wgrad) and (packs(c, "a") or packs(c, "b")):
