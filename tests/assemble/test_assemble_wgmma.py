@@ -18,7 +18,15 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
 @pytest.mark.parametrize(
-    ("seed", "source"), [(31, "wgmma"), (32, "wgmma"), (33, "wgmma"), (34, "bf16x3"), (35, "conv_wgmma_phased")]
+    ("seed", "source"),
+    [
+        (31, "wgmma"),
+        (32, "wgmma"),
+        (33, "wgmma"),
+        (34, "bf16x3"),
+        (35, "conv_wgmma_phased"),
+        (36, "conv_wgmma_few_channels"),
+    ],
 )
 def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))

@@ -21,5 +21,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.SOURCE,
         conv_wgmma.PACKED,
         conv_wgmma.PHASED,
+        conv_wgmma.FEW_CHANNELS,
     )
 }

@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import ShapeError
+from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import Device
@@ -88,6 +89,35 @@ def packed(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if lower(q).im2col is not None and any(lower(q).im2col.copies) else None
 
 
+def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """As ``problem``, forward, of images whose pixels have up to 16 bytes: pixels are padded first."""
+    p = problem(rng, limit, d)
+    if p is None:
+        return None
+    taps = {"s": int(rng.choice([2, 3, 4, 5, 7, 11])), "stride": (*p.strides[:2], int(rng.choice([1, 2, 2, 3, 4])))}
+    least = max(p.element.bytes, 2)
+    kind = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
+    try:
+        q = replace(
+            p,
+            direction="forward",
+            c=int(rng.integers(1, 5 if p.element.bytes == 4 else 9)),
+            k=int(rng.integers(1, limit)),
+            w=int(rng.integers(1, 40)),
+            dilation=(*p.dilations[:2], 1),
+            layout=("NHWC", "NHWC", "NCHW")[rng.integers(3)],
+            filters=("", "", *FILTERS.values())[rng.integers(5)],
+            aligned_input=max(least, (2, 8, 16)[rng.integers(3)]),
+            epilogue=EPILOGUES[rng.integers(len(EPILOGUES))],
+            **taps,
+            **kind,
+        )
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and isinstance(x.copies[0], PaddedPixels) else None
+
+
 def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     """A strided input gradient: strides above the extent of the filter, phases without taps, unequal phases, channels
     that are packed first."""
@@ -123,4 +153,5 @@ def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) ->
 
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
+FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)

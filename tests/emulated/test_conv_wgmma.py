@@ -137,6 +137,54 @@ def test_packed_operands(case):
 
 
 @pytest.mark.parametrize("seed", range(2))
+def test_random_convolutions_with_few_channels(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_few_channels"].cases(seed, 6, H200, limit=70)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
+
+
+#: shape, what else, configuration
+FEW_CHANNELS = {
+    "a stride of two, two pixels in 16 bytes": (
+        "C=3,H=17,W=19,K=24,R=7,S=7,stride=2,pad=3",
+        {},
+        "transposed_mma=1 ml=24 nl=64 u=32 epilogue_smem=1 persistent=1",
+    ),
+    "a stride of one, slices of K": ("C=3,H=9,W=9,K=24,R=3,S=3,pad=1", {}, "ml=64 nl=24 u=16 kg=2 splitk=workspace"),
+    "columns of the image that no filter reads": (
+        "C=2,H=15,W=20,K=8,R=3,S=3,stride=4,pad=1x1x0x0",
+        {"layout": "NCHW"},
+        "ml=64 nl=16 u=16",
+    ),
+    "f32": ("C=3,H=8,W=9,K=40,R=3,S=3,stride=2,pad=1", {"dtype": "f32", "compute": "tf32"}, "ml=64 nl=40 u=16"),
+    "depth": ("C=3,D=3,H=6,W=7,K=16,T=2,R=3,S=2,pad=1", {"epilogue": "bias,relu"}, "ml=64 nl=16 u=16"),
+}
+
+
+@pytest.mark.parametrize("case", FEW_CHANNELS)
+def test_few_channels(case):
+    shape, fields, config = FEW_CHANNELS[case]
+    p = Conv(**{**Conv.read_shape("N=3," + shape), "layout": "NHWC", "dtype": "f16", **fields})
+    c = parse_config(f"family=wgmma stages=3 operand_path_a=pack operand_path_b=pack {config}")
+    verify(p, c, "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
+def test_infinities_are_multiplied_by_no_padding():
+    """A pixel of the image reaches those results alone whose filters cover it."""
+    p = Conv(1, 3, 8, 9, 16, 3, 3, stride=2, padding=1, layout="NHWC", dtype="f16")
+    c = parse_config("family=wgmma ml=64 nl=16 u=16 stages=3 operand_path_a=pack operand_path_b=pack")
+    a, b, before = operands(p, 0, "integers")
+    images = a.reshape(8, 9, 3).copy()
+    images[4, 5, 1] = np.inf
+    b = np.abs(b) + 1
+    out = Runner.of(EmulatedDriver(H200), p, c).compute(images.reshape(a.shape), b, before, 1.0, 0.0, {})
+    infinite = np.isinf(out.astype(np.float32)).reshape(p.p, p.q, p.k).all(-1)
+    want = [[abs(2 * i - 4) <= 1 and abs(2 * j - 5) <= 1 for j in range(p.q)] for i in range(p.p)]
+    assert np.array_equal(infinite, want)
+    assert not np.isnan(out.astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("seed", range(2))
 def test_random_strided_input_gradients(seed):
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(seed, 6, H200, limit=60)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]

@@ -146,6 +146,11 @@ GOLDEN = {
         "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",
         "family=wgmma ml=64 nl=64 u=32 stages=3 vec_c=2 operand_path_a=pack operand_path_b=pack",
     ),
+    "wgmma_pack_pixels": (
+        "h200",
+        "conv N=32,C=3,H=224,W=224,K=64,R=7,S=7,stride=2,pad=3 NHWC f16",
+        "family=wgmma ml=128 nl=64 u=32 stages=4 epilogue_smem=1 persistent=1 raster_group=8 operand_path_a=pack operand_path_b=pack",
+    ),
     "wgmma_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16 direction=weight_grad",

@@ -32,6 +32,7 @@ FAMILIES = {
     **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
     "conv_wgmma": (300, 700),
     "conv_wgmma_phased": (300, 400),
+    "conv_wgmma_few_channels": (200, 400),
 }
 
 

@@ -10,10 +10,11 @@ import pytest
 from ptxgen.codegen.config import FAMILIES
 from ptxgen.families import perf_model, rules, space
 from ptxgen.families.wgmma.im2col_plan import multiplier
-from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PaddedPixels
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.reference import reference
 
 H200 = device("h200")
 
@@ -147,7 +148,7 @@ def test_other_layouts_are_packed(case):
 def test_packed_operands_have_each_element_in_place(layout, filters, direction):
     """Packed images, as the packing kernel writes them, and the loops over them: images and the other operand of the
     GEMM."""
-    p = Conv(3, 5, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
+    p = Conv(3, 9, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
     x = lower(p).im2col
     first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
     letters = {n: "".join(i for i in p.extents(n) if i not in "dtz") for n in "xwy"}
@@ -163,6 +164,68 @@ def test_packed_operands_have_each_element_in_place(layout, filters, direction):
     for copy, array, name in zip(x.copies, (first, second), p.tensors, strict=False):
         want = moved(array, name, seen[name])
         assert np.array_equal(copied(copy, array), want.reshape(-1, want.shape[-1]))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "padded"),
+    [
+        ("N=2,C=3,H=9,W=11,K=8,R=7,S=7,stride=2,pad=3", "f16", 4),  # two pixels in 16 bytes
+        ("N=2,C=3,H=5,W=6,K=8,R=3,S=3,pad=1x1x2x0", "bf16", 8),
+        ("N=2,C=1,H=5,W=18,K=8,R=2,S=5,stride=1x4", "f16", 2),
+        ("N=2,C=3,D=3,H=5,W=6,K=8,T=2,R=3,S=2,pad=1", "f32", 4),
+    ],
+)
+def test_padded_pixels_make_a_row_of_taps_adjacent(layout, filters, shape, dtype, padded):
+    """The product of the copies, as the descriptor addresses them, is the convolution."""
+    compute = "tf32" if dtype == "f32" else ""
+    p = Conv(**Conv.read_shape(shape), layout=layout, filters=filters, dtype=dtype, compute=compute)
+    x, rng = lower(p).im2col, np.random.default_rng(0)
+    first, second = (rng.integers(-3, 4, s) for s in p.stored[:2])
+    images, taps = (padded_copy(copy, a) for copy, a in zip(x.copies, (first, second), strict=True))
+    assert (x.channels, x.copies[0].padded, x.taps[0], x.steps[0]) == (padded * p.s, padded, 1, 1)
+    assert all(n * p.element.bytes % 16 == 0 for n in (*x.pitches, x.row))
+    got = np.zeros((x.pixels, p.k))
+    for n, (image, *place) in enumerate(np.ndindex(x.count, *x.positions[::-1])):
+        for tap, number in enumerate(np.ndindex(*x.taps[::-1])):
+            axes = zip(place, number, *(v[::-1] for v in (x.lower, x.steps, x.dilation)), strict=True)
+            pixel = [low + i * step + r * dilation for i, r, low, step, dilation in axes]
+            if all(0 <= i < e for i, e in zip(pixel, x.extents[::-1], strict=True)):
+                at = image * x.pitches[-1] + np.dot(pixel, x.pitches[-2::-1])
+                filters_of_tap = taps.reshape(p.k, x.tap_count, x.row)[:, tap, : x.channels]
+                got[n] += filters_of_tap @ images[at : at + x.channels]
+    want = reference(p, first.astype(np.float64), second.astype(np.float64)).exact
+    order = "nkzpq" if layout == "NCHW" else "nzpqk"
+    extents = {"n": p.n, "k": p.k, **dict(zip("zpq", p.results, strict=True))}
+    values = np.asarray(want).reshape([extents[i] for i in order])
+    assert np.array_equal(got, values.transpose([order.index(i) for i in "nzpqk"]).reshape(-1, p.k))
+
+
+def padded_copy(copy, array):
+    flat, out = array.reshape(-1), np.zeros((*copy.extents, copy.width, copy.padded))
+    for place in np.ndindex(*copy.extents):
+        for pixel in range(min(copy.pixels, copy.width - copy.before)):
+            at = np.dot(copy.steps, place) + pixel * copy.pixel_step + copy.channel_step * np.arange(copy.channels)
+            out[(*place, pixel + copy.before)][: copy.channels] = flat[at]
+    return out.reshape(-1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"layout": "CHWN"},
+        {"s": 1},  # one column of taps
+        {"dilation": (1, 2)},  # columns of taps that are not adjacent
+        {"c": 9},  # a pixel has more than 16 bytes
+        {"direction": "weight_grad"},
+        {"direction": "input_grad"},
+    ],
+)
+def test_pixels_are_not_padded_otherwise(fields):
+    plain = {"n": 8, "c": 3, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
+    assert isinstance(lower(Conv(**plain)).im2col.copies[0], PaddedPixels)
+    assert not isinstance(lower(Conv(**{**plain, **fields})).im2col.copies[0], PaddedPixels)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
@@ -207,6 +270,8 @@ def test_representative_keeps_channels_and_taps_only():
         ("N=2,C=64,H=9,W=11,K=24,R=3,S=4,pad=1x2", {"layout": "NCHW"}),
         ("N=2,C=60,H=9,W=12,K=24,R=3,S=4,pad=1x2", {"layout": "NCHW", "direction": "input_grad"}),
         ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"layout": "NCHW", "direction": "weight_grad"}),
+        ("N=2,C=3,H=64,W=64,K=64,R=7,S=7,stride=2,pad=3", {}),
+        ("N=2,C=3,H=64,W=64,K=64,R=3,S=3,pad=1", {"layout": "NCHW", "dtype": "f32", "compute": "tf32"}),
         ("N=16,C=24,H=9,W=9,K=40,R=3,S=3", {"layout": "CHWN", "dtype": "f32", "compute": "tf32"}),
     ],
 )
