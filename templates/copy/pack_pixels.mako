@@ -14,7 +14,7 @@
     ${line}
 % endfor
 )
-.maxntid ${packing.THREADS}, 1, 1
+.maxntid ${t.THREADS}, 1, 1
 {
     .reg .b64 %base, %W, %addr, %pixel_step, %channel_step, %channel_addr;
     .reg .b32 %chunk, ${", ".join(f"%{name}" for name in t.NAMES)};
@@ -38,7 +38,7 @@ ${pdl.trigger_and_wait()}\
     cvta.to.global.u64 %base, %base;
     // chunk %chunk of the copy: row %row, and the operand's pixel %pixel
     mov.u32 %t0, %tid.x;
-    mad.lo.u32 %chunk, %chunk, ${packing.THREADS}, %t0;
+    mad.lo.u32 %chunk, %chunk, ${t.THREADS}, %t0;
     div.u32 %row, %chunk, %row_chunks;
     mul.lo.u32 %t0, %row, %row_chunks;
     sub.u32 %pixel, %chunk, %t0;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
@@ -11,7 +13,7 @@ from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import copy_bytes
-from ptxgen.lowering.im2col_descriptor import PackedCopy
+from ptxgen.lowering.im2col_descriptor import Copy, PackedCopy
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 WORD = 4  #: bytes of shared memory that a thread writes at once
@@ -107,10 +109,22 @@ class ChannelCopy:
         return out
 
 
-def image_copy(p: KernelGemm, name: str) -> PackedCopy:
+class OperandCopy(Protocol):
+    """Numbers of a packing kernel for one operand, of which ``bytes`` are in shared memory."""
+
+    name: str
+    bytes: int
+
+    @property
+    def parameters(self) -> list[str]: ...
+    def numbers(self, copy: Any, offset: int) -> tuple[int, ...]: ...
+    def blocks(self, copy: Any) -> int: ...
+
+
+def image_copy(p: KernelGemm, name: str) -> Copy:
     """The copy of an operand that must be packed."""
     copy = p.im2col.copy(name) if p.im2col is not None else None
-    assert isinstance(copy, PackedCopy)
+    assert copy is not None
     return copy
 
 
@@ -119,6 +133,7 @@ class ChannelPacking(Packing):
     """Images, filters or both as rows of channels."""
 
     template = "copy/pack_channels.mako"
+    kernel = "pack_channels"
     packs_empty = True
 
     @cached_property
@@ -127,9 +142,10 @@ class ChannelPacking(Packing):
         return [name for name in "ab" if window is not None and window.copy(name) is not None]
 
     @cached_property
-    def operands(self) -> list[ChannelCopy]:
+    def operands(self) -> Sequence[OperandCopy]:
         size = self.problem.element.bytes
-        return [ChannelCopy(name, image_copy(self.problem, name), size) for name in self.names]
+        copies = [(name, image_copy(self.problem, name)) for name in self.names]
+        return [ChannelCopy(name, copy, size) for name, copy in copies if isinstance(copy, PackedCopy)]
 
     @property
     def summary(self) -> str:
@@ -155,11 +171,11 @@ class ChannelPacking(Packing):
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         copies = [image_copy(p, x.name) for x in self.operands]
         blocks = [x.blocks(copy) for x, copy in zip(self.operands, copies, strict=True)]
-        numbers = blocks[:1] if len(blocks) > 1 else []
+        numbers: list[int] = blocks[:1] if len(blocks) > 1 else []
         for x, copy in zip(self.operands, copies, strict=True):
             numbers += x.numbers(copy, buffers.packed[x.name])
         arguments = (*self.pointers, *(("u32", n) for n in numbers))
         shared = max(x.bytes for x in self.operands)
         return (
-            Step(f"{self.entry}_pack_channels", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments),
+            Step(f"{self.entry}_{self.kernel}", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments),
         )
