@@ -278,7 +278,7 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
         types = [t for t in (of, *get_args(of)) if t is not type(None)]
         if isinstance(information, OptionInfo):
             information = copy(information)
-            if not information.param_decls:
+            if not information.param_decls and information.default is ...:  # Typer holds a declared name as the default
                 information.param_decls = (f"--{name.replace('_', '-')}",)
             if information.metavar is None and bool not in types:
                 known = [METAVARS[t] for t in types if t in METAVARS]

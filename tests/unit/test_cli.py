@@ -203,6 +203,15 @@ def test_every_command_has_two_examples_that_parse_and_fit_80_columns() -> None:
     assert group.get_help(typer.Context(group)).index("Use kernels:") > 0
 
 
+def test_each_option_has_one_lower_case_name() -> None:
+    for name, found in every_command().items():
+        for p in found.params:
+            if p.param_type_name == "option":
+                names = [*p.opts, *p.secondary_opts]
+                assert len(names) == len(set(names)), (name, names)
+                assert all(n == n.lower() for n in names if n.startswith("--")), (name, names)
+
+
 def test_help_has_every_default() -> None:
     for name, found in every_command().items():
         text = " ".join(found.get_help(typer.Context(found, info_name=name, terminal_width=200)).split())
