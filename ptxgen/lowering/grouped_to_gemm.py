@@ -53,7 +53,7 @@ class GroupedKernelGemm(KernelGemm):
     def tensor(self, name: str) -> tuple[int, int, int, int]:
         if self.group is None:
             return super().tensor(name)
-        x = "ab".index(name)
+        x = "abc".index(name)
         by, along = self.group.steps(name)
         rows = self.group.rows[:, x]
         count = int(rows.sum() if along else rows.max(initial=0))

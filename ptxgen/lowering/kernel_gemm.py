@@ -60,11 +60,13 @@ class KernelGemm(Gemm):
         return self.batch
 
     def tensor(self, name: str) -> tuple[int, int, int, int]:
-        """Operand A or B in memory: columns, rows, leading dimension in elements, bytes from one item to the next (0:
-        all items have one matrix)."""
+        """A, B or C in memory: columns, rows, leading dimension in elements, bytes from one item to the next (0: all
+        items have one matrix)."""
         if name == "a":
             return self.columns_a, self.rows_a, self.lda, self.offsets[0]
-        return self.columns_b, self.rows_b, self.ldb, self.offsets[1]
+        if name == "b":
+            return self.columns_b, self.rows_b, self.ldb, self.offsets[1]
+        return self.n, self.m, self.ldc, self.offsets[2]
 
     def tiles_of(self, ml: Any, nl: Any) -> Any:
         """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns."""

@@ -68,6 +68,9 @@ STORED${c.index}:
 ${constants.add("%box_smem", "%staging", b.offset)}\
 ${constants.add("%box_x", "%x", b.x)}\
 ${constants.add("%box_y", "%y", b.y)}\
+% if plan.epilogue.shifted_rows:
+    add.u32 ${plan.epilogue.shifted_rows}, ${plan.epilogue.shifted_rows}, %row_shift;
+% endif
 </%def>
 
 ## + beta C: loads the subtile's boxes of C.

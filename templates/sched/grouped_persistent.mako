@@ -1,64 +1,118 @@
 ## As many blocks as multiprocessors, each of which loops over the tiles of all items of a jagged group.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
+<%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%def name="registers()">
     .reg .b64 %table, %descriptor, %c_base;
-    .reg .b32 %items, %item_tile, %item_a, %item_b, %low, %high, %start;
+    .reg .b32 %items, %item, %item_tile, %low, %count, %rows_end, %far, %row_shift;
     .reg .pred %below;
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
     add.u64 %table, %table, %W;
     cvta.to.global.u64 %table, %table;
     mov.b64 %c_base, %C;
-    // TMA has one tensor A for all items, and B of every item
-    mov.u32 %item_a, 0;
+    mov.u32 %far, ${plan.scheduler.FAR};
 </%def>
 
 <%def name="open(who)">
+<% s, ctas = plan.scheduler, plan.pipeline.multicast_ctas %>\
     // ---- tile loop: a block starts at the tile of its index and advances by the size of the grid
     mov.u32 %tile, %ctaid.x;
     mov.u32 %tile_step, %nctaid.x;
     ld.global.u32 %tiles, [%table+4];
+% if ctas > 1:
+    // the table counts tiles of a cluster
+    mul.lo.u32 %tiles, %tiles, ${ctas};
+% endif
+% if plan.config.pingpong and who == "CONSUMER":
+${turns.first()}\
+% endif
     .pragma "nounroll";
 ${who}_TILE:
     setp.ge.u32 %p, %tile, %tiles;
     @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_END;
-    // the item of the tile: the last one whose first tile is not above it
-    mov.u32 %low, 0;
-    mov.u32 %high, %items;
-    .pragma "nounroll";
-${who}_FIND:
-    add.u32 %t0, %low, %high;
-    shr.u32 %t0, %t0, 1;
-    mad.wide.u32 %t64, %t0, 4, %table;
-    ld.global.u32 %t1, [%t64+${plan.scheduler.HEADER}];
-    setp.le.u32 %below, %t1, %tile;
-    selp.b32 %low, %t0, %low, %below;
-    selp.b32 %high, %high, %t0, %below;
-    sub.u32 %t1, %high, %low;
-    setp.gt.u32 %p, %t1, 1;
-    @%p bra${".uni" if who == "CONSUMER" else ""} ${who}_FIND;
+% if ctas > 1:
+    div.u32 %item_tile, %tile, ${ctas};
+% else:
+    mov.u32 %item_tile, %tile;
+% endif
+${find_by_warp() if who == "CONSUMER" else find_by_thread()}\
     add.u32 %t0, %items, 3;
     shr.u32 %t0, %t0, 2;
     mad.wide.u32 %descriptor, %t0, 16, %table;
-    mad.wide.u32 %descriptor, %low, ${plan.scheduler.table.descriptor_bytes}, %descriptor;
-    add.u64 %descriptor, %descriptor, ${plan.scheduler.HEADER};
-    ld.global.u32 %M, [%descriptor+${plan.scheduler.table.at("m")}];
-    ld.global.v2.u32 {%t0, %item_b}, [%descriptor+${plan.scheduler.table.at("first")}];
-    ld.global.u32 %start, [%descriptor+${plan.scheduler.table.at("start")}];
+    mad.wide.u32 %descriptor, %low, ${s.table.descriptor_bytes}, %descriptor;
+    add.u64 %descriptor, %descriptor, ${s.HEADER};
+    ld.global.u32 %M, [%descriptor+${s.table.at("m")}];
+    ld.global.v2.u32 {%t0, %item}, [%descriptor+${s.table.at("first")}];
+    ld.global.u32 %rows_end, [%descriptor+${s.table.at("start")}];
+% if ctas > 1:
+    mul.lo.u32 %t0, %t0, ${ctas};
+% endif
     sub.u32 %item_tile, %tile, %t0;
 ${coords.tile_counts()}\
 ${coords.from_number()}\
 ${coords.k_slice()}\
+    // the rows of the item are the last of those that the tensor maps of A and C count
+    add.u32 %rows_end, %rows_end, %M;
+    sub.u32 %row_shift, %far, %M;
 % if who == "PRODUCER":
-    // rows of the item in A
-    add.u32 ${"%y0" if plan.scheduler.transposed else "%x0"}, ${"%y0" if plan.scheduler.transposed else "%x0"}, %start;
-% else:
-    ld.global.u64 %t64, [%descriptor+${plan.scheduler.table.at("c")}];
+    add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
+% elif not plan.epilogue.via_tma:
+    ld.global.u64 %t64, [%descriptor+${s.table.at("c")}];
     add.u64 %C, %c_base, %t64;
-    ld.global.u32 %ldc, [%descriptor+${plan.scheduler.table.at("ldc")}];
+    ld.global.u32 %ldc, [%descriptor+${s.table.at("ldc")}];
 % endif
 </%def>
 
+## %low, the item of tile %item_tile: the last one whose first tile is not above it.
+<%def name="find_by_thread()">
+    mov.u32 %low, 0;
+    mov.u32 %count, %items;
+    .pragma "nounroll";
+FIND_BY_THREAD:
+    shr.u32 %t0, %count, 1;
+    add.u32 %t1, %low, %t0;
+    mad.wide.u32 %t64, %t1, 4, %table;
+    ld.global.u32 %t2, [%t64+${plan.scheduler.HEADER}];
+    setp.le.u32 %below, %t2, %item_tile;
+    selp.b32 %low, %t1, %low, %below;
+    @%below sub.u32 %t0, %count, %t0;
+    mov.u32 %count, %t0;
+    setp.gt.u32 %p, %count, 1;
+    @%p bra FIND_BY_THREAD;
+</%def>
+
+## The same by all lanes of a warp, which compare 32 items in each round.
+<%def name="find_by_warp()">
+    mov.u32 %low, 0;
+    mov.u32 %count, %items;
+    .pragma "nounroll";
+FIND_BY_WARP:
+    { // lanes compare the first tiles of every %stride-th item
+    .reg .b32 %stride, %pivot, %first;
+    add.u32 %stride, %count, 31;
+    shr.u32 %stride, %stride, 5;
+    mul.lo.u32 %pivot, %lane, %stride;
+    setp.lt.u32 %below, %pivot, %count;
+    add.u32 %t0, %low, %pivot;
+    mad.wide.u32 %t64, %t0, 4, %table;
+    mov.u32 %first, -1;
+    @%below ld.global.u32 %first, [%t64+${plan.scheduler.HEADER}];
+    setp.le.u32 %below, %first, %item_tile;
+    vote.sync.ballot.b32 %t0, %below, -1;
+    popc.b32 %t0, %t0;
+    sub.u32 %t0, %t0, 1;
+    mul.lo.u32 %t0, %t0, %stride;
+    add.u32 %low, %low, %t0;
+    sub.u32 %count, %count, %t0;
+    min.u32 %count, %count, %stride;
+    }
+    setp.gt.u32 %p, %count, 1;
+    @%p bra.uni FIND_BY_WARP;
+</%def>
+
 <%def name="close(who)">
+% if plan.config.pingpong and who == "CONSUMER":
+${turns.next()}\
+% endif
     add.u32 %tile, %tile, %tile_step;
     bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;
 ${who}_END:

@@ -1,5 +1,6 @@
 ## As many blocks as multiprocessors, each of which loops over tiles.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
+<%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>
 <%def name="registers()"></%def>
 <%def name="open(who)">
@@ -17,12 +18,7 @@ ${coords.tile_counts()}\
     mul.lo.u32 %tiles, %tiles, %items;
 % endif
 % if plan.config.pingpong and who == "CONSUMER":
-    // warpgroups take alternate tiles, and skip the stages of each other's
-    mad.lo.u32 %tile, %tile_step, %wg, %tile;
-    add.u32 %tile_step, %tile_step, %tile_step;
-    setp.ne.u32 %p, %wg, 0;
-    @%p mov.u32 %stage, %min_iters;
-${wrap_stage()}\
+${turns.first()}\
 % endif
     .pragma "nounroll";
 ${who}_TILE:
@@ -36,19 +32,9 @@ ${coords.k_slice()}\
 
 <%def name="close(who)">
 % if plan.config.pingpong and who == "CONSUMER":
-    add.u32 %stage, %stage, %min_iters;
-${wrap_stage()}\
+${turns.next()}\
 % endif
     add.u32 %tile, %tile, %tile_step;
     bra${".uni" if who == "CONSUMER" else ""} ${who}_TILE;
 ${who}_END:
-</%def>
-
-## %stage may be past the last stage: reduces it to a stage number and a parity.
-<%def name="wrap_stage()">
-    div.u32 %t0, %stage, ${plan.pipeline.stages};
-    mul.lo.u32 %t1, %t0, ${plan.pipeline.stages};
-    sub.u32 %stage, %stage, %t1;
-    and.b32 %t0, %t0, 1;
-    xor.b32 %phase, %phase, %t0;
 </%def>

@@ -349,6 +349,7 @@ class TensorRegion:
         steps = (1, *tensor.element_strides[1:])
         self.pitches = tuple(p * s for p, s in zip(reversed(pitches), reversed(steps), strict=True))
         if not self.empty:
+            at %= 1 << 64  # hardware adds strides modulo 2^64
             self.low, self.high = at, at + last
 
     def find_pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ from ptxgen.codegen import epilogue
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, WgmmaGeometry, packs_8bit, widest
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
@@ -348,6 +349,9 @@ class Epilogue(epilogue.Epilogue):
         if self.problem.batch != 1:
             s.coordinates.append("%batch_index")
             s.rank += 1
+        elif self.problem.grouped:
+            s.coordinates += grouped_rows.coordinates(self.problem, "c")
+            s.rank = len(s.coordinates)
         return s
 
     @property
@@ -366,6 +370,18 @@ class Epilogue(epilogue.Epilogue):
     def tma(self) -> bool:
         """Whether TMA stores C."""
         return bool(boxed(self.problem))
+
+    @property
+    def via_tma(self) -> bool:
+        """Whether TMA alone accesses C."""
+        return self.via_smem and self.tma
+
+    @property
+    def shifted_rows(self) -> str:
+        """Register with the row of a box, if C is an array of ranges of rows; else empty."""
+        if not grouped_rows.ranges(self.problem, "c"):
+            return ""
+        return "%box_y" if self.transposed else "%box_x"
 
     @property
     def box_template(self) -> str:

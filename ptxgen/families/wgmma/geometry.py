@@ -236,6 +236,14 @@ def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> An
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
+def _grouped_blocks(p: KernelGemm, c: Any) -> Any:
+    """Tiles of all items of a group, in whole clusters."""
+    along_m = where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
+    along_n = where(c.transposed_mma == 1, c.cluster_x, c.cluster_y)
+    clusters = p.tiles_of(np.maximum(c.ml * along_m, 1), np.maximum(c.nl * along_n, 1))
+    return clusters * c.cluster_x * c.cluster_y
+
+
 def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
@@ -289,7 +297,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     if p.im2col is not None and p.im2col.phases:
         blocks = blocks * len(p.im2col.phases)
     if p.grouped:
-        blocks = p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))
+        blocks = _grouped_blocks(p, c)
     partial_bytes = x_tile * owner_columns * 4
     fixup_bytes = blocks * partial_bytes * where(c.splitk == SPLIT_SHARE, tile_owners, 1)
     split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)

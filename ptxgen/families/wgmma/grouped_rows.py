@@ -1,12 +1,41 @@
-"""Which groups a wgmma kernel computes in one launch."""
+"""Which groups a wgmma kernel computes in one launch, and how tensor maps hold the rows of their items.
+
+Items are ranges of rows of one array. Its tensor map has four directions: columns; FAR rows, of which an item has the
+last ones; the row after the item; and one direction with the single coordinate FAR, which takes FAR rows back, as
+addresses are modulo 2^64. So TMA clips boxes at the last row of an item: loads give zeros, and stores leave the next
+item as it is.
+"""
 
 from __future__ import annotations
 
+from ptxgen.codegen.source import TensorMap
+from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
 from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
+FAR = 1 << 30  #: more rows than an item has
+WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
+
 
 def supports(p: KernelGemm) -> bool:
-    """Whether items are ranges of rows of A and C. Boxes of A then have rows of the next item, whose sums are not
-    stored."""
+    """Whether items are ranges of rows of A and C."""
     return isinstance(p, GroupedKernelGemm) and p.jagged == "m" and p.layout[0] == "N"
+
+
+def ranges(p: KernelGemm, name: str) -> bool:
+    """Whether items are ranges of rows of A, B or C, of which one map describes all."""
+    return p.grouped and p.tensor(name)[3] == 0
+
+
+def coordinates(p: KernelGemm, name: str) -> list[str]:
+    """Registers with the coordinates of an item in A, B or C, after those of a matrix."""
+    return ["%rows_end", "%far"] if ranges(p, name) else ["%item"]
+
+
+def item_rows_map(operand: str, kind: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int) -> TensorMap:
+    """The map of ``matrix``, whose rows belong to items. Row i of an item of n rows, which begins at row s, is at
+    FAR - n + i, s + n, FAR."""
+    columns, rows, ld, _ = matrix
+    pitch = row_pitch(columns, ld, rows, size)
+    pitches = (pitch, pitch, WRAP - pitch)
+    return TensorMap(operand, kind, (columns, FAR, rows + 1, FAR + 1), pitches, (*box, 1, 1), span)

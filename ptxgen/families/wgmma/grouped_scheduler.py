@@ -1,24 +1,32 @@
-"""The tile loop of wgmma kernels over the rows of a jagged group: one tensor map of A has the rows of all items."""
+"""The tile loop of wgmma kernels over the items of a jagged group: one tensor map has the rows of all items."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.grouped import HEADER, DescriptorTable
 from ptxgen.codegen.packing import Buffers
 from ptxgen.codegen.source import Argument
 from ptxgen.families.wgmma.geometry import resident_blocks
+from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.scheduler import TileScheduler
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 @dataclass(frozen=True)
 class GroupedTileScheduler(TileScheduler):
-    """Blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the descriptors."""
+    """Blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the descriptors, whose
+    tiles are those of a cluster."""
 
     table: DescriptorTable
 
-    HEADER = HEADER
+    HEADER, FAR = HEADER, FAR
+
+    @property
+    def row_side(self) -> str:
+        """The side of a tile along the rows of C."""
+        return "y" if self.transposed else "x"
 
     @property
     def template(self) -> str:
@@ -40,3 +48,9 @@ class GroupedTileScheduler(TileScheduler):
 
     def batch_limit(self, p: KernelGemm) -> int:
         return 1
+
+
+def cluster_tile(c: Config) -> tuple[int, int]:
+    """Rows and columns of C of the tiles of a cluster."""
+    along_m, along_n = (c.cluster_y, c.cluster_x) if c.transposed_mma else (c.cluster_x, c.cluster_y)
+    return c.ml * along_m, c.nl * along_n

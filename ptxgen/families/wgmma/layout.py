@@ -121,8 +121,8 @@ class OperandPath:
         #: bytes that one block's copies of a stage report to the full barrier
         self.tx_bytes = len(self.boxes) * self.box[0] * self.box[1] * size
         self.tma_rank = 2
-        #: register with the coordinate along the batch; "": the tensor has no such direction
-        self.batch_coordinate = ""
+        #: registers with the coordinates of a batch item, of which a matrix has none
+        self.outer_coordinates: list[str] = []
 
     @property
     def desc_high_hex(self) -> str:
@@ -158,7 +158,7 @@ class OperandPath:
     def coordinates(self, first: str) -> str:
         """The coordinates of a box."""
         other = first if self.kmajor or self.sliced_along_k else "%k"
-        return ", ".join(["%inner", other, *([self.batch_coordinate] if self.batch_coordinate else [])])
+        return ", ".join(["%inner", other, *self.outer_coordinates])
 
     def trailing_operands(self, b: Box) -> str:
         """Operands of a copy after its barrier."""

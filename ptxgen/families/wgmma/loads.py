@@ -33,7 +33,7 @@ class MatrixLoads(Part):
         """The path of operand ``name``."""
         x = self._path(role, name, base, multicast)
         if self.batched:
-            x.batch_coordinate, x.tma_rank = f"%item_{name}", x.tma_rank + 1
+            x.outer_coordinates, x.tma_rank = [f"%item_{name}"], x.tma_rank + 1
         return x
 
     def _path(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:

@@ -43,13 +43,13 @@ def mapped(p: KernelGemm, operand: str) -> bool:
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
     offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
     unused = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
-    aligned = start >= TMA_ALIGNED and (rows <= 1 or ld * size % TMA_ALIGNED == 0)
+    aligned = start >= TMA_ALIGNED and ((rows <= 1 and not p.grouped) or ld * size % TMA_ALIGNED == 0)
     return unused or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
 def boxed(p: KernelGemm) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
-    matrix = (p.im2col is None or p.im2col.result is None) and not p.grouped
+    matrix = p.im2col is None or p.im2col.result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 

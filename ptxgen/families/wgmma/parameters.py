@@ -10,6 +10,7 @@ from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.packing import Buffers, Packing
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.epilogue import Epilogue
 from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
@@ -87,9 +88,11 @@ class TmaParameters(Part):
 
     def _tensor_maps(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
         if name in ("map_c", "map_residual"):
-            s, matrix = self.epilogue.staging, (p.n, p.m, p.ldc, p.offsets[2])
+            s, matrix, size = self.epilogue.staging, p.tensor("c"), p.output.bytes
             operand = "C" if name == "map_c" else "residual"
-            return [matrix_map(p, operand, p.out, matrix, p.output.bytes, s.box, s.span, self.batch.active)]
+            if grouped_rows.ranges(p, "c"):
+                return [grouped_rows.item_rows_map(operand, p.out, matrix, size, s.box, s.span)]
+            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active)]
         x = self.x if name == "map_x" else self.y
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))

@@ -11,7 +11,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
-from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler
+from ptxgen.families.wgmma.grouped_loads import GroupedLoads
+from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads, PhaseBatch, PhasedLoads, RunAddressing, WgradLoads
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
@@ -83,13 +84,15 @@ class WgmmaPlan(Plan):
             return PhaseScheduler(c, g, self.device, True)
         if not p.grouped:
             return TileScheduler(c, g, self.device, self.batch.active)
-        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)
+        table = DescriptorTable(*cluster_tile(c), p.epilogue_dtype.name, p.epilogue_operands)
         return GroupedTileScheduler(c, g, self.device, False, table)
 
     def _loads(self) -> MatrixLoads:
         p = self.problem
+        if p.grouped:
+            return GroupedLoads(p, self.config, self.geometry, True)
         if p.im2col is None:
-            return MatrixLoads(p, self.config, self.geometry, self.batch.active or p.grouped)
+            return MatrixLoads(p, self.config, self.geometry, self.batch.active)
         kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 

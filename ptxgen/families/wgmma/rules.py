@@ -323,19 +323,9 @@ RULES = (
     ),
     Rule(
         "wgmma_grouped",
-        lambda p, c, g, d: (
-            (not p.grouped)
-            | (
-                (c.persistent == 1)
-                & (c.cluster_x == 1)
-                & (c.cluster_y == 1)
-                & (c.cluster_k == 1)
-                & (c.pingpong == 0)
-                & (g.planes == 1)
-            )
-        ),
-        "persistent={c.persistent}, cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, cluster_k={c.cluster_k},"
-        " pingpong={c.pingpong}: the tile loop of a group takes persistent=1, single blocks and pingpong=0",
+        lambda p, c, g, d: (not p.grouped) | ((c.persistent == 1) & (c.cluster_k == 1) & (g.planes == 1)),
+        "persistent={c.persistent}, cluster_k={c.cluster_k}: the tile loop of a group takes persistent=1 and"
+        " cluster_k=1, and no bf16 planes",
     ),
     Rule(
         "wgmma_grouped_k",

@@ -1,0 +1,27 @@
+"""Producer loads of groups: an operand has a matrix for each item, or its items are ranges of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.source import TensorMap
+from ptxgen.families.wgmma import grouped_rows
+from ptxgen.families.wgmma.layout import Multicast, OperandPath
+from ptxgen.families.wgmma.loads import MatrixLoads
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+@dataclass(frozen=True)
+class GroupedLoads(MatrixLoads):
+    """Coordinates of an item: its number, or those of a range of rows."""
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        x = self._path(role, name, base, multicast)
+        x.outer_coordinates = grouped_rows.coordinates(self.problem, name)
+        x.tma_rank += len(x.outer_coordinates)
+        return x
+
+    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+        if not grouped_rows.ranges(p, x.name):
+            return super().tensor_map(p, x, kind)
+        return grouped_rows.item_rows_map(x.name.upper(), kind, p.tensor(x.name), p.element.bytes, x.box, x.span)

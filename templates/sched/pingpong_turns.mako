@@ -1,0 +1,23 @@
+## The turns of the warpgroups of a pingpong kernel.
+<%def name="first()">
+    // warpgroups take alternate tiles, and skip the stages of each other's
+    mad.lo.u32 %tile, %tile_step, %wg, %tile;
+    add.u32 %tile_step, %tile_step, %tile_step;
+    setp.ne.u32 %p, %wg, 0;
+    @%p mov.u32 %stage, %min_iters;
+${wrap_stage()}\
+</%def>
+
+<%def name="next()">
+    add.u32 %stage, %stage, %min_iters;
+${wrap_stage()}\
+</%def>
+
+## %stage may be past the last stage: reduces it to a stage number and a parity.
+<%def name="wrap_stage()">
+    div.u32 %t0, %stage, ${plan.pipeline.stages};
+    mul.lo.u32 %t1, %t0, ${plan.pipeline.stages};
+    sub.u32 %stage, %stage, %t1;
+    and.b32 %t0, %t0, 1;
+    xor.b32 %phase, %phase, %t0;
+</%def>
