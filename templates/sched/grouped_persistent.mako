@@ -49,12 +49,24 @@ ${find_by_warp() if who == "CONSUMER" else find_by_thread()}\
     sub.u32 %item_tile, %tile, %t0;
 ${coords.tile_counts()}\
 ${coords.from_number()}\
+% if s.jagged == "m":
 ${coords.k_slice()}\
     // the rows of the item are the last of those that the tensor maps of A and C count
     add.u32 %rows_end, %rows_end, %M;
     sub.u32 %row_shift, %far, %M;
+% else:
+    // an item has at least one iteration, of zeros; its rows are the last of those that the tensor maps of A and B count
+    ld.global.u32 %t0, [%descriptor+${s.table.at("k")}];
+    add.u32 %rows_end, %rows_end, %t0;
+    sub.u32 %k0, %far, %t0;
+    max.u32 %t0, %t0, 1;
+    add.u32 %t0, %t0, ${plan.config.u - 1};
+    div.u32 %k_iters, %t0, ${plan.config.u};
+% endif
 % if who == "PRODUCER":
+% if s.jagged == "m":
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
+% endif
 % elif not plan.epilogue.via_tma:
     ld.global.u64 %t64, [%descriptor+${s.table.at("c")}];
     add.u64 %C, %c_base, %t64;

@@ -77,6 +77,24 @@ def test_rows_of_one_tensor(layout, epilogue, config):
         assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
 
 
+@pytest.mark.parametrize(
+    ("config", "epilogue", "out"),
+    [
+        ("ml=64 nl=32", "scale_rows,residual", "f32"),
+        ("ml=128 nl=32 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2", "", ""),
+        ("ml=32 nl=64 transposed_mma=1 raster_group=2 epilogue_smem=1", "bias_column,relu", ""),
+        ("ml=32 nl=64 transposed_mma=1 cluster_x=2 cluster_y=2", "", "f32"),
+    ],
+)
+def test_ranges_of_k_of_two_tensors(config, epilogue, out):
+    """wgmma: boxes of an item end with its last row, which is inside a stage."""
+    items = tuple((72, 48, k) for k in (5, 0, 33, 1, 140, 0, 70))
+    p = GroupedGemm(items, "TN", "bf16", jagged="k", epilogue=epilogue, out=out)
+    c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
+    for result in check(EmulatedDriver(replace(device("h200"), sms=4)), p, c):
+        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+
+
 @pytest.mark.parametrize("jagged", ["", "m", "k"])
 def test_many_items(jagged):
     """The search takes three rounds; the kernel that makes the table takes two."""

@@ -81,6 +81,11 @@ GOLDEN = {
         "grouped 8x100,96,64 NT bf16 jagged=m epilogue=bias_column",
         "family=wgmma ml=64 nl=32 u=64 stages=3 persistent=1 epilogue_smem=1",
     ),
+    "wgmma_jagged_k": (
+        "h200",
+        "grouped 96,64,100+96,64,30 TN bf16 jagged=k",
+        "family=wgmma ml=64 nl=32 u=64 stages=3 persistent=1 epilogue_smem=1 cluster_x=2",
+    ),
     "mma_jagged_columns": (
         "h200",
         "grouped 96,64,100+96,64,30 TN bf16 jagged=k",

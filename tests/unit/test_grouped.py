@@ -155,6 +155,7 @@ def test_model_prefers_the_fastest_measured_copies(bounds):
         (GroupedGemm(((300, 512, 256), (0, 512, 256), (77, 512, 256)), "NN", "bf16", jagged="m"), "simt mma wgmma"),
         (GroupedGemm(((300, 512, 256), (64, 40, 56)), "NT", "bf16"), "simt mma"),
         (GroupedGemm(((300, 512, 256), (300, 512, 0)), "TN", "f64", jagged="k"), "simt mma"),
+        (GroupedGemm(((304, 512, 256), (304, 512, 0)), "TN", "bf16", jagged="k"), "simt mma wgmma"),
     ],
     ids=lambda p: p.problem_kind if isinstance(p, GroupedGemm) else "",
 )
@@ -184,11 +185,12 @@ def test_trees_that_saw_no_group_do_not_rank_calibrated_families():
     [
         (GroupedGemm(tuple((m, 5760, 2880) for m in (0, 3, 40, 1, 7)), "NN", "bf16", jagged="m"), "wgmma"),
         (GroupedGemm(tuple((m, 2880, 2880) for m in (900, 40, 1300, 0)), "NT", "bf16", jagged="m"), "wgmma"),
+        (GroupedGemm(tuple((2880, 2880, k) for k in (900, 40, 1300, 0)), "TN", "bf16", jagged="k"), "wgmma"),
         (GroupedGemm(random_items(64, 256, 512), "NN", "f64"), "mma"),
         (GroupedGemm(random_items(64, 256, 512), "NN", "bf16"), "mma"),
         (GroupedGemm(random_items(64, 256, 512), "NN", "f32"), "simt"),
     ],
-    ids=["few rows", "many rows", "f64", "bf16", "f32"],
+    ids=["few rows", "many rows", "ranges of K", "f64", "bf16", "f32"],
 )
 def test_tensor_cores_compute_groups_of_their_types(p, family):
     """Times of different families come from the same kind of model."""

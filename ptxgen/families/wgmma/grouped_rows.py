@@ -17,14 +17,22 @@ FAR = 1 << 30  #: more rows than an item has
 WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 
+def jagged(p: KernelGemm) -> str:
+    """The jagged axis of a group, if stored rows of its operands are along that axis; else empty."""
+    if not isinstance(p, GroupedKernelGemm):
+        return ""
+    stored = {"m": p.layout[0] == "N", "k": p.layout == "TN"}
+    return p.jagged if stored.get(p.jagged, False) else ""
+
+
 def supports(p: KernelGemm) -> bool:
-    """Whether items are ranges of rows of A and C."""
-    return isinstance(p, GroupedKernelGemm) and p.jagged == "m" and p.layout[0] == "N"
+    """Whether items are ranges of rows of A and C, or of A and B."""
+    return bool(jagged(p))
 
 
 def ranges(p: KernelGemm, name: str) -> bool:
     """Whether items are ranges of rows of A, B or C, of which one map describes all."""
-    return p.grouped and p.tensor(name)[3] == 0
+    return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
 
 
 def coordinates(p: KernelGemm, name: str) -> list[str]:

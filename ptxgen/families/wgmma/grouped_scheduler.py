@@ -17,9 +17,10 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 @dataclass(frozen=True)
 class GroupedTileScheduler(TileScheduler):
     """Blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the descriptors, whose
-    tiles are those of a cluster."""
+    tiles are those of a cluster; ``jagged``: the axis along which items differ, m or k."""
 
     table: DescriptorTable
+    jagged: str
 
     HEADER, FAR = HEADER, FAR
 

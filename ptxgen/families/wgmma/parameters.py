@@ -92,7 +92,7 @@ class TmaParameters(Part):
             operand = "C" if name == "map_c" else "residual"
             if grouped_rows.ranges(p, "c"):
                 return [grouped_rows.item_rows_map(operand, p.out, matrix, size, s.box, s.span)]
-            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active)]
+            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active or p.grouped)]
         x = self.x if name == "map_x" else self.y
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))

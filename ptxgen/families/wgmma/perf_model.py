@@ -12,7 +12,7 @@ from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_W
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
-from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma import grouped_rows, operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -112,6 +112,10 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
     ]
     iterations = np.maximum(-(-g.k_iters // g.slices), 1)
+    if grouped_rows.jagged(p) == "k":  # the average tile, but at least the longest one of a block
+        mean, longest = p.tile_iterations(c.ml, c.nl, c.u)
+        waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
+        iterations = np.maximum(np.maximum(mean, longest / waves), 1)
     if p.im2col is not None and p.im2col.phases:  # the average phase, but at least the longest of a block
         longest = length(p, c, p.im2col.phases[:1]) // np.maximum(c.u, 1)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)

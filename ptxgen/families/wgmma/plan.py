@@ -8,7 +8,7 @@ from ptxgen.codegen.grouped import DescriptorTable
 from ptxgen.codegen.jagged import JaggedTable
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
-from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma import bf16x3, grouped_rows
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.grouped_loads import GroupedLoads
@@ -85,7 +85,7 @@ class WgmmaPlan(Plan):
         if not p.grouped:
             return TileScheduler(c, g, self.device, self.batch.active)
         table = DescriptorTable(*cluster_tile(c), p.epilogue_dtype.name, p.epilogue_operands)
-        return GroupedTileScheduler(c, g, self.device, False, table)
+        return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p))
 
     def _loads(self) -> MatrixLoads:
         p = self.problem

@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
-from ptxgen.families.wgmma import bf16x3, operand_packing
+from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, resident_blocks
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -323,9 +323,18 @@ RULES = (
     ),
     Rule(
         "wgmma_grouped",
-        lambda p, c, g, d: (not p.grouped) | ((c.persistent == 1) & (c.cluster_k == 1) & (g.planes == 1)),
-        "persistent={c.persistent}, cluster_k={c.cluster_k}: the tile loop of a group takes persistent=1 and"
-        " cluster_k=1, and no bf16 planes",
+        lambda p, c, g, d: (
+            (not p.grouped)
+            | (
+                (c.persistent == 1)
+                & (c.cluster_k == 1)
+                & (g.planes == 1)
+                & ((grouped_rows.jagged(p) != "k") | ((c.pingpong == 0) & (c.stages > 1)))
+            )
+        ),
+        "persistent={c.persistent}, cluster_k={c.cluster_k}, pingpong={c.pingpong}, stages={c.stages}: the tile loop of"
+        " a group takes persistent=1 and cluster_k=1, and no bf16 planes; if items differ in K, pingpong=0 and"
+        " stages=2 or more",
     ),
     Rule(
         "wgmma_grouped_k",
