@@ -20,6 +20,8 @@ from ptxgen.runtime.runner import Runner
 
 Values = tuple[Array, Array, Array, tuple[Array, ...]]
 
+SAMPLED_COLUMNS = 256  #: of an item, whose sums a measurement of many elements compares
+
 
 def check_grouped(
     driver: Driver, problem: GroupedGemm, config: Config, seed: int = 0, row_padding: int = 0
@@ -94,28 +96,39 @@ def group_deviation(
 
 
 def sampled_deviation(p: GroupedGemm, values: Values, out: Array, limit: int) -> Deviation:
-    """The largest deviation of rows of every item, about ``limit`` elements in all. alpha is 1 and beta is 0."""
+    """The largest deviation of rows of every item, about ``limit`` elements in all, in at most SAMPLED_COLUMNS columns.
+    alpha is 1 and beta is 0."""
     a, b, _, more = values
     worst = Deviation(0.0, (0, 0, 0), 0.0)
     for i in range(len(p.items)):
         item = p.item(i)
         if not item.results:
             continue
-        count = max(1, limit * item.m // p.results)
-        rows = np.unique(np.linspace(0, item.m - 1, min(count, item.m)).round().astype(np.int64))
-        whole = item_view(p, A, a, i)
-        part = np.ascontiguousarray(whole[rows] if p.layout[0] == "N" else whole[:, rows])
+        columns = _sample(item.n, SAMPLED_COLUMNS)
+        rows = _sample(item.m, max(1, limit * item.m // p.results * item.n // len(columns)))
+        part_a, part_b = item_view(p, A, a, i), item_view(p, B, b, i)
+        part_a = np.ascontiguousarray(part_a[rows] if p.layout[0] == "N" else part_a[:, rows])
+        part_b = np.ascontiguousarray(part_b[:, columns] if p.layout[1] == "N" else part_b[columns])
         operands = []
         for name, x in zip(p.epilogue_operands, more, strict=False):
             mine = epilogue_view(p, name, x, i)
-            along = name == "residual" or p.epilogue_length(name) == "m"
-            operands.append(_with_pitch(mine[rows], item.ldc) if name == "residual" else mine[rows] if along else mine)
-        few = replace(item, m=len(rows), lda=0)
-        ref = reference(few, part, item_view(p, B, b, i), more=tuple(operands))
-        found = verdict("normal", item_view(p, C, out, i)[rows], ref)
+            if name == "residual":
+                operands.append(np.ascontiguousarray(mine[np.ix_(rows, columns)]))
+            else:
+                length = p.epilogue_length(name)
+                operands.append(mine[rows] if length == "m" else mine[columns] if length == "n" else mine)
+        few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0)
+        ref = reference(few, part_a, part_b, more=tuple(operands))
+        found = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns)], ref)
         if not found.ratio <= worst.ratio:
-            worst = Deviation(found.ratio, (i, int(rows[found.where[0]]), found.where[1]), found.worst)
+            worst = Deviation(found.ratio, (i, int(rows[found.where[0]]), int(columns[found.where[1]])), found.worst)
     return worst
+
+
+def _sample(extent: int, count: int) -> Array:
+    """``count`` numbers below ``extent``, evenly spread from 0 to the last one; all if there are no more."""
+    found: Array = np.unique(np.linspace(0, extent - 1, min(count, extent)).round().astype(np.int64))
+    return found
 
 
 def _with_pitch(x: Array, pitch: int) -> Array:
@@ -137,7 +150,7 @@ class GroupedOperandSets:
         count = 1
         if driver.clock == "hardware":
             size = max(a.nbytes + b.nbytes + c.nbytes, 1)
-            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // size))))
+            count = int(min(timing.most, max(1, -(-timing.l2_multiple * driver.device.l2 // size))))
         self.sets: list[tuple[int, int, int]] = []
         for _ in range(count):
             at = [self._upload(x) for x in (a, b, c)]
