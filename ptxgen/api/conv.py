@@ -483,7 +483,7 @@ def _epilogue(bias: Any, residual: Any, activation: str | None) -> str:
 
 def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
     """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. Host arrays
-    are copied to packed arrays in the layouts of the arguments."""
+    are copied to contiguous arrays in the layouts of the arguments."""
     own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
     memory_layouts: dict[bool, str] = {}
     for nth, (role, v) in enumerate(arrays.items()):
@@ -623,7 +623,7 @@ def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
 
 
 def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: tuple[View, ...]) -> None:
-    """Copies host arrays to the device, packed, computes there, and copies the result back."""
+    """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(out)
     first, second, *others = (np.ascontiguousarray(as_numpy(v)) for v in (a, b, *epilogue_args))
     shapes = problem.stored

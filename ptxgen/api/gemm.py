@@ -24,7 +24,7 @@ from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
-from ptxgen.problem.gemm import PACKED, Gemm
+from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 
 NO_KEY = (None, 0, 0, 0)
 
@@ -289,7 +289,7 @@ def _problem(a: View, b: View, c: View, compute: str, deterministic: bool) -> tu
 def _compute_on_host(
     a: View, b: View, c: View, alpha: float, beta: float, compute: str, deterministic: bool, epilogue: EpilogueArgs
 ) -> None:
-    """Copies host arrays to the device, packed, computes there, and copies the result back."""
+    """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(c)
     if 0 in c.shape:
         return
@@ -299,7 +299,7 @@ def _compute_on_host(
         shared = not batch_views.batch_stride(v)
         x = as_numpy(v)[0] if shared and len(v.shape) == 3 else as_numpy(v)
         arrays.append(np.ascontiguousarray(x if layout[-1] == "N" else np.swapaxes(x, -1, -2)))
-        strides.append(0 if shared else PACKED)
+        strides.append(0 if shared else CONTIGUOUS)
     problem = Gemm(
         a.shape[-2],
         b.shape[-1],

@@ -234,7 +234,7 @@ def _launch(group: list[Item], array: Any, alphas: Any, betas: Any, compute: str
 
 
 def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGemm:
-    """The problem of one launch. Host arrays are copied to packed ones, which it describes."""
+    """The problem of one launch. Host arrays are copied to contiguous ones, which it describes."""
     first = group[0]
     items = tuple((x.c.shape[0], x.c.shape[1], x.a.shape[1]) for x in group)
     ld, aligned = "", [16, 16, 16]
@@ -279,7 +279,7 @@ def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any
 
 
 def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, on: Driver) -> None:
-    """Copies host arrays to the device, packed, computes there, and copies the results back."""
+    """Copies host arrays to contiguous memory of the device, computes there, and copies the results back."""
     kinds = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
     wholes = [np.zeros(size, kind) for size, kind in zip(problem.sizes, kinds, strict=True)]
     reads_c = beta != 0
@@ -305,7 +305,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
 
 
 def _epilogue_values(name: str, v: View, x: Item) -> Any:
-    """An operand of the epilogue of the kernel's problem, packed."""
+    """An operand of the epilogue of the kernel's problem, contiguous."""
     array = as_numpy(v)
     return np.ascontiguousarray(array.T if x.swapped and name == "residual" else array)
 

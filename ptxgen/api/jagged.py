@@ -193,7 +193,7 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
     if c.host != a.host:
         raise InputError("out must be in the same memory as the operands")
     if 0 not in shape and not _row_major(c):
-        raise ShapeError(f"out has strides {c.strides}; its rows must be contiguous, and its items packed")
+        raise ShapeError(f"out has strides {c.strides}; its rows must be contiguous, without gaps between items")
 
 
 def _row_major(v: View) -> bool:
@@ -213,7 +213,7 @@ def _is_packed(v: View, ld: int) -> bool:
 
 
 def _with_layout(v: View, name: str) -> View:
-    """The operand, or a copy of it with contiguous rows and packed matrices."""
+    """The operand, or a copy of it with contiguous rows, and matrices without gaps between them."""
     found = matrix_layout(v)
     if found is not None and _is_packed(v, found[1]):
         return v

@@ -117,28 +117,30 @@ class ProblemOptions(DatabaseOptions):
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Use only kernels whose results are bitwise reproducible.")
     ] = False
-    lda: Annotated[int | None, typer.Option(help="Leading dimension of A in elements. [default: packed]")] = None
-    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B. [default: packed]")] = None
-    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C. [default: packed]")] = None
+    lda: Annotated[int | None, typer.Option(help="Leading dimension of A in elements. [default: contiguous rows]")] = (
+        None
+    )
+    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B. [default: contiguous rows]")] = None
+    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C. [default: contiguous rows]")] = None
     aligned_a: Annotated[int | None, typer.Option(help="Alignment of the address of A in bytes. [default: 16]")] = None
     aligned_b: Annotated[int | None, typer.Option(help="Alignment of B. [default: 16]")] = None
     aligned_c: Annotated[int | None, typer.Option(help="Alignment of C. [default: 16]")] = None
     batch: Annotated[int | None, typer.Option(help="Number of products in a batch. [default: 1]")] = None
     stride_a: Annotated[
         int | None,
-        typer.Option(help="Elements between consecutive matrices A; 0: one A for the batch. [default: packed]"),
+        typer.Option(help="Elements between consecutive matrices A; 0: one A for the batch. [default: contiguous]"),
     ] = None
-    stride_b: Annotated[int | None, typer.Option(help="Elements between consecutive matrices B. [default: packed]")] = (
-        None
-    )
+    stride_b: Annotated[
+        int | None, typer.Option(help="Elements between consecutive matrices B. [default: contiguous]")
+    ] = None
     stride_c: Annotated[
-        int | None, typer.Option(help="Elements between consecutive matrices C; not 0. [default: packed]")
+        int | None, typer.Option(help="Elements between consecutive matrices C; not 0. [default: contiguous]")
     ] = None
     ld: Annotated[
         str | None,
         typer.Option(
             metavar="LDA:LDB:LDC",
-            help="grouped: leading dimensions of all items, or of each, separated by commas. [default: packed]",
+            help="grouped: leading dimensions of all items, or of each, separated by commas. [default: contiguous]",
         ),
     ] = None
     jagged: Annotated[

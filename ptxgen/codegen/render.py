@@ -107,7 +107,8 @@ def header(plan: Plan) -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """The text without instructions that do nothing, and with a blank line before a phase, an entry and directives."""
+    """The text without instructions that do nothing, and with a blank line before a section, an entry and
+    directives."""
     lines = simplified([line.rstrip() for line in text.splitlines() if not line.isspace()])
     opens = (".version", ".extern", ".visible", "    // ----", "// C =")
     out = [

@@ -22,7 +22,7 @@ from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import PACKED, STRIDES
+from ptxgen.problem.gemm import CONTIGUOUS, STRIDES
 
 Ints = NDArray[np.int64]
 
@@ -276,7 +276,7 @@ class ImplicitGemm(KernelGemm):
 
     @property
     def shape_class(self) -> KernelGemm:
-        return replace(self, im2col=None, stride_a=PACKED, stride_b=PACKED, stride_c=PACKED)
+        return replace(self, im2col=None, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS)
 
     @property
     def extent_gcd(self) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
-PACKED = -1  #: value of a batch stride: the items of the batch are packed
+CONTIGUOUS = -1  #: value of a batch stride: no elements are between the items of the batch
 THIN = 64  #: a GEMM with an extent up to this is thin
 #: the fields with batch strides
 STRIDES = ("stride_a", "stride_b", "stride_c")
@@ -27,9 +27,9 @@ STRIDES = ("stride_a", "stride_b", "stride_c")
 class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
-    ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = packed. ``aligned_a`` (b, c): the alignment of the
-    operand's address in bytes, a power of two up to 16. ``deterministic``: the order of summation must not depend on
-    timing. ``dtype``: the type of A and B; ``out``: the type of C.
+    ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous. ``aligned_a`` (b, c): the alignment of
+    the operand's address in bytes, a power of two up to 16. ``deterministic``: the order of summation must not depend
+    on timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
     ``epilogue``: operations of EPILOGUE_OPS after the product, separated by commas (``bias_column,relu``). The product
     is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
@@ -39,8 +39,8 @@ class Gemm(ProblemBase):
     and saturated to finite values; fp8 keeps NaN.
 
     ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
-    PACKED = contiguous, 0 = all items use the same operand (not C). All items use the same bias and scales; a residual
-    has the strides of C.
+    CONTIGUOUS: no elements are between items, 0: all items use the same operand (not C). All items use the same bias
+    and scales; a residual has the strides of C.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -61,9 +61,9 @@ class Gemm(ProblemBase):
     out: str = ""
     epilogue: str = ""
     batch: int = 1
-    stride_a: int = PACKED
-    stride_b: int = PACKED
-    stride_c: int = PACKED
+    stride_a: int = CONTIGUOUS
+    stride_b: int = CONTIGUOUS
+    stride_c: int = CONTIGUOUS
 
     operation = "gemm"
     SHAPE = ("m", "n", "k")
@@ -87,14 +87,14 @@ class Gemm(ProblemBase):
         self._normalize_epilogue()
 
     def _normalize_batch_strides(self) -> None:
-        """Sets strides without effect, and strides equal to the packed ones, to PACKED. ShapeError: items overlap in
-        C."""
-        for name, packed in zip(STRIDES, self._packed, strict=True):
+        """Sets strides without effect, and strides equal to those of contiguous items, to CONTIGUOUS. ShapeError: items
+        overlap in C."""
+        for name, contiguous in zip(STRIDES, self._contiguous, strict=True):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or value != PACKED:
+            if not isinstance(value, Integral) or value != CONTIGUOUS:
                 value = integer(name, value, 0, STRIDE_LIMIT - 1)
-            same = self.batch == 1 or value in (PACKED, packed)
-            object.__setattr__(self, name, PACKED if same else value)
+            same = self.batch == 1 or value in (CONTIGUOUS, contiguous)
+            object.__setattr__(self, name, CONTIGUOUS if same else value)
         if self.batch > 1 and self.m and self.n:
             # rows of different items may be interleaved, or items may follow each other
             (near, count), (far, _) = sorted([(self.ldc, self.m), (self.strides[2], self.batch)])
@@ -148,14 +148,14 @@ class Gemm(ProblemBase):
         return self.k if self.layout[1] == "N" else self.n
 
     @property
-    def _packed(self) -> tuple[int, int, int]:
+    def _contiguous(self) -> tuple[int, int, int]:
         return self.rows_a * self.lda, self.rows_b * self.ldb, self.m * self.ldc
 
     @property
     def strides(self) -> tuple[int, int, int]:
         """The batch strides of A, B and C in elements."""
         given = (self.stride_a, self.stride_b, self.stride_c)
-        a, b, c = (p if s == PACKED else s for s, p in zip(given, self._packed, strict=True))
+        a, b, c = (p if s == CONTIGUOUS else s for s, p in zip(given, self._contiguous, strict=True))
         return a, b, c
 
     @property

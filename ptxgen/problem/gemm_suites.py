@@ -64,7 +64,7 @@ def _square(**fields: Any) -> Iterator[Case]:
     return (Case(f"square {n}", Gemm(n, n, n, **fields)) for n in (256 << i for i in range(7)))
 
 
-#: M, N, K, layout: squares, skinny and deep shapes, outer products. No extent is a multiple of 8, so rows of packed
+#: M, N, K, layout: squares, skinny and deep shapes, outer products. No extent is a multiple of 8, so rows of contiguous
 #: matrices are not aligned for vector accesses
 _ODD = (
     (255, 257, 511, "NN"),
@@ -137,7 +137,7 @@ _BATCHES = (
 
 
 def _batch(**fields: Any) -> Iterator[Case]:
-    """Packed batches. In attention, an item is a head."""
+    """Contiguous batches. In attention, an item is a head."""
     for name, items, m, n, k, layout in _BATCHES:
         p = Gemm(m, n, k, layout, **{"batch": items, **fields})
         yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)

@@ -32,7 +32,7 @@ class GroupedGemm(ProblemBase):
     """C_i[M_i,N_i] = alpha_i · op(A_i)[M_i,K_i] · op(B_i)[K_i,N_i] + beta_i · C_i for every item i, in one launch.
 
     ``items``: (M, N, K) of each. ``ld``: ``lda:ldb:ldc`` of each item in elements, separated by commas, or one for all
-    items; empty: packed. ``aligned_a`` (b, c): the alignment in bytes of every item's operand. The other fields are
+    items; empty: contiguous. ``aligned_a`` (b, c): the alignment in bytes of every item's operand. The other fields are
     those of ``Gemm``; each item has operands of the epilogue of its own.
 
     ``jagged``: items are parts of one array along an axis, and their sizes are on the device. ``m``: rows of A and C
@@ -387,7 +387,7 @@ def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
 
 
 def read_leading_dimensions(text: str, count: int) -> Ints | None:
-    """The leading dimensions that ``text`` gives ``count`` items, one row an item; None: they are packed.
+    """The leading dimensions that ``text`` gives ``count`` items, one row an item; None: those of contiguous rows.
 
     InputError: it has another form.
     """

@@ -31,8 +31,8 @@ TF32 = (8, 2.0**-24, 2.0**-11)
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
-    """Operands and result as stored, packed, of the problem's dtypes. ``integers``: every partial sum of a product is
-    exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
+    """Operands and result as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
+    is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
     a, b, c = random_operands(p, seed, kind)
     return a, b, c
 

@@ -36,7 +36,7 @@ GUARD = 256  #: bytes of each guard zone, before and after the result
 
 
 class ConvOperandSets:
-    """Sets of images, filters and results on the device, packed: ``tuning.bench.OperandSets`` for convolutions."""
+    """Sets of images, filters and results on the device, contiguous: ``tuning.bench.OperandSets`` for convolutions."""
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
         self.driver, self.problem = driver, problem

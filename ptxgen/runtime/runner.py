@@ -161,7 +161,7 @@ class Runner:
     def compute(
         self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[Array, ...] = ()
     ) -> Array:
-        """Computes on host arrays as stored (packed, or with the leading dimensions of the problem) and returns the
+        """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
         result, a new array like ``c``. ``epilogue_args``: in the order of ``problem.epilogue_operands``."""
         with Buffers(self.driver, a, b, c, *epilogue_args) as at:
             first, second, result, *rest = at.addresses

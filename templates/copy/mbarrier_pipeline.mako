@@ -58,7 +58,7 @@ INITIALISED:
 % endif
 </%def>
 
-## The consumers: their registers, and the blocks whose empty mbarriers they arrive at.
+## The math warpgroups: their registers, and the blocks whose empty mbarriers they arrive at.
 <%def name="consumer_setup()">
 <% pipe = plan.pipeline %>\
 % if pipe.setmaxnreg:
@@ -97,7 +97,7 @@ INITIALISED:
 ${free("%free")}\
 </%def>
 
-## The producer of a cluster.
+## The producer warp of a block in a cluster.
 <%def name="drain()">
     // ---- drain: other blocks still arrive at this block's mbarriers, so wait until every stage is free
     mov.u32 %k_iter, 0;

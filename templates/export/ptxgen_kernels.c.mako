@@ -674,7 +674,7 @@ static int in_range(const int64_t *fields, int count, int strides)
     return 1;
 }
 
-/* Packed leading dimensions and strides get one value, as in ptxgen. */
+/* Leading dimensions and strides of contiguous operands get one value, as in ptxgen. */
 static void normalize_gemm(ptxgen_gemm_problem *p)
 {
     int transposed_a = p->layout == PTXGEN_TN || p->layout == PTXGEN_TT;

@@ -72,6 +72,6 @@ ${k_slice()}\
     sub.u32 %k_rem, %k_len, %k_rem;
 </%def>
 
-## Every warp multiplies: in one tile the rest of a block's warps have nothing else to do.
+## Every warp multiplies: a block computes one tile, so warps without an element of C have no other work.
 <%def name="idle_warps(loop)"></%def>
 <%def name="copy_loop(loop, copies)"></%def>

@@ -1,4 +1,4 @@
-"""Unaligned operands, which consumers realign in shared memory."""
+"""Unaligned operands, which math warpgroups realign in shared memory."""
 
 from __future__ import annotations
 

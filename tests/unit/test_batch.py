@@ -16,7 +16,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import PACKED, Gemm
+from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import C, elements, padded, span, store_operand
@@ -46,7 +46,7 @@ def test_batch_of_one_is_no_batch():
     ("changes", "words"),
     [
         ({}, "batch=3"),
-        ({"stride_a": 64 * 16, "stride_b": PACKED, "stride_c": 64 * 32}, "batch=3"),
+        ({"stride_a": 64 * 16, "stride_b": CONTIGUOUS, "stride_c": 64 * 32}, "batch=3"),
         ({"stride_a": 0}, "batch=3 stride_a=0"),
         ({"stride_b": 1, "stride_c": 1 << 39}, f"batch=3 stride_b=1 stride_c={1 << 39}"),
         ({"ldc": 96, "stride_c": 32}, "ldc=96 batch=3 stride_c=32"),

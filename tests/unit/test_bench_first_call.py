@@ -1,4 +1,4 @@
-"""scripts/bench-first-call: the phases of first calls, with and without the disk cache."""
+"""scripts/bench-first-call: the steps of first calls, with and without the disk cache."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def test_rows_have_every_phase_in_both_passes(monkeypatch, capsys):
     assert [len(rows) for rows in cached] == [2, 1]
     assert {row["problem"] for rows in cached for row in rows} == {row["problem"] for row in cold}
     for row in cold:
-        assert min(row[phase] for phase in ("choose", "render", "load", "run", "again")) > 0
-        assert row["total"] == pytest.approx(sum(row[phase] for phase in script.PHASES[:5]), abs=0.01)
+        assert min(row[step] for step in ("choose", "render", "load", "run", "again")) > 0
+        assert row["total"] == pytest.approx(sum(row[step] for step in script.STEPS[:5]), abs=0.01)
         assert row["prepare"] == pytest.approx(row["total"] - row["choose"], abs=0.01)
     # the templates are compiled in the first call of all, and loaded in other processes
     assert cached[0][0]["render"] < cold[0]["render"]
 
 
 def test_table_has_percentiles():
-    rows = [dict.fromkeys(script.PHASES, float(n)) | {"problem": "p", "config": "c"} for n in range(1, 21)]
+    rows = [dict.fromkeys(script.STEPS, float(n)) | {"problem": "p", "config": "c"} for n in range(1, 21)]
     lines = script.table("title", rows).splitlines()
     assert lines[0] == "title: 20 calls"
     assert all(line.split()[1:] == ["10.0", "18.0", "19.0", "20.0"] for line in lines[2:])
-    assert [line.split()[0] for line in lines[2:]] == list(script.PHASES)
+    assert [line.split()[0] for line in lines[2:]] == list(script.STEPS)
     assert script.slowest(rows).splitlines()[0].split()[:2] == ["20.0", "ms"]
 
 

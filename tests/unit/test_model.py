@@ -359,7 +359,7 @@ def test_one_model_is_trained_on_every_family(both):
                 np.log2(t / truth(p, some)) for t in (both.predict(p, some), perf_model.predict(lower(p), some, H200))
             )
             assert np.sqrt(np.mean(learnt**2)) < 0.3, (p.key(), code)
-            # a formula as good as the kernel_noise lets it be is not bettered
+            # the trees cannot improve on a formula whose only error is the noise of kernels
             assert np.sqrt(np.mean(learnt**2)) < max(1.2 * np.sqrt(np.mean(formula**2)), 0.05)
         assert lost(both, p, 100) < 1.1
 

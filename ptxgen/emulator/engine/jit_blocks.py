@@ -259,7 +259,7 @@ class JitBlock:
                 check = None
             probe = known.probe(body)
             hooks = body["before"] if probe is None else [*body["before"], probe]
-            notes = [known.note(slot) for slot in body["writes"] if slot in known.initial]
+            recording = [known.record_write(slot) for slot in body["writes"] if slot in known.initial]
             group_added: Any = None
             if site is not None:
                 which = (site.space, site.key, site.size, SIZES[body["ins"].mods[-1]])
@@ -272,8 +272,8 @@ class JitBlock:
                 group.add(site)
             if group_added is not None or hooks or check:
                 out.append((list(hooks), group_added, guard, negated, check))
-            if notes:
-                out.append((notes, None, guard, negated, None))
+            if recording:
+                out.append((recording, None, guard, negated, None))
         return out
 
     def step(self, block: Block) -> Step:

@@ -12,8 +12,8 @@ def unproven(
 ) -> set[int]:
     """Slots of the registers that a path may read before an unconditional write.
 
-    The maker of an instruction requests the operands that it reads and writes from a builder; `probe` is a builder for
-    this analysis only. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
+    The function that compiles an instruction requests its operands from a builder; `probe` is a builder for this
+    analysis only. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
     the number of each block by its start.
     """
     probe.sites = []
@@ -72,7 +72,7 @@ def unproven(
 def operands_of(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:
     """Bit sets of the slots that an instruction reads and writes."""
     probe.begin(ins)
-    row.make(probe, ins)
+    row.compile(probe, ins)
     reads = writes = 0
     for r in (*probe.reads, *probe.quiet_reads):
         reads |= 1 << r.slot

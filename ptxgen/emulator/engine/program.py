@@ -102,7 +102,7 @@ class Program:
         row = find(ins)
         assert row is not None
         b.members, b.single = None, False
-        step = row.make(b, ins)
+        step = row.compile(b, ins)
         reads, writes = list(b.reads), list(b.writes)
         return {
             "row": row,
@@ -189,7 +189,7 @@ class Program:
         keys = self.builder.address_slots
         check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
         before = body["before"] if check is None else [*body["before"], check]
-        after = self.undefined.notes(body)
+        after = self.undefined.steps_after(body)
         stale = [k for slot in body["writes"] for k in keys.get(slot, ())]
         if stale:
             after.append(self.forget(stale))

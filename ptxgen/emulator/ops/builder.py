@@ -39,7 +39,7 @@ class Builder:
         self.temporaries: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
-        # registers whose checks and notes the instruction implements itself
+        # registers whose accesses the instruction itself checks and records
         self.quiet_reads: list[Reg] = []
         self.quiet_writes: list[Reg] = []
         self.register_sets: RegisterSets | None = None  # None: the builder is used for analysis only

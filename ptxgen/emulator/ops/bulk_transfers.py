@@ -84,7 +84,7 @@ class CopyToShared:
 
     ``lanes``: the lanes that started them; ``at``: positions of the destinations; ``barrier_at``: positions of the
     mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the granules; ``op``, ``kind``: operation and type
-    of a reduction; ``operation``: the words for messages.
+    of a reduction; ``operation``: the name of the copy in messages.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
 
 
 def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
-    """Faults if a source of fewer bytes than the copy writes is check_aligned or out of bounds."""
+    """Faults if a source of fewer bytes than the copy writes is misaligned or out of bounds."""
     check_aligned(c, site, at, lanes)
     good = c.chunk.engine.memory.inside(at, size)
     if not good.all():

@@ -20,15 +20,15 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.warp_batch import Step
 
 #: compiles an instruction: called with a builder and the instruction
-Maker = Callable[..., Step]
-M = TypeVar("M", bound=Maker)
+Compile = Callable[..., Step]
+C = TypeVar("C", bound=Compile)
 
 
 @dataclass(frozen=True)
 class Row:
     """One row. ``polls``: whether the instruction may read a value that another warp will write, as in a spin loop."""
 
-    make: Maker
+    compile: Compile
     kind: str = "plain"
     polls: bool = False
 
@@ -36,13 +36,13 @@ class Row:
 TABLE: dict[str, Row] = {}
 
 
-def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[M], M]:
-    """Registers a function as the maker of the instructions whose names begin with one of `names`."""
+def instruction(*names: str, kind: str = "plain", polls: bool = False) -> Callable[[C], C]:
+    """Registers a function that compiles the instructions whose names begin with one of `names`."""
 
-    def register(make: M) -> M:
+    def register(compile: C) -> C:
         for name in names:
-            TABLE[name] = Row(make, kind, polls)
-        return make
+            TABLE[name] = Row(compile, kind, polls)
+        return compile
 
     return register
 

@@ -147,9 +147,9 @@ class Undefined:
 
         return probe if flags else None
 
-    def notes(self, body: dict[str, Any]) -> list[Step]:
+    def steps_after(self, body: dict[str, Any]) -> list[Step]:
         """The steps after an instruction that writes tracked registers."""
-        return [self.note(slot) for slot in body["writes"] if slot in self.flags]
+        return [self.record_write(slot) for slot in body["writes"] if slot in self.flags]
 
     def early(self, body: dict[str, Any]) -> bool:
         """Whether an instruction reads or writes a register that is tracked from the start."""
@@ -218,10 +218,10 @@ class Undefined:
 
         return check
 
-    def note(self, slot: int) -> Step:
+    def record_write(self, slot: int) -> Step:
         flag = self.flags[slot]
 
-        def note(c: WarpBatch, m: Mask) -> None:
+        def step(c: WarpBatch, m: Mask) -> None:
             state = c.written[flag]
             if c.undefined_next and flag in c.undefined_next:
                 bad = c.undefined_next.pop(flag)
@@ -236,7 +236,7 @@ class Undefined:
                 now = m if state is False else m | state
                 c.written[flag] = True if np.count_nonzero(now & c.live()) == c.count else now
 
-        return note
+        return step
 
     # ---- propagation
 

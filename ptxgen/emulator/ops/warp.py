@@ -117,7 +117,9 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         missing = executing & ~executing[rows, source]
         if missing.any():
             at = int(np.argmax(missing.reshape(-1)))
-            raise fault(DivergenceFault, "this reads the value of a lane that does not execute it", c, ins, at)
+            raise fault(
+                DivergenceFault, "the instruction reads the value of a lane that does not execute it", c, ins, at
+            )
         write(c, dst, value[rows, source], m)
         write(c, ok, np.broadcast_to(valid, shape), m)
 

@@ -253,7 +253,7 @@ _LEADING: dict[str, tuple[str, ...]] = {
 def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
     """The modifiers in the order of the PTX ISA; ptxas accepts most of them in any order.
 
-    Types come last and keep their order. Modifiers of wmma and mma are not sorted: their makers find them by name.
+    Types come last and keep their order. Modifiers of wmma and mma are not sorted: the emulator finds them by name.
     """
     if op in ("mma", "wmma"):
         return tuple(mods)

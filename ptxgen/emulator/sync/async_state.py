@@ -185,5 +185,5 @@ def warpgroup(c: WarpBatch, ins: Instruction, m: Any) -> Warpgroup:
         group = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
     if len(group.batches) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.batches) - 1):
         lane = int(np.argmax(c.live() if m is None else m))
-        raise fault(DivergenceFault, "this needs a warpgroup, four whole warps of the block", c, ins, lane)
+        raise fault(DivergenceFault, "the instruction needs a warpgroup: four whole warps of the block", c, ins, lane)
     return group

@@ -49,10 +49,10 @@ class RegisterSets:
         """The steps that check and record the accesses of an instruction to registers of the sets."""
         if not self.numbers or ins.op == "wgmma":
             return []
-        return [self.note(self.of[r.slot], r.name, ins) for r in dict.fromkeys(registers) if r.slot in self.of]
+        return [self.check_access(self.of[r.slot], r.name, ins) for r in dict.fromkeys(registers) if r.slot in self.of]
 
     @staticmethod
-    def note(sets: list[int], name: str, ins: Instruction) -> Step:
+    def check_access(sets: list[int], name: str, ins: Instruction) -> Step:
         """A step that faults if a product in flight uses the register, and records the access."""
 
         def step(c: WarpBatch, m: Mask) -> None:

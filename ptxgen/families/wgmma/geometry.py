@@ -1,4 +1,4 @@
-"""The geometry of wgmma kernels: a producer warp loads by TMA, consumer warpgroups issue wgmma.
+"""The geometry of wgmma kernels: a producer warp loads by TMA, math warpgroups issue wgmma.
 
 X is the operand on the side of wgmma's 64 rows, Y the other: A and B, or B and A where ``transposed_mma``.
 """
@@ -34,10 +34,10 @@ REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
 EQUAL_REGISTERS = 168  #: registers per thread of 12 warps without setmaxnreg
-#: setmaxnreg with two consumer warpgroups: registers per producer thread, and per consumer thread
-PRODUCER, CONSUMER = 40, 232
+#: setmaxnreg with two math warpgroups: registers per producer thread, and per math thread
+PRODUCER, MATH = 40, 232
 #: the same for producers that need more
-PRODUCER_MORE, CONSUMER_LESS = 48, 224
+PRODUCER_MORE, MATH_LESS = 48, 224
 #: blocks that an H200 (132 multiprocessors) runs at once, one per multiprocessor, by the size of their clusters: a
 #: cluster stays within a GPC, and GPCs have 16 or 18 multiprocessors. Measured
 RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
@@ -73,13 +73,13 @@ class WgmmaGeometry(Geometry):
     epilogue_bytes: IntOrColumn  #: bytes of the epilogue's buffers for C
     barrier_bytes: IntOrColumn  #: bytes of mbarriers
     mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
-    x_realigned: BoolOrColumn  #: whether consumers realign X in shared memory
-    y_realigned: BoolOrColumn  #: whether consumers realign Y in shared memory
+    x_realigned: BoolOrColumn  #: whether math warpgroups realign X in shared memory
+    y_realigned: BoolOrColumn  #: whether math warpgroups realign Y in shared memory
     realign_moves: IntOrColumn  #: 16-byte moves of a thread per stage that realign X and Y
     a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
-    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the consumers
+    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
     setmaxnreg_producer: IntOrColumn  #: registers per producer thread then
-    setmaxnreg_consumer: IntOrColumn  #: registers per consumer thread then
+    setmaxnreg_math: IntOrColumn  #: registers per thread of a math warpgroup then
     image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
     mainloop_regs: IntOrColumn  #: registers per thread of the main loop
     epilogue_regs: IntOrColumn  #: further registers per thread that the epilogue takes
@@ -321,7 +321,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
     setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
-    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= CONSUMER_LESS)
+    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= MATH_LESS)
     return WgmmaGeometry(
         element_bytes=size,
         planes=count,
@@ -354,7 +354,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         a_from_registers=a_from_registers,
         setmaxnreg=setmaxnreg,
         setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
-        setmaxnreg_consumer=where(less, CONSUMER_LESS, CONSUMER),
+        setmaxnreg_math=where(less, MATH_LESS, MATH),
         image_boxes=where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1)),
         threads=WARPGROUP * c.math_warpgroups + where(setmaxnreg, WARPGROUP, WARP),
         mainloop_regs=mainloop_regs,

@@ -73,7 +73,7 @@ class OperandPath:
     where each block loads the whole tile for itself.
     """
 
-    realigned = False  #: whether consumers shift its rows in shared memory
+    realigned = False  #: whether math warpgroups shift its rows in shared memory
     tma_mode = "tile"
     map_count = 1  #: tensor maps that it takes
     #: register with the offset of the stage that wgmma reads, in units of 16 bytes

@@ -28,7 +28,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 @dataclass(frozen=True)
 class Mainloop(Part):
-    """The loop of the consumer warpgroups over stages. ``arithmetic``: of sums outside the loop."""
+    """The loop of the math warpgroups over stages. ``arithmetic``: of sums outside the loop."""
 
     problem: KernelGemm
     config: Config
@@ -216,7 +216,7 @@ class Mainloop(Part):
 
 @dataclass(frozen=True)
 class Pipeline(Part):
-    """The stages between the producer and the consumers: their mbarriers, and who arrives at them.
+    """The stages between the producer warp and the math warpgroups: their mbarriers, and which threads arrive at them.
 
     The mbarriers are at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
     blocks, then those of the epilogue.
@@ -272,10 +272,10 @@ class Pipeline(Part):
 
     @property
     def setmaxnreg(self) -> tuple[int, int] | None:
-        """Registers a thread of the producer warpgroup keeps, and those that a consumer then has; None: all have the
-        same."""
+        """Registers of a thread of the producer warpgroup, and of a math warpgroup; None: all threads have the same
+        number."""
         g = self.geometry
-        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_consumer)) if g.setmaxnreg else None
+        return (int(g.setmaxnreg_producer), int(g.setmaxnreg_math)) if g.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:

@@ -64,7 +64,7 @@ def packs(c: Any, name: str) -> Any:
 
 
 def realigns(c: Any, name: str) -> Any:
-    """Whether TMA loads the operand's unaligned rows, which consumers realign in shared memory."""
+    """Whether TMA loads the operand's unaligned rows, which math warpgroups realign in shared memory."""
     return getattr(c, f"operand_path_{name}") == REALIGN
 
 

@@ -277,7 +277,7 @@ RULES = (
             g.mainloop_regs + g.epilogue_regs
             <= np.where(
                 g.setmaxnreg,
-                g.setmaxnreg_consumer,
+                g.setmaxnreg_math,
                 register_cap(d, ceil_div(g.threads * c.min_ctas_per_sm, WARPGROUP) * WARPGROUP, 1),
             )
         ),

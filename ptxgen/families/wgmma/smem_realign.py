@@ -1,4 +1,4 @@
-"""TMA loads each unaligned row from the preceding 16-byte boundary; consumers realign it in shared memory.
+"""TMA loads each unaligned row from the preceding 16-byte boundary; math warpgroups realign it in shared memory.
 
 TMA takes only addresses that are multiples of 16 bytes. Where rows are not aligned, every eighth row begins at the same
 place in 16 bytes: each of eight maps has every eighth row, from the 16-byte boundary at or before its start. A box
@@ -111,7 +111,7 @@ class RealignedOperand(OperandPath):
 
 @dataclass(frozen=True)
 class Realignment:
-    """The part of the K loop in which consumers realign a stage. ``operands``: those that need it, maybe none."""
+    """The part of the K loop in which math warpgroups realign a stage. ``operands``: those that need it, maybe none."""
 
     operands: list[RealignedOperand]
     pingpong: bool

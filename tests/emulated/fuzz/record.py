@@ -27,7 +27,7 @@ from . import generate, probes, recording
 from .generate import File
 from .kernel import Case
 
-#: seconds without a result after which a kernel is considered exceeds_watchdog
+#: seconds without a result after which a kernel counts as endless
 PATIENCE = 20
 
 
