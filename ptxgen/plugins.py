@@ -7,21 +7,29 @@ looks up an operation or a family; the processes that measure kernels call the s
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from ptxgen.errors import InputError
 from ptxgen.settings import settings
 
 GROUP = "ptxgen.plugins"
+OWN = "ptxgen.families"  #: registers the families of the package; plugins follow it
 
-_state = {"loaded": False}
+_state = {"begun": False, "loaded": False}
 
 
 def load() -> None:
-    """Calls the plugins once per process. InputError: a plugin cannot be imported, or a name is registered already."""
+    """Registers the families of the package, then calls the plugins, once per process.
+
+    InputError: a plugin cannot be imported, or a name is registered already.
+    """
     if _state["loaded"]:
         return
-    _state["loaded"] = True  # plugins read the registries themselves
+    import_module(OWN)  # waits for a thread that is importing it
+    if _state["begun"]:  # plugins read the registries themselves
+        return
+    _state["begun"] = True
     named = [EntryPoint(value, value, GROUP) for value in settings().plugins]
     for entry in (*entry_points(group=GROUP), *named):
         try:
@@ -29,5 +37,6 @@ def load() -> None:
             if callable(found):
                 found()
         except (ImportError, AttributeError, InputError) as error:
-            _state["loaded"] = False
+            _state["begun"] = False
             raise InputError(f"plugin {entry.value!r} cannot be loaded: {error}") from error
+    _state["loaded"] = True

@@ -5,7 +5,6 @@ Each family declares its axes (``ptxgen.codegen.axes``); a configuration holds t
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import field, make_dataclass
 from typing import Any, ClassVar
@@ -136,7 +135,6 @@ def default_family() -> str:
 
 def family_names() -> list[str]:
     """The registered families."""
-    importlib.import_module("ptxgen.families")  # registers them
     plugins.load()
     return FAMILIES
 

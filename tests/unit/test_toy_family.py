@@ -152,7 +152,7 @@ def test_commands_know_the_family(
 
 
 def test_a_plugin_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plugins._state, "loaded", False)
+    monkeypatch.setattr(plugins, "_state", {"begun": False, "loaded": False})
     for name in ("no_such_module", "tests.plugins.toy:no_such_function"):
         monkeypatch.setenv("PTXGEN_PLUGINS", name)
         with pytest.raises(InputError, match=f"plugin '{name}' cannot be loaded"):
