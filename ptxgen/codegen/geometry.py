@@ -21,7 +21,7 @@ class Geometry:
     tiles_m: IntOrColumn  #: tiles of C along M
     tiles_n: IntOrColumn  #: tiles of C along N
     tiles: IntOrColumn  #: tiles of C of all batch items
-    chunk: IntOrColumn  #: elements of K per slice
+    slice_k: IntOrColumn  #: elements of K per slice
     slices: IntOrColumn  #: slices of K that are not empty
     blocks: IntOrColumn  #: blocks of the launch
     workspace: IntOrColumn  #: bytes of global workspace

@@ -45,13 +45,13 @@ class KernelParameters(Part):
 
     def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         """The values of ``declarations`` for the batch items of ``run``."""
-        kind, chunk = self.arithmetic.type, self.scheduler.k_slices(p)[1]
+        kind, slice_k = self.arithmetic.type, self.scheduler.k_slices(p)[1]
         return (
             *POINTERS,
             *self.fused_ops.arguments,
             *self.batch.arguments(p, run),
             *(value for x in (*self.addressing, self.c.addressing) for value in x.arguments(p)),
-            *(("u32", n) for n in (p.m, p.n, p.k, p.lda, p.ldb, p.ldc, chunk)),
+            *(("u32", n) for n in (p.m, p.n, p.k, p.lda, p.ldb, p.ldc, slice_k)),
             (kind, "alpha"),
             (kind, "beta"),
             *self.packing.product_arguments(buffers),

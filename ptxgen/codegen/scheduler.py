@@ -33,8 +33,8 @@ class GridScheduler(Part):
     def k_slices(self, p: KernelGemm) -> tuple[int, int]:
         """(non-empty slices of K, length of a slice)."""
         c = self.config
-        chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-        return max(-(-p.k // chunk), 1) if chunk else 1, chunk
+        slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
+        return max(-(-p.k // slice_k), 1) if slice_k else 1, slice_k
 
     def slices(self, p: KernelGemm) -> int:
         """Slices of K that store partial sums."""

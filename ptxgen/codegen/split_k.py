@@ -12,17 +12,17 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 def tiles_and_slices(p: KernelGemm, c: Any, sum_bytes: int) -> dict[str, Any]:
-    """Counts of tiles, slices and blocks; ``chunk``: the length of a slice; ``workspace``: bytes of partial sums of
+    """Counts of tiles, slices and blocks; ``slice_k``: the length of a slice; ``workspace``: bytes of partial sums of
     ``sum_bytes`` each. ``c``: integers or NumPy columns."""
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     tiles = p.tiles_of(c.ml, c.nl)
-    chunk = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(chunk, 1)), 1)
+    slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
+    slices = np.maximum(ceil_div(p.k, np.maximum(slice_k, 1)), 1)
     return {
         "tiles_m": tiles_m,
         "tiles_n": tiles_n,
         "tiles": tiles,
-        "chunk": chunk,
+        "slice_k": slice_k,
         "slices": slices,
         "blocks": tiles * slices,
         "workspace": where((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),

@@ -17,7 +17,7 @@ class Options:
     ``races``, also races in global memory.
     ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
-    ``lanes``: largest number of lanes in a chunk of resident blocks. ``engine``: "auto", "numpy" or "llvm".
+    ``lanes``: largest number of lanes in a wave of resident blocks. ``engine``: "auto", "numpy" or "llvm".
     ``watchdog``: largest number of instructions that one warp may execute; more is a DeadlockFault; 0: no limit.
     """
 

@@ -1,6 +1,6 @@
-"""Warp batches: the lanes that execute together, which are one warp of every block of a chunk.
+"""Warp batches: the lanes that execute together, which are one warp of every block of a wave.
 
-Lane ``i`` of a batch belongs to block ``i // 32`` of the chunk. Registers are rows of arrays over these lanes. A group
+Lane ``i`` of a batch belongs to block ``i // 32`` of the wave. Registers are rows of arrays over these lanes. A group
 is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``;
 a mask of None means every live lane.
 
@@ -94,7 +94,7 @@ class AddressSlots(Protocol):
 
 
 class Kernel(Protocol):
-    """The compiled kernel that a chunk executes: `engine.program.Program`."""
+    """The compiled kernel that a wave executes: `engine.program.Program`."""
 
     name: str
     unit: Unit
@@ -142,7 +142,7 @@ class GlobalChecks(Protocol):
 
 
 class Launch(Protocol):
-    """The launch that a chunk belongs to: `engine.engine.Engine`."""
+    """The launch that a wave belongs to: `engine.engine.Engine`."""
 
     memory: GlobalMemory
     options: Options
@@ -173,7 +173,7 @@ class Launch(Protocol):
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]: ...
 
-    def chunks(self) -> list[Chunk]: ...
+    def waves(self) -> list[Wave]: ...
 
 
 class SharedChecks(Protocol):
@@ -269,22 +269,22 @@ class AsyncWork(Protocol):
 
 
 class WarpBatch:
-    """One warp of every block of a chunk."""
+    """One warp of every block of a wave."""
 
-    def __init__(self, chunk: Chunk, warp: int) -> None:
-        program = chunk.program
-        self.chunk, self.warp = chunk, warp
-        self.blocks = chunk.blocks
-        self.n = 32 * chunk.blocks
+    def __init__(self, wave: Wave, warp: int) -> None:
+        program = wave.program
+        self.wave, self.warp = wave, warp
+        self.blocks = wave.blocks
+        self.n = 32 * wave.blocks
         rows = program.rows
         # rows begin at different offsets of cache lines, which avoids conflict misses
         self.file = {
             w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
             for w in (1, 2, 4, 8)
         }
-        self.lane = np.tile(np.arange(32, dtype=np.uint32), chunk.blocks)
-        self.row = np.repeat(np.arange(chunk.blocks, dtype=np.int64), 32)
-        self.shared_base = self.row * chunk.stride
+        self.lane = np.tile(np.arange(32, dtype=np.uint32), wave.blocks)
+        self.row = np.repeat(np.arange(wave.blocks, dtype=np.int64), 32)
+        self.shared_base = self.row * wave.stride
         self.specials: dict[str, Array] = {}
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
@@ -309,11 +309,11 @@ class WarpBatch:
             return row.view(DTYPES[kind])[:: row.itemsize // size]
         return np.tile(view, self.n) if view.ndim else view
 
-    # ---- start of a chunk
+    # ---- start of a wave
 
     def reset(self) -> None:
-        chunk = self.chunk
-        threads = chunk.engine.threads
+        wave = self.wave
+        threads = wave.engine.threads
         first = self.warp * 32
         self.alive: Mask = None
         self.count = self.n
@@ -327,13 +327,13 @@ class WarpBatch:
         self.polling: set[int] = set()
         self.ready = True
         self.polled = False
-        self.executed = 0  # instructions since the chunk began
+        self.executed = 0  # instructions since the wave began
         self.quiet = 0
         #: for each loop that the program counts: the iterations of each lane
-        self.iterations = np.zeros((self.chunk.program.counters, self.n), np.int32)
+        self.iterations = np.zeros((self.wave.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
-        self.written = list(self.chunk.program.undefined.fresh)
+        self.written = list(self.wave.program.undefined.fresh)
         self.undefined_origins: dict[int, Any] = {}
         self.undefined_next: dict[int, Array] = {}
         self.segment: Any = None  # of the race checks: `sync.checks.Segment`
@@ -356,7 +356,7 @@ class WarpBatch:
 
     def special(self, name: str) -> Array | int:
         """The value of a special register: one for each lane, or one for all."""
-        engine = self.chunk.engine
+        engine = self.wave.engine
         word, _, axis = name[1:].partition(".")
         k = "xyz".find(axis) if axis else 0
         if word == "tid":
@@ -368,7 +368,7 @@ class WarpBatch:
         if word == "nctaid":
             return engine.grid[k]
         if word in ("ctaid", "clusterid", "cluster_ctaid"):
-            ids = self.chunk.block_ids[:, k][self.row]
+            ids = self.wave.block_ids[:, k][self.row]
             size = engine.cluster[k]
             return ids if word == "ctaid" else ids // size if word == "clusterid" else ids % size
         if word == "nclusterid":
@@ -376,13 +376,13 @@ class WarpBatch:
         if word == "cluster_nctaid":
             return engine.cluster[k]
         if word == "cluster_ctarank":
-            return self.chunk.ranks[self.row]
+            return self.wave.ranks[self.row]
         if word == "cluster_nctarank":
             return engine.cluster[0] * engine.cluster[1] * engine.cluster[2]
         if word == "is_explicit_cluster":
             return int(engine.clustered)
         if word.startswith("window:"):
-            ranks = self.chunk.ranks[self.row] if self.chunk.windows is not None else 0
+            ranks = self.wave.ranks[self.row] if self.wave.windows is not None else 0
             return int(word[7:]) + (ranks << 24)
         if word == "laneid":
             return self.lane
@@ -391,7 +391,7 @@ class WarpBatch:
         if word == "nwarpid":
             return 64
         if word == "smid":
-            return (self.chunk.first + self.row) % 132
+            return (self.wave.first + self.row) % 132
         if word == "nsmid":
             return 132
         if word.startswith("lanemask"):
@@ -413,14 +413,14 @@ class WarpBatch:
         """The first generic address of the local memory of each lane, different for each thread."""
         windows: Array | None = self.state.get("local windows")
         if windows is None:
-            threads = ((self.chunk.first + self.row) * len(self.chunk.batches) + self.warp) * 32 + self.lane
+            threads = ((self.wave.first + self.row) * len(self.wave.batches) + self.warp) * 32 + self.lane
             number = threads % ((LOCAL_END - LOCAL_WINDOW >> LOCAL_BITS) - 1)
             windows = self.state["local windows"] = (LOCAL_WINDOW + (number << LOCAL_BITS)).astype(np.uint64)
         return windows
 
     def forget_addresses(self, number: int) -> None:
         """Drops the cached addresses of the registers of a set, which have changed."""
-        program = self.chunk.program
+        program = self.wave.program
         slots, keys = program.register_sets.of, program.builder.address_slots
         for slot in keys.keys() & slots:
             if number in slots[slot]:
@@ -463,7 +463,7 @@ class WarpBatch:
                 self.groups[at] = None
 
     def warps(self, mask: Mask) -> Any:
-        """For each block of the chunk: whether any of its lanes is in the mask."""
+        """For each block of the wave: whether any of its lanes is in the mask."""
         if mask is None:
             mask = self.alive
         if mask is None:
@@ -472,13 +472,13 @@ class WarpBatch:
 
     def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """The coordinates of the block and the thread of a lane."""
-        block = self.chunk.block_ids[lane // 32]
-        x, y, _ = self.chunk.engine.block
+        block = self.wave.block_ids[lane // 32]
+        x, y, _ = self.wave.engine.block
         t = self.warp * 32 + lane % 32
         return (int(block[0]), int(block[1]), int(block[2])), (t % x, t // x % y, t // (x * y))
 
 
-class Chunk:
+class Wave:
     """Consecutive blocks that are resident together, with their shared memory.
 
     The engine attaches the checks, the barriers and the asynchronous state after each reset.
@@ -525,13 +525,13 @@ def fault(
     block, thread = c.coordinates(lane)
     return kind(
         message,
-        entry=c.chunk.program.name,
+        entry=c.wave.program.name,
         line=ins.line,
         instruction=" ".join(ins.text.split()),
         block=block,
         thread=thread,
         address=address,
-        source=c.chunk.program.unit.source(ins),
+        source=c.wave.program.unit.source(ins),
     )
 
 

@@ -116,7 +116,7 @@ FORMER = {
     "pitch_c": "row_alignment_c",
 }
 
-CHUNK = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
+ROWS_AT_ONCE = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
 
 
 @lru_cache(maxsize=8)
@@ -270,7 +270,7 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
         _log(p.k),
         _log(g.tiles),
         _log(g.blocks),
-        _log(np.minimum(g.chunk, max(p.k, 1)) / c.u),
+        _log(np.minimum(g.slice_k, max(p.k, 1)) / c.u),
         p.results / np.maximum(g.tiles * tile_m * tile_n, 1),
         _log(moved),
         _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
@@ -346,10 +346,10 @@ def features(
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
             table = _Table(blocks, p, part, d, rows)
-            for at in range(0, len(rows), CHUNK):
-                these = slice(at, at + CHUNK)
+            for at in range(0, len(rows), ROWS_AT_ONCE):
+                these = slice(at, at + ROWS_AT_ONCE)
                 if isinstance(where, slice):  # filled in place
-                    place = slice(where.start + at, min(where.start + at + CHUNK, where.stop))
+                    place = slice(where.start + at, min(where.start + at + ROWS_AT_ONCE, where.stop))
                     table.fill(x[place], these, cells[these], us[place])
                 else:
                     block = np.empty((len(rows[these]), blocks.width), np.float32)
@@ -401,5 +401,5 @@ class _Table:
 
 
 def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:
-    out: Floats = float32(np.maximum(-(-np.minimum(g.chunk, p.k) // c.u), 1))
+    out: Floats = float32(np.maximum(-(-np.minimum(g.slice_k, p.k) // c.u), 1))
     return out

@@ -114,7 +114,7 @@ def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any
 
 def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
     """The cells of ``c``."""
-    k = np.maximum(np.minimum(g.chunk, p.k), 1)
+    k = np.maximum(np.minimum(g.slice_k, p.k), 1)
     sliced = c.kg > 1
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     extra = np.where(sliced, np.choose(np.clip(c.splitk, 0, 4), [perf_costs.SPLIT_US[i] for i in range(5)]), 0.0)

@@ -24,7 +24,7 @@ from ptxgen.families.space import BASES, Base, Candidates, cost_model, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
-CHUNK = 1 << 15  #: rows per step, so that temporaries stay in the cache
+ROWS_AT_ONCE = 1 << 15  #: rows per step, so that temporaries stay in the cache
 
 
 def without_slices(c: Columns) -> Columns:
@@ -110,8 +110,8 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
         w = work_of_rows(part.base, some)
         x = part.costs
         us = np.empty(len(rows), np.float32)
-        for at in range(0, len(rows), CHUNK):
-            these = slice(at, at + CHUNK)
+        for at in range(0, len(rows), ROWS_AT_ONCE):
+            these = slice(at, at + ROWS_AT_ONCE)
             us[these] = formula.microseconds(p, d, w, place[these], x, cells[these])
         out[where] = us
     return out

@@ -1,4 +1,4 @@
-"""Float64 convolutions and their gradients: im2col in chunks, followed by a matrix product.
+"""Float64 convolutions and their gradients: im2col in parts, each followed by a matrix product.
 
 Pixels outside the image are zeros, which are multiplied as in kernels.
 """
@@ -19,7 +19,7 @@ Box = dict[str, slice]
 
 #: the order of axes during the computation: images, channels, depth, height, width
 ORDER = {"x": "ncdhw", "w": "kctrs", "y": "nkzpq"}
-UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix in one chunk
+UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix that exist at once
 
 
 def whole_tensor(v: Conv, tensor: str) -> Box:

@@ -43,7 +43,7 @@ FEW, MORE = 8, 4
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
 os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
-CHUNK = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
+ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class Model:
             return us
         out = us.copy()
         base = baseline(self.facts.target, p, d, us)
-        for at in range(0, len(learnt), CHUNK):
-            rows = learnt[at : at + CHUNK]
+        for at in range(0, len(learnt), ROWS_AT_ONCE):
+            rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
             out[rows] = np.exp2(self._predicted(x, 0) + base[rows])
         return out

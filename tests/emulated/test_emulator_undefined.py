@@ -93,7 +93,7 @@ def test_write_defines_a_register_again(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_blocks_and_launches_start_undefined(engine):
-    """A register that became undefined in one chunk is defined in the next."""
+    """A register that became undefined in one wave is defined in the next."""
     out = np.zeros(128, "u4")
     body = """mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 32, %r0; mad.wide.u32 %d0, %r2, 4, %q0;
     setp.ge.u32 %p0, %r1, 1; @%p0 mov.u32 %u, %r0; mov.u32 %r9, %u; @%p0 st.global.u32 [%d0], %r9;"""

@@ -43,7 +43,7 @@ def geometry(p: KernelGemm, c: Any) -> Geometry:
         tiles_m=blocks,
         tiles_n=none + 1,
         tiles=blocks,
-        chunk=none + p.k,
+        slice_k=none + p.k,
         slices=none + 1,
         blocks=blocks,
         workspace=none,

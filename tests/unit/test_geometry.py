@@ -97,10 +97,10 @@ def test_geometry_of_one_kernel():
     assert g.shared == 3 * g.stage_bytes
     assert (g.a.loads, g.b.loads, g.b.row_loads) == (512, 128, 16)
     assert (g.tiles_m, g.tiles_n, g.tiles, g.blocks) == (2, 3, 6, 6)
-    assert (g.chunk, g.slices, g.workspace) == (504, 1, 0)
+    assert (g.slice_k, g.slices, g.workspace) == (504, 1, 0)
     four = geometry(KernelGemm(100, 130, 500, "NN"), Config(kg=4, splitk=2, kl=2))
     assert (four.threads, four.uk) == (128, 4)
-    assert (four.chunk, four.slices, four.blocks) == (128, 4, 24)
+    assert (four.slice_k, four.slices, four.blocks) == (128, 4, 24)
     assert four.workspace == 4 * 100 * 130 * 4
     assert four.shared == 64 * 68 * 2 * 4  # two tiles of C where the stages were
 
@@ -111,9 +111,9 @@ def test_slices_cover_k_and_none_is_empty():
             for u in (8, 16, 32):
                 g = geometry(KernelGemm(16, 16, k), Config(u=u, kg=kg))
                 assert g.slices <= kg
-                assert g.chunk * g.slices >= k
-                assert g.chunk * (g.slices - 1) < max(k, 1)
-                assert g.chunk % u == 0
+                assert g.slice_k * g.slices >= k
+                assert g.slice_k * (g.slices - 1) < max(k, 1)
+                assert g.slice_k % u == 0
 
 
 def test_warp_rows_fit_and_are_the_most_square():

@@ -29,7 +29,7 @@ PAIRS = [*SOURCES["simt"].cases(21, 30, H200), *SOURCES["simt_wide"].cases(22, 3
 
 def arguments(step) -> dict[str, object]:
     """The parameters of a launch by their names in the kernel."""
-    names = ("A", "B", "C", "W", "M", "N", "K", "lda", "ldb", "ldc", "chunk", "alpha", "beta")
+    names = ("A", "B", "C", "W", "M", "N", "K", "lda", "ldb", "ldc", "slice_k", "alpha", "beta")
     return dict(zip(names, [v for _, v in step.arguments], strict=True))
 
 
@@ -101,9 +101,9 @@ def test_grid_covers_every_tile_and_slice_once(n):
     a = arguments(main)
     assert [a[x] for x in ("M", "N", "K", "lda", "ldb", "ldc")] == [p.m, p.n, p.k, p.lda, p.ldb, p.ldc]
     assert [a[x] for x in ("A", "B", "C", "W", "alpha", "beta")] == ["A", "B", "C", "W", "alpha", "beta"]
-    slices, chunk = plan.scheduler.k_slices(p)
-    assert (slices, chunk) == (g.slices, g.chunk)
-    assert a["chunk"] == chunk
+    slices, slice_k = plan.scheduler.k_slices(p)
+    assert (slices, slice_k) == (g.slices, g.slice_k)
+    assert a["slice_k"] == slice_k
     assert launch.workspace >= g.workspace
     names = [s.entry.removeprefix(plan.entry) for s in launch.steps]
     expected = {None: [""], SPLIT_MEMSET: ["_scale", ""], SPLIT_FLAG: [""], SPLIT_WORKSPACE: ["", "_reduce"]}
@@ -162,10 +162,10 @@ def test_k_near_its_limit():
     p = KernelGemm(16, 16, 2**31 - 1, "TN")
     for kg in (1, 7, 65535):
         plan = plan_for(p, Config(kg=kg, u=32, ms=4, ns=4), H200)
-        slices, chunk = plan.scheduler.k_slices(p)
-        assert chunk * slices >= p.k > chunk * (slices - 1)
-        assert chunk + 31 < 1 << 32  # what 32-bit sums of the kernel hold
-        assert slices * chunk < 1 << 32
+        slices, slice_k = plan.scheduler.k_slices(p)
+        assert slice_k * slices >= p.k > slice_k * (slices - 1)
+        assert slice_k + 31 < 1 << 32  # what 32-bit sums of the kernel hold
+        assert slices * slice_k < 1 << 32
 
 
 def test_kernel_serves_every_shape_of_its_class():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import DeadlockFault, DivergenceFault
 
 Array = NDArray[Any]
@@ -23,9 +23,9 @@ Place = tuple["WarpBatch", "Instruction", Array, str]
 MAX_ROWS = 24
 
 
-def deadlock(chunks: list[Chunk], blocks: list[Block]) -> NoReturn:
+def deadlock(waves: list[Wave], blocks: list[Block]) -> NoReturn:
     """Raises the fault of a launch in which no warp can make progress."""
-    places = [p for chunk in chunks for p in waiting_places(chunk, blocks, "polls")]
+    places = [p for wave in waves for p in waiting_places(wave, blocks, "polls")]
     for batch, ins, lanes, words in places:
         if words == UNCONVERGED and not other_lanes_wait(places, batch, lanes):
             message = f"the other lanes of the warp never reach this instruction:{table(places)}"
@@ -42,7 +42,7 @@ def other_lanes_wait(places: list[Place], batch: WarpBatch, lanes: Array) -> boo
 
 def exceeds_watchdog(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
     """Raises the fault of a launch whose warps exceed the watchdog."""
-    places = waiting_places(c.chunk, blocks, "runs")
+    places = waiting_places(c.wave, blocks, "runs")
     places.sort(key=lambda p: p[0] is not c)
     batch, ins, lanes, _ = places[0]
     message = f"a warp has executed over {limit} instructions, which the option watchdog allows:"
@@ -52,17 +52,17 @@ def exceeds_watchdog(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
 UNCONVERGED = "waits for the other lanes of its warp"
 
 
-def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Place]:
-    """The positions of the warps of a chunk; `running`: the state of warps that do not wait."""
+def waiting_places(wave: Wave, blocks: list[Block], running: str) -> list[Place]:
+    """The positions of the warps of a wave; `running`: the state of warps that do not wait."""
     places: list[Place] = []
-    for batch in chunk.batches:
+    for batch in wave.batches:
         for at, m in sorted(batch.groups.items()):
             blk = blocks[at]
             ins = blk.ins if blk.ins is not None and not blk.steps else blk.contents[0]
             places.append(
                 (batch, ins, batch.live() if m is None else m, UNCONVERGED if at in batch.unconverged else running)
             )
-    barriers = chunk.barriers
+    barriers = wave.barriers
     for number, waiting in enumerate(barriers.waiting):
         for w in waiting:
             block = int(np.argmax(w.mask)) // 32
@@ -71,8 +71,8 @@ def waiting_places(chunk: Chunk, blocks: list[Block], running: str) -> list[Plac
             places.append((w.batch, w.ins, w.mask, f"barrier {number}: {arrived} of {expected} threads"))
     for (number, _), arrivals in barriers.pending.items():
         places += [(p.batch, p.ins, p.mask, f"barrier {number}: other lanes of its warp are missing") for p in arrivals]
-    if chunk.async_state is not None:
-        places += chunk.async_state.waiting_places()
+    if wave.async_state is not None:
+        places += wave.async_state.waiting_places()
     return places
 
 

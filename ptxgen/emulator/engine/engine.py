@@ -1,4 +1,4 @@
-"""The scheduler of one launch: chunks of blocks in launch order, warp batches in a seeded random order.
+"""The scheduler of one launch: waves of blocks in launch order, warp batches in a seeded random order.
 
 A batch runs until it must wait. So some warp is always far ahead of the others, and a missing barrier has an effect.
 """
@@ -26,7 +26,7 @@ from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import DivergenceFault, Fault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -47,8 +47,8 @@ POLL_ROUNDS = 3
 RESIDENT = 1 << 19
 
 
-#: largest size in bytes of the shared memory of a chunk whose kernel starts asynchronous work
-ASYNC_CHUNK_BYTES = 1 << 24
+#: largest size in bytes of the shared memory of a wave whose kernel starts asynchronous work
+ASYNC_WAVE_BYTES = 1 << 24
 
 
 #: bytes of the workspace of a cooperative launch
@@ -94,13 +94,13 @@ class Engine:
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
         self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
-        self.resident: list[Chunk] = []
-        self.spare: dict[int, list[Chunk]] = {}
+        self.resident: list[Wave] = []
+        self.spare: dict[int, list[Wave]] = {}
         warps = (self.threads + 31) // 32
         size = max(options.lanes // (32 * warps), 1)
         if program.asynchronous:
-            size = min(size, max(ASYNC_CHUNK_BYTES // (shared_size + 1), 1))
-        self.chunk_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
+            size = min(size, max(ASYNC_WAVE_BYTES // (shared_size + 1), 1))
+        self.wave_blocks = max(size // self.cluster_blocks, 1) * self.cluster_blocks
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
         """(x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
@@ -115,7 +115,7 @@ class Engine:
         z = c // (kx * ky) * cz + rank // (cx * cy)
         return np.stack([x, y, z], axis=1), rank
 
-    def chunks(self) -> list[Chunk]:
+    def waves(self) -> list[Wave]:
         return [*self.resident, *(c for spare in self.spare.values() for c in spare)]
 
     # ---- the launch
@@ -138,23 +138,23 @@ class Engine:
         self.stats.seconds = time.perf_counter() - began
         return self.stats
 
-    def new_chunk(self, first: int) -> Chunk:
-        size = min(self.chunk_blocks, self.blocks - first)
+    def new_wave(self, first: int) -> Wave:
+        size = min(self.wave_blocks, self.blocks - first)
         spare = self.spare.get(size)
-        chunk = spare.pop() if spare else Chunk(self, self.program, size)
-        chunk.reset(first)
-        self.attach(chunk)
-        return chunk
+        wave = spare.pop() if spare else Wave(self, self.program, size)
+        wave.reset(first)
+        self.attach(wave)
+        return wave
 
-    def attach(self, chunk: Chunk) -> None:
-        """Gives a chunk its checks, barriers and asynchronous state."""
-        checks = HappensBefore(chunk) if self.program.asynchronous else Checks(chunk)
-        chunk.checks = checks
-        chunk.barriers = Barriers(chunk)
+    def attach(self, wave: Wave) -> None:
+        """Gives a wave its checks, barriers and asynchronous state."""
+        checks = HappensBefore(wave) if self.program.asynchronous else Checks(wave)
+        wave.checks = checks
+        wave.barriers = Barriers(wave)
         if self.shadow is not None and self.program.messages:
-            chunk.messages = Messages(chunk, checks, self.shadow.publications)
+            wave.messages = Messages(wave, checks, self.shadow.publications)
         if isinstance(checks, HappensBefore):
-            chunk.async_state = AsyncState(chunk, checks)
+            wave.async_state = AsyncState(wave, checks)
 
     def loop(self) -> None:
         next_block = 0
@@ -165,7 +165,7 @@ class Engine:
             if not resident:
                 if next_block >= self.blocks:
                     return
-                resident.append(self.new_chunk(next_block))
+                resident.append(self.new_wave(next_block))
                 next_block += resident[-1].blocks
             ready = [t for c in resident for t in c.batches if t.ready]
             fresh = [t for t in ready if t.quiet != self.progress + 1]
@@ -175,7 +175,7 @@ class Engine:
                     stuck = 0
                     continue
                 if next_block < self.blocks and sum(c.blocks for c in resident) * self.threads < RESIDENT:
-                    resident.append(self.new_chunk(next_block))
+                    resident.append(self.new_wave(next_block))
                     next_block += resident[-1].blocks
                     stuck = 0
                     continue
@@ -200,20 +200,20 @@ class Engine:
                 exceeds_watchdog(batch, self.program.blocks, limit)
             if outcome == YIELDED:
                 batch.quiet = self.progress + 1 if self.progress == before else 0
-            elif outcome == FINISHED and batch.chunk.finished:
-                resident.remove(batch.chunk)
-                if batch.chunk.async_state is not None:
-                    batch.chunk.async_state.finish()
-                self.spare.setdefault(batch.chunk.blocks, []).append(batch.chunk)
+            elif outcome == FINISHED and batch.wave.finished:
+                resident.remove(batch.wave)
+                if batch.wave.async_state is not None:
+                    batch.wave.async_state.finish()
+                self.spare.setdefault(batch.wave.blocks, []).append(batch.wave)
 
     def look_for_race(self, batch: WarpBatch) -> None:
         """Raises a RaceFault if another warp writes the memory that a batch has read uninitialised.
 
         The other batches run up to their next synchronisation.
         """
-        checks = batch.chunk.checks
+        checks = batch.wave.checks
         checks.close(batch)
-        for other in batch.chunk.batches:
+        for other in batch.wave.batches:
             if other is not batch and other.ready:
                 try:
                     self.run_batch(other)
@@ -223,13 +223,13 @@ class Engine:
                     continue
                 checks.close(other)
 
-    def complete_late(self, resident: list[Chunk]) -> bool:
+    def complete_late(self, resident: list[Wave]) -> bool:
         """Completes one piece of asynchronous work when no warp can make progress without it."""
         busy = [c.async_state for c in resident if c.async_state is not None and c.async_state.in_flight]
         return bool(busy) and busy[self.random.randrange(len(busy))].advance()
 
     @staticmethod
-    def time_out(resident: list[Chunk]) -> bool:
+    def time_out(resident: list[Wave]) -> bool:
         """Ends the suspended try_waits; False if there are none."""
         resumed = [c.async_state.time_out() for c in resident if c.async_state is not None]
         return any(resumed)
@@ -367,18 +367,18 @@ class Engine:
             return False
         before = c.warps(None)
         lanes = c.live() if exiting is None else exiting
-        c.chunk.checks.close(c)
+        c.wave.checks.close(c)
         c.retire(exiting)
         if not c.count:
-            c.chunk.checks.finish(c)
+            c.wave.checks.finish(c)
         exited = before & ~c.warps(None)
         self.progress += 1
-        if c.chunk.barriers.pending:
-            c.chunk.barriers.arrive_complete_warps(c)
+        if c.wave.barriers.pending:
+            c.wave.barriers.arrive_complete_warps(c)
         if exited.any():
-            if c.chunk.async_state is not None:
-                c.chunk.async_state.exit_blocks(c, lanes, exited, blk.ins or self.program.code[-1])
-            c.chunk.barriers.warps_exited(exited)
+            if c.wave.async_state is not None:
+                c.wave.async_state.exit_blocks(c, lanes, exited, blk.ins or self.program.code[-1])
+            c.wave.barriers.warps_exited(exited)
         return True
 
     def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:

@@ -179,9 +179,9 @@ class Group:
         if (info.ored | self.ored) & (self.size - 1):
             return False
         if self.space == "shared":
-            return (low >= SHARED_BASE and high <= c.chunk.end) or c.chunk.windows is not None
+            return (low >= SHARED_BASE and high <= c.wave.end) or c.wave.windows is not None
         if not (info.start <= low and high <= info.end):
-            extent = c.chunk.engine.memory.extent(low)
+            extent = c.wave.engine.memory.extent(low)
             if extent is None or high > extent[1]:
                 return False
             info.start, info.end = extent
@@ -189,15 +189,15 @@ class Group:
 
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
         """Applies the checks of `shared` and `global_access` to all loads; False, without effect, if one may fault."""
-        engine = c.chunk.engine
+        engine = c.wave.engine
         if m is None:
             m = c.alive
         info = self.info(c)
         if self.space == "global" and engine.shadow is not None:
             return False
         if self.space == "shared":
-            checks = c.chunk.checks
-            if c.chunk.windows is not None or checks.hook is not None:
+            checks = c.wave.checks
+            if c.wave.windows is not None or checks.hook is not None:
                 return False
             pages = page_bits(info.lo + self.low, info.hi + self.high)
             if pages & (checks.copy_pages | ~checks.valid_pages):
@@ -370,6 +370,6 @@ class JitBlock:
             elif key[0] == "special":
                 out[n] = address_of(c.specials[key[1]])
             elif key[0] == "arena":
-                out[n] = address_of((c.chunk if key[1] == "shared" else c.chunk.engine.memory).views[1])
+                out[n] = address_of((c.wave if key[1] == "shared" else c.wave.engine.memory).views[1])
         entry = c.tables[self] = out, int(out.ctypes.data)
         return entry

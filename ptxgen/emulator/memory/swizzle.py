@@ -1,6 +1,6 @@
 """The swizzles of tensor copies and wgmma, which avoid bank conflicts in shared memory.
 
-A swizzle permutes the 16-byte granules of a span. It combines address bits by exclusive or: with a span of 128 bytes
+A swizzle permutes the 16-byte chunks of a span. It combines address bits by exclusive or: with a span of 128 bytes
 bits 4 to 6 with bits 7 to 9, with 64 bytes bits 4 and 5 with bits 7 and 8, with 32 bytes bit 4 with bit 7.
 """
 
@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-#: by span in bytes: the mask of the bits of a granule's number that the swizzle changes
+#: by span in bytes: the mask of the bits of a chunk's number that the swizzle changes
 BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
-def swizzled(granules: Array, span: int, shift: int = 0) -> Array:
-    """Swizzled numbers of granules, counted from address 0; `shift`: the 128-byte row in which the pattern begins."""
+def swizzled(chunks: Array, span: int, shift: int = 0) -> Array:
+    """Swizzled numbers of chunks, counted from address 0; `shift`: the 128-byte row in which the pattern begins."""
     bits = BITS[span]
     if not bits:
-        return granules
-    out: Array = granules ^ (((granules >> 3) - shift) & bits)
+        return chunks
+    out: Array = chunks ^ (((chunks >> 3) - shift) & bits)
     return out
 
 
 def box(first: int, count: int, span: int, width: int = 0) -> Array:
-    """The numbers of the granules of a box in shared memory, in the order of its data.
+    """The numbers of the chunks of a box in shared memory, in the order of its data.
 
-    `first`: the first granule; `width`: granules of a row if rows are narrower than the span and their pitch is the
+    `first`: the first chunk; `width`: chunks of a row if rows are narrower than the span and their pitch is the
     span, else 0.
     """
     numbers = np.arange(count)

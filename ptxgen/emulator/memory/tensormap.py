@@ -133,15 +133,15 @@ class TensorMap:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     @property
-    def row_granules(self) -> int:
-        """16-byte granules of a row that is narrower than the swizzle span (the row pitch is then the span); else 0."""
+    def row_chunks(self) -> int:
+        """16-byte chunks of a row that is narrower than the swizzle span (the row pitch is then the span); else 0."""
         inner = self.shape[-1] * self.dtype.itemsize
         return inner >> 4 if inner < self.swizzle else 0
 
     @property
     def footprint(self) -> int:
         """Bytes of shared memory from the first to the last byte of a box."""
-        return self.size // (self.row_granules << 4) * self.swizzle if self.row_granules else self.size
+        return self.size // (self.row_chunks << 4) * self.swizzle if self.row_chunks else self.size
 
     def encode(self, address: int | None = None) -> bytes:
         """The 128 bytes that a kernel receives, for the tensor at `address` (default: `base`)."""

@@ -67,8 +67,8 @@ class Site:
         base = c.v[self.view]
         if base.ndim == 0:
             at = np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
-            if self.own_block and c.chunk.windows is not None:
-                at += c.chunk.windows[c.row if lanes is None else lanes >> 5]
+            if self.own_block and c.wave.windows is not None:
+                at += c.wave.windows[c.row if lanes is None else lanes >> 5]
             return at
         values = base if lanes is None else base[lanes]
         return values.astype(np.int64) + self.offset
@@ -115,18 +115,18 @@ def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
 
 
 def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
-    """Checked positions in the chunk's shared memory, in elements of `unit` bytes."""
-    if c.chunk.windows is not None:
+    """Checked positions in the wave's shared memory, in elements of `unit` bytes."""
+    if c.wave.windows is not None:
         return cluster_shared(c, site, m, unit, atomic)
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
     if info is None:
         info = info_of(c, site, c.shared_base)
-    chunk = c.chunk
+    wave = c.wave
     offset, size = site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
-    if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
+    if lo >= SHARED_BASE and hi <= wave.end and not (info.ored | offset) & (size - 1):
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
     else:
@@ -134,22 +134,22 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
         at = site.addresses(c, lanes)
         return shared_at(c, site, at, lanes, unit, atomic)
     record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
-    if chunk.engine.sampling:
+    if wave.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
 def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Positions:
     """As `shared`, for explicit addresses of some lanes."""
-    if c.chunk.windows is not None:
+    if c.wave.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
-    chunk, size = c.chunk, site.size
-    bad = (at < SHARED_BASE) | (at + size > chunk.end)
+    wave, size = c.wave, site.size
+    bad = (at < SHARED_BASE) | (at + size > wave.end)
     if bad.any():
         i = int(np.argmax(bad))
         raise fault(
             OutOfBoundsFault,
-            f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {chunk.end:#x})",
+            f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})",
             c,
             site.ins,
             int(lanes[i]),
@@ -162,14 +162,14 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
         touch.lanes = lanes
         record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
     place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
-    if chunk.engine.sampling:
+    if wave.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
 def record_access(c: WarpBatch, touch: Touch, kind: str, slots: list[int] | None = None) -> None:
     """Applies all checks of shared memory to an access."""
-    checks = c.chunk.checks
+    checks = c.wave.checks
     pages = touch.pages
     if checks.hook is not None:
         checks.hook(c, touch, kind)
@@ -193,7 +193,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
         info = info_of(c, site, -GLOBAL_BASE)
     offset, size = site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
-    engine = c.chunk.engine
+    engine = c.wave.engine
     if not (info.start <= lo and hi <= info.end):
         extent = engine.memory.extent(lo)
         if extent is not None and hi <= extent[1]:
@@ -217,7 +217,7 @@ def global_access_at(
     c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
 ) -> Positions:
     """As `global_access`, lane by lane."""
-    engine = c.chunk.engine
+    engine = c.wave.engine
     memory = engine.memory
     if lanes is None:
         lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
@@ -271,7 +271,7 @@ def sampled_lanes(c: WarpBatch, site: Site, place: Positions) -> tuple[Array, Ar
     if not len(lanes):
         return None
     warps = lanes >> 5
-    if c.chunk.engine.sampling == 1:
+    if c.wave.engine.sampling == 1:
         sampled = warps < warps[0] + 8
         index, warps = index[sampled], warps[sampled]
     return index + place.shift, warps
@@ -280,7 +280,7 @@ def sampled_lanes(c: WarpBatch, site: Site, place: Positions) -> tuple[Array, Ar
 def is_sampled(c: WarpBatch, site: Site) -> bool:
     """Counts an execution; whether it belongs to the sample."""
     site.count += c.blocks
-    if c.chunk.engine.sampling == 2:
+    if c.wave.engine.sampling == 2:
         return True
     if site.count < site.next_sample:
         return False
@@ -297,7 +297,7 @@ def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None
         return
     index, warps = lanes
     size = site.size
-    start = index * unit % c.chunk.stride
+    start = index * unit % c.wave.stride
     n_warps = len(np.unique(warps))
     # banks are 4 bytes wide; 8-byte accesses are processed by half warps, 16-byte accesses by quarter warps
     group = warps * 8 + ((np.arange(len(warps)) % 32 * size) >> 7 if size > 4 else 0)
@@ -368,30 +368,30 @@ def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Arr
 
 
 def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, any_block: bool) -> tuple[Array, Array]:
-    """Positions in the chunk's arena, and blocks, of shared addresses; `any_block`: of the whole cluster."""
-    chunk = c.chunk
+    """Positions in the wave's arena, and blocks, of shared addresses; `any_block`: of the whole cluster."""
+    wave = c.wave
     rank, offset = at >> RANK, at & OFFSET
     row = lanes >> 5
-    own_rank = chunk.ranks[row]
-    count = chunk.engine.cluster_blocks
-    bad = (at < 0) | (offset < SHARED_BASE) | (offset + size > chunk.end) | (rank >= count)
+    own_rank = wave.ranks[row]
+    count = wave.engine.cluster_blocks
+    bad = (at < 0) | (offset < SHARED_BASE) | (offset + size > wave.end) | (rank >= count)
     if not any_block:
         bad |= rank != own_rank
     if bad.any():
         i = int(np.argmax(bad))
-        if 0 <= rank[i] < count and rank[i] != own_rank[i] and SHARED_BASE <= offset[i] < chunk.end:
+        if 0 <= rank[i] < count and rank[i] != own_rank[i] and SHARED_BASE <= offset[i] < wave.end:
             message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster can access"
         else:
-            message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {chunk.end:#x})"
+            message = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
             if at[i] >= 0 and rank[i]:
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
         raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]))
     target = row - own_rank + rank
-    if chunk.async_state is not None and async_state(chunk).exited[target].any():
-        i = int(np.argmax(async_state(chunk).exited[target]))
+    if wave.async_state is not None and async_state(wave).exited[target].any():
+        i = int(np.argmax(async_state(wave).exited[target]))
         text = f"the shared memory of a block that has exited (rank {int(rank[i])}) is accessed"
         raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]))
-    return target * chunk.stride + offset, target
+    return target * wave.stride + offset, target
 
 
 def cluster_shared_at(
@@ -406,18 +406,18 @@ def cluster_shared_at(
         touch.lanes = lanes
         record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
     place = Positions(index >> (unit.bit_length() - 1), 0, lanes, None)
-    if c.chunk.engine.sampling:
+    if c.wave.engine.sampling:
         sample_shared(c, site, place, unit)
     return place
 
 
 def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
     """The address cache of a register in a cluster: addresses relative to the window of the executing block."""
-    values, windows = c.v[site.view], c.chunk.windows
+    values, windows = c.v[site.view], c.wave.windows
     assert windows is not None
     at = np.full(c.n, int(values), np.int64) if values.ndim == 0 else values.astype(np.int64) - windows[c.row]
     ored = int(np.bitwise_or.reduce(at))
-    info = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.chunk.stride)
+    info = AddressInfo(int(at.min()), int(at.max()), ored, at + c.row * c.wave.stride)
     c.addresses[site.key] = info
     return info
 
@@ -431,13 +431,13 @@ def cluster_shared(
     info = c.addresses[site.key]
     if info is None:
         info = cluster_info(c, site)
-    chunk, offset, size = c.chunk, site.offset, site.size
+    wave, offset, size = c.wave, site.offset, site.size
     lo, hi = info.lo + offset, info.hi + offset + size
-    if lo >= SHARED_BASE and hi <= chunk.end and not (info.ored | offset) & (size - 1):
+    if lo >= SHARED_BASE and hi <= wave.end and not (info.ored | offset) & (size - 1):
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
         record_access(c, touch, "atomic" if atomic else site.kind, site.slots)
-        if chunk.engine.sampling:
+        if wave.engine.sampling:
             sample_shared(c, site, place, unit)
         return place
     lanes = np.flatnonzero(active(c, m))
@@ -446,4 +446,4 @@ def cluster_shared(
 
 def cluster_parts(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Positions]]:
     """The memory that an instruction with .shared::cluster accesses."""
-    return [(c.chunk.views, cluster_shared(c, site, m, unit, any_block=True))]
+    return [(c.wave.views, cluster_shared(c, site, m, unit, any_block=True))]

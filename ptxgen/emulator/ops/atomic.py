@@ -51,11 +51,11 @@ def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[
             index = index[lanes]
         out.append((views, index + place.shift, lanes))
 
-    memory = c.chunk.engine.memory
+    memory = c.wave.engine.memory
     if "shared::cluster" in site.ins.mods:
-        append(c.chunk.views, in_cluster(c, site, m, unit, True, True))
+        append(c.wave.views, in_cluster(c, site, m, unit, True, True))
     elif site.space == "shared":
-        append(c.chunk.views, shared(c, site, m, unit, True))
+        append(c.wave.views, shared(c, site, m, unit, True))
     elif site.space == "global":
         append(memory.views, global_access(c, site, m, unit))
     else:
@@ -63,7 +63,7 @@ def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[
         at = site.addresses(c, lanes)
         in_shared = is_generic_shared(at)
         if in_shared.any():
-            append(c.chunk.views, shared_at(c, site, at[in_shared] - SHARED_WINDOW, lanes[in_shared], unit, True))
+            append(c.wave.views, shared_at(c, site, at[in_shared] - SHARED_WINDOW, lanes[in_shared], unit, True))
         if not in_shared.all():
             append(memory.views, global_access_at(c, site, m, unit, at[~in_shared], lanes[~in_shared]))
     return out
@@ -156,7 +156,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     }
 
     def step(c: WarpBatch, m: Mask) -> None:
-        engine = c.chunk.engine
+        engine = c.wave.engine
         v = c.v
         for views, index, lanes in arena_positions(c, site, m, unit):
             engine.stats.atomics += len(lanes)

@@ -58,7 +58,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
     dst = [b.dst(half, "u64") for half in d.items]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        engine = c.chunk.engine
+        engine = c.wave.engine
         for views, index, lanes in arena_positions(c, site, m, 8):
             engine.stats.atomics += len(lanes)
             where = index[:, None] + np.arange(2)

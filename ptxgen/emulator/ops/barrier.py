@@ -101,7 +101,7 @@ def arrival(
         votes = None if vote is None else vote(c)
         for n, lanes_of_n in warp_values(c, c.v[number], lanes, ins, "barriers"):
             for k, these in warp_values(c, c.v[count], lanes_of_n, ins, "counts"):
-                c.chunk.barriers.arrive_lanes(Arrival(c, these, n, k, ins, after, waits, votes, finish))
+                c.wave.barriers.arrive_lanes(Arrival(c, these, n, k, ins, after, waits, votes, finish))
 
     return step
 

@@ -17,8 +17,8 @@ from ptxgen.emulator.ops.bulk_transfers import (
     CopyToShared,
     check_global,
     check_multiple,
+    chunks,
     deliveries,
-    granules,
     reduce_into,
 )
 from ptxgen.emulator.ops.mbarrier import value
@@ -26,7 +26,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Operand
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault
 
@@ -140,8 +140,8 @@ def global_addresses(c: WarpBatch, ins: Instruction, site: Site, lanes: Array, c
     check_multiple(c, ins, lanes, start, 16, "the address in global memory")
     for lane, low in zip(lanes.tolist(), start.tolist(), strict=True):
         check_global(c, ins, lane, low, low + count, writes)
-        if c.chunk.engine.shadow is not None:
-            c.chunk.engine.shadow.bulk(c, ins, lane, low, low + count, writes)
+        if c.wave.engine.shadow is not None:
+            c.wave.engine.shadow.bulk(c, ins, lane, low, low + count, writes)
     return start
 
 
@@ -160,12 +160,12 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
             check_multiple(c, ins, lanes, address, 16, "the address in shared memory")
             at, _ = locate(c, address, lanes, count, ins, to == "shared::cluster")
             issuer, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
-            stride = c.chunk.stride
+            stride = c.wave.stride
             at = np.where(targets < 0, at[issuer], targets * stride + at[issuer] % stride)
 
             def fetch(i: int, start: Array = start[issuer], count: int = count) -> Array:
                 low = int(start[i]) - GLOBAL_BASE
-                return c.chunk.engine.memory.buffer[low : low + count].copy()
+                return c.wave.engine.memory.buffer[low : low + count].copy()
 
             count_sectors(c, len(lanes), count, True)
             work = CopyToShared(
@@ -174,19 +174,19 @@ def from_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, 
                 lanes[issuer],
                 at,
                 barrier_at.of_deliveries(c, lanes, issuer, targets),
-                count >> GRANULE,
+                count >> CHUNK,
                 0,
                 fetch,
                 "the bulk copy",
             )
-            async_state(c.chunk).begin(work)
+            async_state(c.wave).begin(work)
 
     return step
 
 
 def count_sectors(c: WarpBatch, requests: int, bytes_: int, load: bool) -> None:
     """Counts the global memory sectors of a copy for the statistics."""
-    stats = c.chunk.engine.stats
+    stats = c.wave.engine.stats
     access = stats.global_load if load else stats.global_store
     access.requests += requests
     access.bytes += requests * bytes_
@@ -205,7 +205,7 @@ def between_blocks(
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
-        chunk = c.chunk
+        wave = c.wave
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
             address = place.addresses(c, lanes)
@@ -218,26 +218,26 @@ def between_blocks(
             address = source.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the source")
             origin, _ = locate(c, address, lanes, count, ins, False)
-            number = count >> GRANULE
-            events = async_state(chunk).events
+            number = count >> CHUNK
+            events = async_state(wave).events
             read = CopySource(c, ins, lanes, origin, number, operation)
 
             def fetch(i: int, read: CopySource = read) -> Array:
-                arena = chunk.shared.view(np.uint64).reshape(-1, 2)
-                out: Array = arena[read.access.granules[i]].view(dtype).reshape(-1)
+                arena = wave.shared.view(np.uint64).reshape(-1, 2)
+                out: Array = arena[read.access.chunks[i]].view(dtype).reshape(-1)
                 return out
 
             work = CopyToShared(
                 c, ins, lanes, at, barrier_at.positions(c, lanes), number, 0, fetch, operation, op, kind
             )
-            ranks = chunk.ranks[target]
+            ranks = wave.ranks[target]
             for event, some in list(work.signals.groups):
                 for rank in np.unique(ranks[some]).tolist():  # the receiving block learns that the source has been read
                     these = some[ranks[some] == rank]
                     reads = events.event(("source", rank, event.key), ins, operation, False)
                     events.start(reads, read.access.subset(these))
                     work.signals.groups.append((reads, these))
-            async_state(chunk).begin(work)
+            async_state(wave).begin(work)
 
     return step
 
@@ -246,9 +246,9 @@ class CopySource:
     """The source of a copy between blocks."""
 
     def __init__(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, count: int, operation: str) -> None:
-        rows, pages = granules(c, at, count)
+        rows, pages = chunks(c, at, count)
         self.access = Access(ins, lanes, rows, pages)
-        async_state(c.chunk).events.check(c, self.access, operation, False)
+        async_state(c.wave).events.check(c, self.access, operation, False)
 
 
 def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op: str, kind: str, mask: Any) -> Step:
@@ -267,7 +267,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
             at, _ = locate(c, address, lanes, count, ins, False)
 
             def store(i: int, data: Array, start: Array = start) -> None:
-                low, memory = int(start[i]), c.chunk.engine.memory
+                low, memory = int(start[i]), c.wave.engine.memory
                 if op:
                     reduce_into(memory.buffer, low, data.view(dtype), op, kind)
                 else:
@@ -279,7 +279,7 @@ def to_global(b: Builder, ins: Instruction, operands: list[Operand], to: str, op
                 ins,
                 lanes,
                 at,
-                count >> GRANULE,
+                count >> CHUNK,
                 0,
                 store,
                 lambda i: None,
@@ -325,7 +325,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         number = c.state.get("bulk group", 0)
         mask = active(c, m)
-        for work in list(async_state(c.chunk).stores.get(c.warp, ())):
+        for work in list(async_state(c.wave).stores.get(c.warp, ())):
             limit = number[work.lanes] if isinstance(number, np.ndarray) else number
             which = np.flatnonzero(mask[work.lanes] & (work.group < limit - keep))
             if len(which):

@@ -14,7 +14,7 @@ from ptxgen.emulator.ops.atomic import apply
 from ptxgen.emulator.ops.mbarrier import MbarrierOperand
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.sync.touch import page_bits
 from ptxgen.emulator.warp_batch import WarpBatch, fault
 from ptxgen.errors import MisalignedFault, OutOfBoundsFault, UninitialisedFault
@@ -22,21 +22,21 @@ from ptxgen.errors import MisalignedFault, OutOfBoundsFault, UninitialisedFault
 Array = NDArray[Any]
 
 
-def granules(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
-    """The granules of copies at positions `at`, [copy, granule] in the order of the data, and the pages of all of them.
+def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
+    """The chunks of copies at positions `at`, [copy, chunk] in the order of the data, and the pages of all of them.
 
-    `count`: granules of a copy; `span`, `width`: as in `memory.swizzle.box`.
+    `count`: chunks of a copy; `span`, `width`: as in `memory.swizzle.box`.
     """
-    stride = c.chunk.stride
+    stride = c.wave.stride
     offset = at % stride
-    starts = offset >> GRANULE
+    starts = offset >> CHUNK
     if len(at) and (starts == starts[0]).all():
-        out = box(int(starts[0]), count, span, width) + ((at - offset) >> GRANULE)[:, None]
+        out = box(int(starts[0]), count, span, width) + ((at - offset) >> CHUNK)[:, None]
     else:
-        rows = [box(int(s), count, span, width) + (int(b) >> GRANULE) for s, b in zip(starts, at - offset, strict=True)]
+        rows = [box(int(s), count, span, width) + (int(b) >> CHUNK) for s, b in zip(starts, at - offset, strict=True)]
         out = np.array(rows, np.int64).reshape(len(at), count)
     pages = 0
-    footprint = count // width * span if width else count << GRANULE
+    footprint = count // width * span if width else count << CHUNK
     for first in set(offset.tolist()):
         pages |= page_bits(first, first + footprint)
     return out, pages
@@ -52,7 +52,7 @@ def check_multiple(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit
 
 def check_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
     """Faults unless the bytes [low, high) are inside one allocation, and writable if the copy writes."""
-    memory = c.chunk.engine.memory
+    memory = c.wave.engine.memory
     extent = memory.extent(low)
     if extent is None or high > extent[1]:
         beyond = low if extent is None else extent[1]
@@ -68,7 +68,7 @@ def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None
     """
     if masks is None:
         return np.arange(len(lanes)), np.full(len(lanes), -1)
-    size = c.chunk.engine.cluster_blocks
+    size = c.wave.engine.cluster_blocks
     bad = (masks & 0xFFFF) >> size != 0
     if bad.any():
         i = int(np.argmax(bad))
@@ -76,14 +76,14 @@ def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None
         raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]))
     which, rank = np.nonzero((masks[:, None] >> np.arange(MAX_CLUSTER_BLOCKS)) & 1)
     row = lanes[which] >> 5
-    return which, row - c.chunk.ranks[row] + rank
+    return which, row - c.wave.ranks[row] + rank
 
 
 class CopyToShared:
     """Copies to shared memory; the arrays have an element for each delivery.
 
     ``lanes``: the lanes that started them; ``at``: positions of the destinations; ``barrier_at``: positions of the
-    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the granules; ``op``, ``kind``: operation and type
+    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the chunks; ``op``, ``kind``: operation and type
     of a reduction; ``operation``: the name of the copy in messages.
     """
 
@@ -103,26 +103,26 @@ class CopyToShared:
         width: int = 0,
     ) -> None:
         self.batch, self.ins, self.lanes, self.fetch, self.op, self.kind = batch, ins, lanes, fetch, op, kind
-        self.size = count << GRANULE
-        self.granules, self.pages = granules(batch, at, count, span, width)
-        state = async_state(batch.chunk)
-        access = Access(ins, lanes, self.granules, self.pages)
+        self.size = count << CHUNK
+        self.chunks, self.pages = chunks(batch, at, count, span, width)
+        state = async_state(batch.wave)
+        access = Access(ins, lanes, self.chunks, self.pages)
         state.events.check(batch, access, operation, True, mixes=bool(op))
         self.signals = state.signals(batch, ins, lanes, barrier_at, operation, partial=bool(op))
         for event, which in self.signals.groups:
             state.events.start(event, access.subset(which))
 
     def complete(self) -> None:
-        chunk = self.batch.chunk
-        arena = chunk.shared.view(np.uint64).reshape(-1, 2)
-        for i, where in enumerate(self.granules):
+        wave = self.batch.wave
+        arena = wave.shared.view(np.uint64).reshape(-1, 2)
+        for i, where in enumerate(self.chunks):
             data = self.fetch(i)
             if self.op:
                 typed = arena[where].view(data.dtype).reshape(-1)
                 data = apply(self.op, self.kind, typed, data, None, False)
             arena[where] = data.view(np.uint64).reshape(-1, 2)
-        chunk.checks.mark_written(self.pages, self.granules.reshape(-1) << GRANULE, 1 << GRANULE)
-        async_state(chunk).signal(self.signals, np.full(len(self.lanes), self.size))
+        wave.checks.mark_written(self.pages, self.chunks.reshape(-1) << CHUNK, 1 << CHUNK)
+        async_state(wave).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
 class CopyFromShared:
@@ -147,14 +147,14 @@ class CopyFromShared:
         width: int = 0,
     ) -> None:
         self.batch, self.ins, self.lanes, self.store = batch, ins, lanes, store
-        self.granules, self.pages = granules(batch, at, count, span, width)
+        self.chunks, self.pages = chunks(batch, at, count, span, width)
         number = batch.state.get("bulk group", 0)
         self.group: Array = number[lanes] if isinstance(number, np.ndarray) else np.full(len(lanes), number)
         self.data: list[Array | None] = [None] * len(lanes)
         self.written = np.zeros(len(lanes), bool)
         self.waited = np.zeros(len(lanes), bool)
-        self.async_state = async_state(batch.chunk)
-        access = Access(ins, lanes, self.granules, self.pages)
+        self.async_state = async_state(batch.wave)
+        access = Access(ins, lanes, self.chunks, self.pages)
         events = self.async_state.events
         events.check(batch, access, operation, False)
         self.check_source(clipped, at)
@@ -168,30 +168,30 @@ class CopyFromShared:
 
     def check_source(self, clipped: Callable[[int], Array | None], at: Array) -> None:
         """Faults if a copy reads uninitialised bytes."""
-        checks = self.batch.chunk.checks
+        checks = self.batch.wave.checks
         if not self.pages & ~checks.valid_pages:
             return
         checks.refresh(self.pages)
         if not self.pages & ~checks.valid_pages:
             return
         valid = checks.valid_views[8].reshape(-1, 2)
-        for i, where in enumerate(self.granules):
+        for i, where in enumerate(self.chunks):
             bad = valid[where].view(np.uint8).reshape(-1) == 0
             written = clipped(i)
             if written is not None:
                 bad = bad & written
             if bad.any():
                 k = int(np.argmax(bad))
-                address = (int(where[k >> GRANULE]) << GRANULE) % self.batch.chunk.stride + k % 16
+                address = (int(where[k >> CHUNK]) << CHUNK) % self.batch.wave.stride + k % 16
                 text = "shared memory is copied before it is written"
                 raise fault(UninitialisedFault, text, self.batch, self.ins, int(self.lanes[i]), address)
 
     def read(self, which: Array) -> None:
         """Reads the sources of some lanes, unless that has been done."""
-        arena = self.batch.chunk.shared.view(np.uint64).reshape(-1, 2)
+        arena = self.batch.wave.shared.view(np.uint64).reshape(-1, 2)
         for i in which.tolist():
             if self.data[i] is None:
-                self.data[i] = arena[self.granules[i]].view(np.uint8).reshape(-1)
+                self.data[i] = arena[self.chunks[i]].view(np.uint8).reshape(-1)
 
     def write(self, which: Array) -> None:
         """Writes the destinations of some lanes, unless that has been done."""
@@ -201,7 +201,7 @@ class CopyFromShared:
             if not self.written[i] and data is not None:
                 self.store(i, data)
                 self.written[i] = True
-        self.batch.chunk.engine.progress += 1
+        self.batch.wave.engine.progress += 1
 
     def complete(self) -> None:
         self.write(np.arange(len(self.lanes)))
@@ -237,5 +237,5 @@ class CopyBarrier(MbarrierOperand):
     def of_deliveries(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
         """Positions by delivery; `which`, `targets`: as `deliveries` returns them."""
         at = self.positions(c, lanes)[which]
-        stride = c.chunk.stride
+        stride = c.wave.stride
         return np.where(targets < 0, at, targets * stride + at % stride)

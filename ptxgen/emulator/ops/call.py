@@ -153,7 +153,7 @@ def local_column(c: WarpBatch, size: int, offset: int) -> Array:
     """The element at one offset of the local memory of every lane."""
     views: dict[int, Array] | None = c.state.get("local")
     if views is None:
-        views = c.state["local"] = typed_views(np.zeros(c.n * c.chunk.program.local_size, np.uint8))
+        views = c.state["local"] = typed_views(np.zeros(c.n * c.wave.program.local_size, np.uint8))
     return views[size].reshape(c.n, -1)[:, offset // size]
 
 

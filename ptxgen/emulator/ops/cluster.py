@@ -63,8 +63,8 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         at = np.broadcast_to(c.v[src], (c.n,)).astype(np.int64)
         inside = (at >= SHARED_WINDOW) & (at < SHARED_WINDOW + WINDOW)
-        if own_block and c.chunk.windows is not None:
-            inside &= (at - SHARED_WINDOW) >> RANK == c.chunk.ranks[c.row]
+        if own_block and c.wave.windows is not None:
+            inside &= (at - SHARED_WINDOW) >> RANK == c.wave.ranks[c.row]
         np.copyto(c.v[dst], inside, where=True if m is None else m)
 
     return step
@@ -77,7 +77,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
     relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
-        async_state(c.chunk).cluster.arrive(c, m, ins, relaxed)
+        async_state(c.wave).cluster.arrive(c, m, ins, relaxed)
 
     return step
 
@@ -88,6 +88,6 @@ def wait(b: Builder, ins: Instruction) -> Step:
         raise b.unsupported()
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:
-        async_state(c.chunk).cluster.wait(c, m, ins, after)
+        async_state(c.wave).cluster.wait(c, m, ins, after)
 
     return step

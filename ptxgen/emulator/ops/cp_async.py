@@ -103,8 +103,8 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         copy.number = c.state["copies"] = c.state.get("copies", 0) + 1
         c.copies.append(copy)
         c.copy_pages |= touch.pages
-        c.chunk.checks.copy_pages |= touch.pages
-        if not c.chunk.engine.late:
+        c.wave.checks.copy_pages |= touch.pages
+        if not c.wave.engine.late:
             copy.complete(c)
 
     return step
@@ -113,10 +113,10 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
 def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
     """Faults if a source of fewer bytes than the copy writes is misaligned or out of bounds."""
     check_aligned(c, site, at, lanes)
-    good = c.chunk.engine.memory.inside(at, size)
+    good = c.wave.engine.memory.inside(at, size)
     if not good.all():
         i = int(np.argmin(good))
-        text = c.chunk.engine.memory.outside(int(at[i]), size, nearest(at, good, i))
+        text = c.wave.engine.memory.outside(int(at[i]), size, nearest(at, good, i))
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 
@@ -124,7 +124,7 @@ def pages_of(c: WarpBatch, positions: Array, size: int) -> int:
     """The pages of shared memory that accesses of `size` bytes touch."""
     if not len(positions):
         return 0
-    inside = positions % c.chunk.stride
+    inside = positions % c.wave.stride
     return page_bits(int(inside.min()), int(inside.max()) + size)
 
 

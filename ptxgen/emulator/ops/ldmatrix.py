@@ -41,7 +41,7 @@ TRANS_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
 
 
 def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
-    """The blocks of the chunk whose warp executes (None: all); faults if a lane of such a warp is missing."""
+    """The blocks of the wave whose warp executes (None: all); faults if a lane of such a warp is missing."""
     if m is None:
         m = c.alive
         if m is None:
@@ -143,29 +143,29 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
 
     def undefined(c: WarpBatch, at: Array, warps: Array | None) -> None:
         """Marks the registers that receive uninitialised bytes as undefined."""
-        unknown = c.chunk.checks.valid_views[unit][at] != FULL[unit]
+        unknown = c.wave.checks.valid_views[unit][at] != FULL[unit]
         loaded: dict[int, tuple[Array, int]] = {}
         for i, slot in enumerate(slots):
             bad = unknown[:, i]
             if slot is None or not bad.any():
                 continue
-            address = int(at[:, i][bad][0]) * unit % c.chunk.stride
+            address = int(at[:, i][bad][0]) * unit % c.wave.stride
             if mat.transposed:
                 bad = bad.any(axis=-1)
             where = np.zeros((c.n // 32, 32), bool)
             where[slice(None) if warps is None else warps] = bad
             loaded[slot] = where.reshape(-1), address
         if loaded:
-            c.chunk.program.mark_undefined(c, loaded, ins)
+            c.wave.program.mark_undefined(c, loaded, ins)
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        checks = c.chunk.checks
+        checks = c.wave.checks
         checks.maybe_uninitialised = False
         at = mat.elements(mat.rows(c, m, warps, unit))
         if checks.maybe_uninitialised:
             undefined(c, at, warps)
-        loaded = c.chunk.views[unit].take(at)
+        loaded = c.wave.views[unit].take(at)
         if mat.transposed:
             loaded = loaded.view(np.uint32)[..., 0]
         for i, dst in enumerate(dsts):
@@ -182,12 +182,12 @@ def stmatrix(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        c.chunk.engine.progress += 1
+        c.wave.engine.progress += 1
         at = mat.elements(mat.rows(c, m, warps, unit))
         value = np.stack([gather(c, s, warps) for s in srcs], axis=1)
         if mat.transposed:
             value = value.view(np.uint16).reshape(at.shape)
-        c.chunk.views[unit][at] = value
+        c.wave.views[unit][at] = value
 
     return step
 
@@ -205,7 +205,7 @@ def movmatrix(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
-        c.chunk.checks.exchange(c, None)
+        c.wave.checks.exchange(c, None)
         halves = np.ascontiguousarray(gather(c, src, warps)).view(np.uint16)
         scatter(c, dst, warps, halves.take(source, axis=1).view(np.uint32))
 

@@ -86,9 +86,9 @@ def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, 
     if any_block:
         return cluster_parts
     if space == "shared":
-        return lambda c, site, m, unit: [(c.chunk.views, shared(c, site, m, unit))]
+        return lambda c, site, m, unit: [(c.wave.views, shared(c, site, m, unit))]
     if space in ("global", "const"):
-        return lambda c, site, m, unit: [(c.chunk.engine.memory.views, global_access(c, site, m, unit))]
+        return lambda c, site, m, unit: [(c.wave.engine.memory.views, global_access(c, site, m, unit))]
     if space == "local":
         return lambda c, site, m, unit: [local(c, site, m, unit, 0)]
     return generic
@@ -99,7 +99,7 @@ def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
     lanes = np.flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
     if len(lanes) and (at < SHARED_WINDOW).all():
-        return [(c.chunk.engine.memory.views, global_access(c, site, m, unit))]
+        return [(c.wave.engine.memory.views, global_access(c, site, m, unit))]
     return generic_at(c, site, at, lanes, unit)
 
 
@@ -109,10 +109,10 @@ def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> 
     some = at < SHARED_WINDOW
     if some.any():
         place = global_access_at(c, site, None, unit, at[some], lanes[some])
-        parts.append((c.chunk.engine.memory.views, place))
+        parts.append((c.wave.engine.memory.views, place))
     some = is_generic_shared(at)
     if some.any():
-        parts.append((c.chunk.views, shared_at(c, site, at[some] - SHARED_WINDOW, lanes[some], unit)))
+        parts.append((c.wave.views, shared_at(c, site, at[some] - SHARED_WINDOW, lanes[some], unit)))
     some = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
     if some.any():
         parts.append(local_at(c, site, local_offsets(c, site, at[some], lanes[some]), lanes[some], unit))
@@ -125,9 +125,9 @@ def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> 
 def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
     """The memory of explicit addresses of some lanes in the space of the site: global, shared or generic."""
     if site.space == "shared":
-        return [(c.chunk.views, shared_at(c, site, at, lanes, unit))]
+        return [(c.wave.views, shared_at(c, site, at, lanes, unit))]
     if site.space == "global":
-        return [(c.chunk.engine.memory.views, global_access_at(c, site, None, unit, at, lanes))]
+        return [(c.wave.engine.memory.views, global_access_at(c, site, None, unit, at, lanes))]
     return generic_at(c, site, at, lanes, unit)
 
 
@@ -148,7 +148,7 @@ def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict
 
 
 def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
-    size = c.chunk.program.local_size
+    size = c.wave.program.local_size
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
@@ -167,7 +167,7 @@ def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tu
 
 
 def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
-    data = c.chunk.engine.param_bytes
+    data = c.wave.engine.param_bytes
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
     if bad.any():
         i = int(np.argmax(bad))
@@ -233,7 +233,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
 
         def fast(c: WarpBatch, m: Mask) -> None:
             place = locate(c, site, m, size)
-            arena = (c.chunk if space == "shared" else c.chunk.engine.memory).views[size]
+            arena = (c.wave if space == "shared" else c.wave.engine.memory).views[size]
             v = c.v
             lanes, index, shift = place.lanes, place.index, place.shift
             if lanes is None and place.mask is None and 0 <= shift < len(arena):
@@ -290,7 +290,7 @@ def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...]
         raise b.malformed(f"the access is outside the {base.var.size} bytes of {base.var.name}")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        data = c.chunk.engine.params
+        data = c.wave.engine.params
         v = c.v
         for i, d in enumerate(dsts):
             value = np.frombuffer(data, dtype, 1, offset + i * size)[0]
@@ -321,7 +321,7 @@ def st(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
-        engine = c.chunk.engine
+        engine = c.wave.engine
         engine.progress += 1
         for views, place in resolve(c, site, m, size):
             arena = views[size]
@@ -359,7 +359,7 @@ def record_store(
     index = index + place.shift
     new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])
     old = np.stack([arena[index + i] for i in range(len(values))])
-    shadow = c.chunk.engine.shadow
+    shadow = c.wave.engine.shadow
     assert shadow is not None
     shadow.store(c, ins, index * size, lanes, size * len(values), old, new)
 

@@ -45,7 +45,7 @@ class MbarrierOperand:
         self.ins = ins
 
     def positions(self, c: WarpBatch, lanes: Array) -> Array:
-        """Checked positions of the objects of some lanes in the chunk's arena."""
+        """Checked positions of the objects of some lanes in the wave's arena."""
         at = self.site.addresses(c, lanes)
         if self.space == "generic":
             at = from_generic(c, at, lanes, self.ins)
@@ -54,7 +54,7 @@ class MbarrierOperand:
 
 
 def objects(c: WarpBatch) -> Mbarriers:
-    return async_state(c.chunk).barriers
+    return async_state(c.wave).barriers
 
 
 def value(b: Builder, op: Operand, kind: str = "u32") -> Callable[[WarpBatch, Array], Array]:
@@ -96,8 +96,8 @@ def init(b: Builder, ins: Instruction) -> Step:
 
 def note_remote_access(c: WarpBatch, lanes: Array, at: Array, ins: Instruction) -> None:
     """Records that lanes access an object of another block."""
-    if c.chunk.windows is not None:
-        async_state(c.chunk).events.note_remote_access(c, at // c.chunk.stride, lanes >> 5, ins)
+    if c.wave.windows is not None:
+        async_state(c.wave).events.note_remote_access(c, at // c.wave.stride, lanes >> 5, ins)
 
 
 @instruction("mbarrier.arrive", "mbarrier.arrive_drop")
@@ -122,7 +122,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         counts = np.ones(len(lanes), np.int64) if given is None or expects else given
         note_remote_access(c, lanes, at, ins)
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
-        known = async_state(c.chunk).order.release(c, blocks, relaxed)
+        known = async_state(c.wave).order.release(c, blocks, relaxed)
         released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
         tokens = objects(c).arrive(
             c,
@@ -135,7 +135,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
             complete=complete,
             released=released,
         )
-        c.chunk.engine.progress += 1
+        c.wave.engine.progress += 1
         if dst is not None:
             c.v[dst][lanes] = tokens
 
@@ -153,7 +153,7 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
         lanes = np.flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         note_remote_access(c, lanes, at, ins)
-        c.chunk.engine.progress += 1
+        c.wave.engine.progress += 1
         objects(c).add_bytes(c, ins, lanes, at, sign * amount(c, lanes))
 
     return step
@@ -261,14 +261,14 @@ class CopiesArrive:
     def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
         self.batch, self.ins, self.lanes, self.at = batch, ins, lanes, at
         self.number: int = batch.state.get("copies", 0)
-        order = async_state(batch.chunk).order
+        order = async_state(batch.wave).order
         batch.copies = [copy for copy in batch.copies if not (copy.done and copy.signalled)]
         self.copies = [copy for copy in batch.copies if np.isin(copy.lanes, lanes).any()]
         for copy in self.copies:  # the race checks place their writes at the first such arrival after the copies
             if copy.signalled:
                 continue
             copy.signalled = True
-            async_state(batch.chunk).events.generic(batch, copy.touch, "arrived")
+            async_state(batch.wave).events.generic(batch, copy.touch, "arrived")
             if order.races:
                 order.record(batch, copy.touch, "write")
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
@@ -298,6 +298,6 @@ def copies_arrive(b: Builder, ins: Instruction) -> Step:
         at = place.positions(c, lanes)
         if adds_pending:
             objects(c).add_pending(c, ins, lanes, at)
-        async_state(c.chunk).begin(CopiesArrive(c, ins, lanes, at))
+        async_state(c.wave).begin(CopiesArrive(c, ins, lanes, at))
 
     return step

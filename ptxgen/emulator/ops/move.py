@@ -149,7 +149,7 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
         if base is None:
             inside = at < np.uint64(SHARED_WINDOW)
             constant = np.zeros(inside.shape, bool)
-            for start, end in c.chunk.engine.memory.constants.items():
+            for start, end in c.wave.engine.memory.constants.items():
                 constant |= (at >= np.uint64(start)) & (at < np.uint64(end))
             inside = constant if space == "const" else inside & ~constant
         else:

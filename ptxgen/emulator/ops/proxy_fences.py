@@ -49,9 +49,9 @@ def fence(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         blocks = np.flatnonzero(c.warps(m))
-        messages = c.chunk.messages
-        if c.chunk.async_state is not None:
-            state = async_state(c.chunk)
+        messages = c.wave.messages
+        if c.wave.async_state is not None:
+            state = async_state(c.wave)
             if not spaces:
                 state.barriers.publish(c, blocks)
             if not init:
@@ -71,7 +71,7 @@ def griddepcontrol(b: Builder, ins: Instruction) -> Step:
         return nothing
 
     def step(c: WarpBatch, m: Mask) -> None:
-        shadow = c.chunk.engine.shadow
+        shadow = c.wave.engine.shadow
         if shadow is not None:
             shadow.wait(c, c.warps(m))
 

@@ -16,7 +16,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.sync.events import GRANULE, Access
+from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.sync.touch import page_bits
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import Fault
@@ -64,7 +64,7 @@ class RemoteStore:
             values,
             op,
         )
-        self.signals = async_state(batch.chunk).signals(batch, ins, lanes, barrier_at, self.operation, partial=True)
+        self.signals = async_state(batch.wave).signals(batch, ins, lanes, barrier_at, self.operation, partial=True)
 
     @property
     def operation(self) -> str:
@@ -76,19 +76,19 @@ class RemoteStore:
 
     def complete(self) -> None:
         c = self.batch
-        chunk = c.chunk
+        wave = c.wave
         unit = self.values[0].itemsize
         for i, value in enumerate(self.values):
-            arena = chunk.views[unit].view(value.dtype)
+            arena = wave.views[unit].view(value.dtype)
             where = self.at // unit + i
             if self.op:
-                in_random_order(chunk.engine, self.op, "", arena, where, value, None, False)
+                in_random_order(wave.engine, self.op, "", arena, where, value, None, False)
             else:
                 arena[where] = value
-        offset = self.at % chunk.stride
+        offset = self.at % wave.stride
         pages = page_bits(int(offset.min()), int(offset.max()) + self.size)
-        chunk.checks.mark_written(pages, self.at, self.size)
-        async_state(chunk).signal(self.signals, np.full(len(self.lanes), self.size))
+        wave.checks.mark_written(pages, self.at, self.size)
+        async_state(wave).signal(self.signals, np.full(len(self.lanes), self.size))
 
 
 def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Step:
@@ -105,8 +105,8 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
-        chunk = c.chunk
-        if chunk.engine.cluster_blocks == 1:
+        wave = c.wave
+        if wave.engine.cluster_blocks == 1:
             raise fault(Fault, f"{ins.op}.async in a cluster of one block", c, ins, int(lanes[0]))
         address = site.addresses(c, lanes)
         if generic:
@@ -114,7 +114,7 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
         check_aligned(c, site, address, lanes)
         at, target = locate(c, address, lanes, site.size, ins, True)
         barrier_at = place.positions(c, lanes)
-        bad = barrier_at // chunk.stride != target
+        bad = barrier_at // wave.stride != target
         if op:
             bad |= target == lanes >> 5
         if bad.any():
@@ -124,14 +124,14 @@ def remote(b: Builder, ins: Instruction, vector: int, kind: str, op: str) -> Ste
             raise fault(Fault, f"{ins.op}.async: {text}", c, ins, int(lanes[i]), int(address[i]))
         offset = address & OFFSET
         pages = page_bits(int(offset.min()), int(offset.max()) + site.size)
-        access = Access(ins, lanes, (at >> GRANULE)[:, None], pages, at[:, None], site.size)
-        events = async_state(chunk).events
+        access = Access(ins, lanes, (at >> CHUNK)[:, None], pages, at[:, None], site.size)
+        events = async_state(wave).events
         events.check(c, access, f"{ins.op}.async", True, proxy=False)
         values = [np.broadcast_to(c.v[s], (c.n,))[lanes].view(dtype) for s in srcs]
         store = RemoteStore(c, ins, lanes, at, barrier_at, values, op)
         for event, which in store.signals.groups:
             events.start(event, access.subset(which))
-        async_state(chunk).begin(store)
+        async_state(wave).begin(store)
 
     return step
 

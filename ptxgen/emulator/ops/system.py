@@ -39,15 +39,15 @@ _CONVERSION = re.compile(
 
 def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
     """The bytes from a generic address of one lane to the end of the allocation or variable space around it."""
-    engine, chunk = c.chunk.engine, c.chunk
+    engine, wave = c.wave.engine, c.wave
     window, at = address // WINDOW * WINDOW, address % WINDOW
     data: Array = np.zeros(0, np.uint8)
     if window == SHARED_WINDOW:
         at &= (1 << 24) - 1
         first = int(c.shared_base[lane])
-        data = chunk.shared[first + at : first + chunk.end] if at >= SHARED_BASE else data
+        data = wave.shared[first + at : first + wave.end] if at >= SHARED_BASE else data
     elif LOCAL_WINDOW <= address < LOCAL_END:
-        size, at = chunk.program.local_size, address - int(c.local_windows()[lane])
+        size, at = wave.program.local_size, address - int(c.local_windows()[lane])
         if "local" in c.state and 0 <= at < size:
             data = c.state["local"][1][lane * size + at : (lane + 1) * size]
     elif window == PARAM_WINDOW:

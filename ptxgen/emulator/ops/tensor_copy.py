@@ -27,7 +27,7 @@ from ptxgen.emulator.ops.mbarrier import value
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Mem, Operand, Vec
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.sync.events import GRANULE
+from ptxgen.emulator.sync.events import CHUNK
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import Fault, MisalignedFault
 
@@ -82,7 +82,7 @@ class Tensor:
 
     def map(self, c: WarpBatch, lane: int, at: int) -> TensorMap:
         """The map at an address, checked."""
-        engine = c.chunk.engine
+        engine = c.wave.engine
         if PARAM_WINDOW <= at < PARAM_WINDOW + WINDOW:
             where, base, data = at - PARAM_WINDOW, PARAMETERS_AT, engine.param_bytes
         else:
@@ -129,15 +129,15 @@ class Tensor:
             region = TensorRegion(tensor, places[i], offsets[i] if offsets else (), writes)
             if not region.empty:
                 check_global(c, self.ins, lane, region.low, region.high, writes)
-                if c.chunk.engine.shadow is not None:
-                    c.chunk.engine.shadow.box(c, self.ins, lane, region, writes)
+                if c.wave.engine.shadow is not None:
+                    c.wave.engine.shadow.box(c, self.ins, lane, region, writes)
             out.append(region)
         return out
 
 
 def count_sectors(c: WarpBatch, regions: list[TensorRegion], load: bool) -> None:
     """Counts the global memory sectors of copies for the statistics."""
-    stats = c.chunk.engine.stats
+    stats = c.wave.engine.stats
     access = stats.global_load if load else stats.global_store
     for region in regions:
         access.requests += 1
@@ -195,7 +195,7 @@ def load(
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
-        chunk = c.chunk
+        wave = c.wave
         regions_of_lanes = boxes.regions(c, every, offsets is not None, False)
         count_sectors(c, regions_of_lanes, True)
         for which in group_by_layout(regions_of_lanes):
@@ -205,9 +205,9 @@ def load(
             check_multiple(c, ins, lanes, address, BOX_ALIGNMENT, "the address in shared memory")
             at, _ = locate(c, address, lanes, tensor.footprint, ins, any_block)
             issuer, targets = deliveries(c, ins, lanes, mask(c, lanes) if mask is not None else None)
-            at = np.where(targets < 0, at[issuer], targets * chunk.stride + at[issuer] % chunk.stride)
+            at = np.where(targets < 0, at[issuer], targets * wave.stride + at[issuer] % wave.stride)
             regions = [regions_of_lanes[i] for i in which[issuer].tolist()]
-            memory = chunk.engine.memory
+            memory = wave.engine.memory
 
             def fetch(i: int, regions: list[TensorRegion] = regions, memory: Any = memory) -> Array:
                 return regions[i].load(memory.buffer, GLOBAL_BASE).reshape(-1).view(np.uint8)
@@ -218,13 +218,13 @@ def load(
                 lanes[issuer],
                 at,
                 barrier_at.of_deliveries(c, lanes, issuer, targets),
-                tensor.size >> GRANULE,
+                tensor.size >> CHUNK,
                 tensor.swizzle,
                 fetch,
                 "the tensor copy",
-                width=tensor.row_granules,
+                width=tensor.row_chunks,
             )
-            async_state(chunk).begin(work)
+            async_state(wave).begin(work)
 
     return step
 
@@ -242,7 +242,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
 
     def step(c: WarpBatch, m: Mask) -> None:
         every = np.flatnonzero(active(c, m))
-        chunk = c.chunk
+        wave = c.wave
         regions_of_lanes = boxes.regions(c, every, columns, True)
         count_sectors(c, regions_of_lanes, False)
         for which in group_by_layout(regions_of_lanes):
@@ -254,7 +254,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
             check_multiple(c, ins, lanes, address, BOX_ALIGNMENT, "the address in shared memory")
             at, _ = locate(c, address, lanes, tensor.footprint, ins, False)
             regions = [regions_of_lanes[i] for i in which.tolist()]
-            memory = chunk.engine.memory
+            memory = wave.engine.memory
 
             def store_box(i: int, data: Array, regions: list[TensorRegion] = regions, memory: Any = memory) -> None:
                 write(regions[i], memory.buffer, data, op)
@@ -273,12 +273,12 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
                 ins,
                 lanes,
                 at,
-                tensor.size >> GRANULE,
+                tensor.size >> CHUNK,
                 tensor.swizzle,
                 store_box,
                 clipped,
                 operation,
-                tensor.row_granules,
+                tensor.row_chunks,
             )
             work.async_state.begin(work)
 

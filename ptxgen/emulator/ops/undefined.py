@@ -244,7 +244,7 @@ class Undefined:
         """Records that the executing instruction makes registers undefined in some lanes."""
         new = reached.keys() - self.flags.keys()
         if new:
-            self.track(new, c.chunk.engine)
+            self.track(new, c.wave.engine)
         for slot, (where, origin) in reached.items():
             flag = self.flags[slot]
             if slot in new:
@@ -267,8 +267,8 @@ class Undefined:
             self.flags[added] = len(self.flags)
             self.fresh.append(True)
         self.late |= new
-        for chunk in engine.chunks():
-            for batch in chunk.batches:
+        for wave in engine.waves():
+            for batch in wave.batches:
                 batch.written += [True] * len(new)
         program.rebuild_steps()
 

@@ -45,7 +45,7 @@ def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction)
         lane = int(np.argmax(absent.reshape(-1)))
         raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
     whole = m is None and c.alive is None and bool((masks == np.uint32(0xFFFFFFFF)).all())
-    c.chunk.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1))
+    c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1))
     return executing, masks
 
 
@@ -263,6 +263,6 @@ def bar_warp(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         executing, masks = executing_lanes(c, m, member, ins)
-        c.chunk.checks.synchronise_lanes(c, np.where(executing, masks, np.uint32(0)).reshape(-1))
+        c.wave.checks.synchronise_lanes(c, np.where(executing, masks, np.uint32(0)).reshape(-1))
 
     return step

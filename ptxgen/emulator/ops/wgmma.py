@@ -170,7 +170,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
         check_accumulator(c, blocks & adds, slots, d, ins)
         group.issue(c, blocks, form, descriptor_a, descriptor_b, adds)
         for slot in slots:
-            flag = c.chunk.program.flags.get(slot)
+            flag = c.wave.program.flags.get(slot)
             if flag is not None and c.written[flag] is not True:
                 state = c.written[flag]
                 c.written[flag] = True if m is None else m if state is False else m | state
@@ -190,7 +190,7 @@ def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: 
 
 def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
     """Faults if no wgmma.fence is between other accesses to the registers of a wgmma and that wgmma."""
-    program = c.chunk.program
+    program = c.wave.program
     fenced = c.state.get("wgmma fenced")
     bad = blocks if fenced is None else blocks & ~fenced
     why = "no wgmma.fence precedes the first wgmma"
@@ -208,7 +208,7 @@ def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> No
 
 def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
     """Faults if a product adds to an undefined D."""
-    flags = c.chunk.program.flags
+    flags = c.wave.program.flags
     if not flags or not blocks.any():
         return
     for slot, reg in zip(slots, d, strict=True):
@@ -318,7 +318,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
 
 def entry_registers(c: WarpBatch) -> int:
     """The number of registers of a thread at kernel entry; 0 if the directives do not determine it."""
-    directives = c.chunk.program.function.directives
+    directives = c.wave.program.function.directives
     if "maxnreg" in directives:
         return directives["maxnreg"][0]
     threads = directives.get("maxntid") or directives.get("reqntid")
@@ -342,7 +342,7 @@ def setmaxnreg(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask, after: int) -> None:
         warpgroup(c, ins, m)
-        async_state(c.chunk).registers.change(
+        async_state(c.wave).registers.change(
             c, ins, c.live() if m is None else m, after, count_after, grows, entry_registers(c)
         )
 

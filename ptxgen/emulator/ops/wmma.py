@@ -179,22 +179,22 @@ def load(b: Builder, ins: Instruction) -> Step:
     slots = [item.slot for item in move.items if isinstance(item, Reg)]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        checks = c.chunk.checks
+        checks = c.wave.checks
         loaded: dict[int, tuple[Array, int]] = {}
         for r, e, parts in move.positions(c, m):
             for arenas, place in parts:
                 index = place.index + place.shift
-                if checks.maybe_uninitialised and arenas is c.chunk.views:
+                if checks.maybe_uninitialised and arenas is c.wave.views:
                     bad = checks.valid_views[unit][index] != FULL[unit]
                     if bad.any():
-                        first = int(index[bad][0]) * unit % c.chunk.stride
+                        first = int(index[bad][0]) * unit % c.wave.stride
                         for slot in slots[r::distinct]:
                             loaded.setdefault(slot, (np.zeros(c.n, bool), first))[0][place.lanes[bad]] = True
                 checks.maybe_uninitialised = False
                 for register in views[r::distinct]:
                     c.v[register[e]][place.lanes] = arenas[unit][index]
         if loaded:
-            c.chunk.program.mark_undefined(c, loaded, ins)
+            c.wave.program.mark_undefined(c, loaded, ins)
 
     return step
 
@@ -205,7 +205,7 @@ def store(b: Builder, ins: Instruction) -> Step:
     views = move.views(b, False)
 
     def step(c: WarpBatch, m: Mask) -> None:
-        c.chunk.engine.progress += 1
+        c.wave.engine.progress += 1
         for r, e, parts in move.positions(c, m):
             value = np.broadcast_to(c.v[views[r][e]], (c.n,))
             for arenas, place in parts:
@@ -261,7 +261,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         warps = whole_warps(c, m, ins)
         x, y, z = (fetch(c, views, kind, warps) for views, kind in zip(src, kinds, strict=True))
-        c.chunk.engine.stats.mma += len(x)
+        c.wave.engine.stats.mma += len(x)
         if kind_c != p.c:
             z = z.take(order, axis=1).view(F16).astype(F32).view(np.uint32)
         out = compute(x, y, z)

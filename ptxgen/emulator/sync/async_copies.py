@@ -58,14 +58,14 @@ class Copy:
         if self.done:
             return
         self.done = True
-        c.chunk.engine.progress += 1
+        c.wave.engine.progress += 1
         if self.sizes is None:
-            source = c.chunk.engine.memory.views[self.unit]
-            to = c.chunk.views[self.unit]
+            source = c.wave.engine.memory.views[self.unit]
+            to = c.wave.views[self.unit]
             for i in range(self.count):
                 to[self.to + i] = source[self.source + i]
             return
-        source, to = c.chunk.engine.memory.buffer, c.chunk.shared
+        source, to = c.wave.engine.memory.buffer, c.wave.shared
         for i in range(self.count * self.unit):
             have = self.sizes > i
             at = np.where(have, self.source * self.unit + i, 0)
@@ -129,9 +129,9 @@ def retire_copies(c: WarpBatch, remaining: list[Copy], done: list[Copy], writes:
     c.copy_pages = 0
     for copy in remaining:
         c.copy_pages |= copy.touch.pages
-    checks = c.chunk.checks
+    checks = c.wave.checks
     checks.copy_pages = 0
-    for batch in c.chunk.batches:
+    for batch in c.wave.batches:
         checks.copy_pages |= batch.copy_pages
     for copy in done:
         copy.complete(c)

@@ -1,4 +1,4 @@
-"""The asynchronous work of a chunk, and the warps that wait for it.
+"""The asynchronous work of a wave, and the warps that wait for it.
 
 Work completes when it starts ("early") or when no warp can make progress without it ("late"): then one piece of work,
 which the seed selects, completes.
@@ -18,7 +18,7 @@ from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.mbarriers import Mbarriers
 from ptxgen.emulator.sync.register_pool import RegisterPool
 from ptxgen.emulator.sync.warpgroup import WARPS, Warpgroup
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, DivergenceFault, RaceFault
 
 Array = NDArray[Any]
@@ -47,26 +47,26 @@ class PendingSignals:
 
 
 class AsyncState:
-    """The asynchronous state of one chunk."""
+    """The asynchronous state of one wave."""
 
-    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
-        self.chunk, self.order = chunk, order
-        self.events = Events(chunk, order)
-        self.barriers = Mbarriers(chunk, order, self.events)
-        self.cluster = ClusterBarrier(chunk, order)
+    def __init__(self, wave: Wave, order: HappensBefore) -> None:
+        self.wave, self.order = wave, order
+        self.events = Events(wave, order)
+        self.barriers = Mbarriers(wave, order, self.events)
+        self.cluster = ClusterBarrier(wave, order)
         self.barriers.cluster = self.cluster
         self.events.cluster = self.cluster
         self.in_flight: list[Work] = []
-        self.exited = np.zeros(chunk.blocks, bool)
+        self.exited = np.zeros(wave.blocks, bool)
         self.warpgroups: dict[int, Warpgroup] = {}
-        self.registers = RegisterPool(len(chunk.batches), chunk.blocks)
+        self.registers = RegisterPool(len(wave.batches), wave.blocks)
         self.stores: dict[int, Any] = {}  # of each warp batch: its bulk copies from shared memory
         order.hook = self.events.generic
 
     def begin(self, work: Work) -> None:
         """Starts work; with "early" completion it also completes."""
-        self.chunk.engine.progress += 1
-        if self.chunk.engine.late:
+        self.wave.engine.progress += 1
+        if self.wave.engine.late:
             self.in_flight.append(work)
         else:
             work.complete()
@@ -79,7 +79,7 @@ class AsyncState:
         rows = barriers.find(c, ins, lanes, at)
         barriers.check_initialised(c, ins, lanes, at, rows)
         out = PendingSignals(c, ins, lanes, at, rows, barriers.phase[rows])
-        keys = np.stack([at % self.chunk.stride, barriers.generation[rows], out.phases], axis=1)
+        keys = np.stack([at % self.wave.stride, barriers.generation[rows], out.phases], axis=1)
         for key in np.unique(keys, axis=0):
             event = self.events.event(tuple(key.tolist()), ins, operation, True, partial)
             out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
@@ -97,7 +97,7 @@ class AsyncState:
                 f"the phase {int(signals.phases[i])} of an mbarrier object completed before the work that signals it: "
             )
             text += "expect_tx announced too few bytes, or announced them too late"
-            raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+            raise fault(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.wave.stride)
         for event, which in signals.groups:
             if self.events.keys.get(event.key) is event:
                 np.bitwise_or.at(barriers.current_events, rows[which], event.bit)
@@ -107,7 +107,7 @@ class AsyncState:
         """Completes one piece of work; False if none is in flight."""
         if not self.in_flight:
             return False
-        engine = self.chunk.engine
+        engine = self.wave.engine
         work = self.in_flight.pop(engine.random.randrange(len(self.in_flight)))
         work.complete()
         engine.progress += 1
@@ -133,9 +133,9 @@ class AsyncState:
 
     def exit_blocks(self, c: WarpBatch, mask: Array, warps: Array, ins: Instruction) -> None:
         """Checks the exit of the warps of a batch in some blocks (`warps`); `mask`: the lanes that execute the exit."""
-        chunk = self.chunk
+        wave = self.wave
         self.order.close(c)
-        alive = np.stack([t.warps(None) for t in chunk.batches])
+        alive = np.stack([t.warps(None) for t in wave.batches])
         exited = np.flatnonzero(warps & ~alive.any(axis=0))
         self.cluster.warps_exited()
         for block in exited.tolist():
@@ -145,16 +145,16 @@ class AsyncState:
 
     def check_no_pending_access(self, c: WarpBatch, block: int, lane: int, ins: Instruction) -> None:
         """Raises if work in flight or another block may still access the memory of a block that exits."""
-        chunk, order, events = self.chunk, self.order, self.events
-        granules = slice(block * chunk.stride >> 4, (block + 1) * chunk.stride >> 4)
+        wave, order, events = self.wave, self.order, self.events
+        chunks = slice(block * wave.stride >> 4, (block + 1) * wave.stride >> 4)
         known = np.bitwise_or.reduce(order.events[:, block])
         for shadow, verb in ((events.writing, "into"), (events.reading, "out of")):
             if not (events.writing_pages if verb == "into" else events.reading_pages):
                 continue
-            bits = int(np.bitwise_or.reduce(shadow[granules])) & ~int(known)
+            bits = int(np.bitwise_or.reduce(shadow[chunks])) & ~int(known)
             if bits:
                 event = events.event_of(bits)
-                at = int(np.argmax(shadow[granules] & event.bit != 0)) << 4
+                at = int(np.argmax(shadow[chunks] & event.bit != 0)) << 4
                 text = f"the block exits before a wait for {event} {verb} its shared memory"
                 raise fault(AsyncFault, text, c, ins, lane, at)
         if order.size == 1 or not order.races:
@@ -168,22 +168,22 @@ class AsyncState:
             raise fault(RaceFault, text, c, ins, lane)
 
 
-def async_state(chunk: Chunk) -> AsyncState:
-    """The asynchronous state of a chunk whose program starts asynchronous work."""
-    state = chunk.async_state
+def async_state(wave: Wave) -> AsyncState:
+    """The asynchronous state of a wave whose program starts asynchronous work."""
+    state = wave.async_state
     assert isinstance(state, AsyncState)
     return state
 
 
 def warpgroup(c: WarpBatch, ins: Instruction, m: Any) -> Warpgroup:
     """The warpgroup of a warp batch; faults if it is incomplete."""
-    chunk = c.chunk
-    state = async_state(chunk)
+    wave = c.wave
+    state = async_state(wave)
     number = c.warp // WARPS
     group: Warpgroup | None = state.warpgroups.get(number)
     if group is None:
-        group = state.warpgroups[number] = Warpgroup(chunk, state.order, state.events, number)
-    if len(group.batches) < WARPS or (chunk.engine.threads % 32 and c.warp == len(chunk.batches) - 1):
+        group = state.warpgroups[number] = Warpgroup(wave, state.order, state.events, number)
+    if len(group.batches) < WARPS or (wave.engine.threads % 32 and c.warp == len(wave.batches) - 1):
         lane = int(np.argmax(c.live() if m is None else m))
         raise fault(DivergenceFault, "the instruction needs a warpgroup: four whole warps of the block", c, ins, lane)
     return group

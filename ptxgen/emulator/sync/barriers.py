@@ -1,4 +1,4 @@
-"""The named barriers (bar, barrier) of the blocks of a chunk."""
+"""The named barriers (bar, barrier) of the blocks of a wave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import BarrierFault
 
 Array = NDArray[Any]
@@ -57,21 +57,21 @@ class Barriers:
     warps; warps that have exited count as arrived.
     """
 
-    def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
-        shape = (NUMBER, chunk.blocks)
+    def __init__(self, wave: Wave) -> None:
+        self.wave = wave
+        shape = (NUMBER, wave.blocks)
         self.expected = np.zeros(shape, np.int32)  # 0: no arrivals yet; -1: the whole block
         self.arrived = np.zeros(shape, np.int32)
-        self.releasing = np.zeros((NUMBER, len(chunk.batches), chunk.blocks), bool)
+        self.releasing = np.zeros((NUMBER, len(wave.batches), wave.blocks), bool)
         self.waiting: list[list[Arrival]] = [[] for _ in range(NUMBER)]
         #: for each barrier: the clocks of arrivals without a wait, their blocks, and the blocks still to acquire them
         self.released: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
         #: lanes that wait for the other lanes of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Arrival]] = {}
-        self.votes = np.zeros((NUMBER, 2, chunk.blocks), np.int32)  # lanes with a true predicate; all lanes
+        self.votes = np.zeros((NUMBER, 2, wave.blocks), np.int32)  # lanes with a true predicate; all lanes
         self.arrived_at: dict[int, Array] = {}  # by instruction: the warps that have arrived at it
-        self.exited = np.zeros(chunk.blocks, np.int32)  # threads of warps that have exited
-        self.whole = 32 * len(chunk.batches)
+        self.exited = np.zeros(wave.blocks, np.int32)  # threads of warps that have exited
+        self.whole = 32 * len(wave.batches)
 
     def arrive_lanes(self, arrival: Arrival) -> None:
         """Lanes arrive at a barrier. Their warp arrives when all its lanes have, from any instruction."""
@@ -113,7 +113,7 @@ class Barriers:
             want = p.count or -1
             arrived_at = self.arrived_at.get(id(p.ins))
             if arrived_at is None:
-                arrived_at = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
+                arrived_at = np.zeros((len(self.wave.batches), self.wave.blocks), bool)
                 self.arrived_at[id(p.ins)] = arrived_at
             arrived_at[c.warp] |= mine
             wrong = mine & (expected != 0) & (expected != want)
@@ -134,8 +134,8 @@ class Barriers:
                 self.votes[number][0] += (p.votes & p.mask).reshape(c.blocks, 32).sum(axis=1)
                 self.votes[number][1] += p.mask.reshape(c.blocks, 32).sum(axis=1)
         arrived[warps] += 32
-        c.chunk.engine.stats.barriers += int(np.count_nonzero(warps))
-        c.chunk.checks.close(c)
+        c.wave.engine.stats.barriers += int(np.count_nonzero(warps))
+        c.wave.checks.close(c)
         continues = np.zeros_like(warps)
         for p in arrivals:
             if p.waits:
@@ -145,10 +145,10 @@ class Barriers:
                 c.add(p.after, p.mask)
         self.releasing[number][c.warp] |= warps & ~continues
         if not continues.all():
-            c.chunk.checks.synchronise_warps(c, warps & ~continues)
+            c.wave.checks.synchronise_warps(c, warps & ~continues)
         if continues.any():
             blocks = np.flatnonzero(continues)
-            self.released[number].append((c.chunk.checks.release_clocks(c, blocks), blocks, continues))
+            self.released[number].append((c.wave.checks.release_clocks(c, blocks), blocks, continues))
         self.complete(number)
 
     def complete(self, number: int) -> None:
@@ -158,12 +158,12 @@ class Barriers:
         done |= (expected == -1) & (arrived + self.exited >= self.whole)
         if not done.any():
             return
-        if self.chunk.checks.races:
+        if self.wave.checks.races:
             self.check_same_iteration(number, done)
             if self.exited[done].any():
                 self.check_exited_warps(number, done & (expected == -1))
-        self.chunk.engine.progress += 1
-        acquiring = np.zeros((len(self.chunk.batches), self.chunk.blocks), bool)
+        self.wave.engine.progress += 1
+        acquiring = np.zeros((len(self.wave.batches), self.wave.blocks), bool)
         lanes = np.repeat(done, 32)
         true, total = self.votes[number]
         for w in self.waiting[number]:
@@ -175,7 +175,7 @@ class Barriers:
                 w.finish(w.batch, released_lanes.mask, true[w.batch.row], total[w.batch.row])
             w.batch.add(w.after, released_lanes.mask)
         self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
-        checks = self.chunk.checks
+        checks = self.wave.checks
         checks.synchronise_clocks(self.releasing[number] & done, acquiring)
         for released, blocks, pending in self.released[number]:
             checks.acquire_clocks(acquiring & pending, released, blocks)
@@ -188,10 +188,10 @@ class Barriers:
 
     def check_same_iteration(self, number: int, done: Array) -> None:
         """Faults if warps of a block arrive at one instruction in different iterations of the loop around it."""
-        loops = self.chunk.program.loops
+        loops = self.wave.program.loops
         arrivals = [p for p in self.waiting[number] if id(p.ins) in loops]
         for ins in {id(p.ins): p.ins for p in arrivals}.values():
-            low, high = np.full(self.chunk.blocks, 1 << 30), np.zeros(self.chunk.blocks, np.int64)
+            low, high = np.full(self.wave.blocks, 1 << 30), np.zeros(self.wave.blocks, np.int64)
             for p in arrivals:
                 if p.ins is ins:
                     iterations = p.batch.iterations[loops[id(ins)]]
@@ -209,7 +209,7 @@ class Barriers:
 
     def check_exited_warps(self, number: int, done: Array) -> None:
         """Faults if a warp arrives at a barrier again, and another warp that had arrived there has exited."""
-        exited = ~np.stack([t.warps(None) for t in self.chunk.batches])
+        exited = ~np.stack([t.warps(None) for t in self.wave.batches])
         for p in self.waiting[number]:
             bad = (self.arrived_at[id(p.ins)] & exited).any(axis=0) & done & p.batch.warps(p.mask)
             if bad.any():

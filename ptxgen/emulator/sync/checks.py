@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -63,7 +63,7 @@ class Segment:
 
 
 class Checks:
-    """The shadow memory of one chunk's shared memory, and the clocks of its warps."""
+    """The shadow memory of one wave's shared memory, and the clocks of its warps."""
 
     #: blocks of a cluster, and warps of a cluster
     size = 1
@@ -73,16 +73,16 @@ class Checks:
     #: called with the warp batch, the touch and its kind at each access
     hook: Callable[[WarpBatch, Touch, str], None] | None = None
 
-    def __init__(self, chunk: Chunk) -> None:
-        options = chunk.engine.options
-        self.chunk = chunk
+    def __init__(self, wave: Wave) -> None:
+        options = wave.engine.options
+        self.wave = wave
         self.valid_pages = 0
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
         self.maybe_uninitialised = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
-            self.valid = np.zeros(len(chunk.shared), np.uint8)
+            self.valid = np.zeros(len(wave.shared), np.uint8)
             self.valid_views = typed_views(self.valid)
         else:
             self.valid_pages = -1
@@ -90,21 +90,21 @@ class Checks:
         self.copy_pages = 0
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
-        self.written_pages = [0] * len(chunk.batches)  # by warp, since all warps synchronised
+        self.written_pages = [0] * len(wave.batches)  # by warp, since all warps synchronised
         self.writes = 0
         #: the last store to pages that another warp has written: (unit, elements, old values)
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
-        self.blocks = np.arange(chunk.blocks)
+        self.blocks = np.arange(wave.blocks)
         self.shadow: LaneShadow | None = None
         if self.size == 1:
-            self.actors, self.base = len(chunk.batches), np.zeros(chunk.blocks, np.int64)
+            self.actors, self.base = len(wave.batches), np.zeros(wave.blocks, np.int64)
         if self.races:
             self.reset_clocks()
             #: for each warp batch: the order of its lanes, and their accesses since they synchronised
-            self.lanes = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
-            self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in chunk.batches]
+            self.lanes = [Lanes(32 * wave.blocks) for _ in wave.batches]
+            self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in wave.batches]
             #: for each warp batch: the order of its lanes with exchanges of registers, for writes after reads
-            self.exchanged = [Lanes(32 * chunk.blocks) for _ in chunk.batches]
+            self.exchanged = [Lanes(32 * wave.blocks) for _ in wave.batches]
 
     # ---- initialised bytes
 
@@ -125,8 +125,8 @@ class Checks:
             return
         first = (todo & -todo).bit_length() - 1
         last = todo.bit_length()
-        per_block = self.valid.reshape(self.chunk.blocks, -1)[:, first << PAGE : last << PAGE]
-        whole = per_block.reshape(self.chunk.blocks, -1, 1 << PAGE).all(axis=(0, 2))
+        per_block = self.valid.reshape(self.wave.blocks, -1)[:, first << PAGE : last << PAGE]
+        whole = per_block.reshape(self.wave.blocks, -1, 1 << PAGE).all(axis=(0, 2))
         for i in np.flatnonzero(whole):
             self.valid_pages |= 1 << (first + int(i))
 
@@ -156,7 +156,7 @@ class Checks:
             if not bad.any():
                 continue
             i = int(np.argmax(bad))
-            address = int(at[i]) % self.chunk.stride + piece * size
+            address = int(at[i]) % self.wave.stride + piece * size
             if slots is None:
                 lane = i if lanes is None else int(lanes[i])
                 raise fault(
@@ -168,7 +168,7 @@ class Checks:
                 where[lanes] = bad
             loaded[slots[piece]] = where, address
         if loaded:
-            self.chunk.program.mark_undefined(c, loaded, touch.ins)
+            self.wave.program.mark_undefined(c, loaded, touch.ins)
 
     # ---- copies in flight
 
@@ -176,7 +176,7 @@ class Checks:
         """Faults if an access overlaps the destination of a copy before the wait for it."""
         at, lanes = touch.positions()
         scratch = self.scratch_views()
-        for batch in self.chunk.batches:
+        for batch in self.wave.batches:
             for copy in batch.copies:
                 if not copy.touch.pages & touch.pages:
                     continue
@@ -197,20 +197,20 @@ class Checks:
                         c,
                         touch.ins,
                         lane,
-                        int(at[i]) % self.chunk.stride,
+                        int(at[i]) % self.wave.stride,
                     )
 
     def scratch_views(self) -> dict[int, Array]:
         if self.scratch is None:
-            self.scratch = typed_views(np.zeros(len(self.chunk.shared), np.uint8))
+            self.scratch = typed_views(np.zeros(len(self.wave.shared), np.uint8))
         return self.scratch
 
     # ---- races
 
     def reset_clocks(self, past: int = 0) -> None:
         """Starts new clocks: all warps are ordered after all accesses up to the clock `past`."""
-        warp_count = len(self.chunk.batches)
-        self.clocks = np.full((warp_count, warp_count, self.chunk.blocks), past, np.int32)
+        warp_count = len(self.wave.batches)
+        self.clocks = np.full((warp_count, warp_count, self.wave.blocks), past, np.int32)
         self.clocks[np.arange(warp_count), np.arange(warp_count)] = past + 1
         self.live = []
         self.live_read = self.live_write = self.live_atomic = 0
@@ -223,15 +223,15 @@ class Checks:
 
     def lane_shadow(self) -> LaneShadow:
         if self.shadow is None:
-            self.shadow = LaneShadow(self.chunk)
+            self.shadow = LaneShadow(self.wave)
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
         """Lanes of some warps synchronise; `members`: by lane, the mask of its partners, 0 if it does not take part."""
         if not self.races:
             return
-        if self.chunk.messages is not None:
-            self.chunk.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
+        if self.wave.messages is not None:
+            self.wave.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
         live = c.live()
         self.access_logs[c.warp].synchronise(members, live)
         now = self.clock_of(c.warp)
@@ -243,8 +243,8 @@ class Checks:
         """All lanes of some warps synchronise."""
         if not self.races:
             return
-        if self.chunk.messages is not None:
-            self.chunk.messages.apply_received(c, np.flatnonzero(warps))
+        if self.wave.messages is not None:
+            self.wave.messages.apply_received(c, np.flatnonzero(warps))
         log = self.access_logs[c.warp]
         if (warps | ~c.warps(None)).all():
             log.flush()
@@ -260,7 +260,7 @@ class Checks:
         if not self.races:
             return
         self.access_logs[c.warp].exchange(members)
-        if self.chunk.engine.shadow is None:
+        if self.wave.engine.shadow is None:
             return
         now = self.clock_of(c.warp)
         if members is None:
@@ -276,7 +276,7 @@ class Checks:
 
     def acquire_own_clock(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
         """A warp acquires its own earlier clocks: its lanes are ordered after all accesses of the warp up to them."""
-        known = np.zeros(self.chunk.blocks, np.int64)
+        known = np.zeros(self.wave.blocks, np.int64)
         known[blocks] = clocks
         known = known[c.row]
         if (known > self.lanes[c.warp].every).any():
@@ -304,7 +304,7 @@ class Checks:
             if touch.ins.op in STORES and any(
                 pages & touch.pages for warp, pages in enumerate(self.written_pages) if warp != c.warp
             ):
-                views = self.chunk.views
+                views = self.wave.views
                 at = words(touch.positions()[0], touch.size)
                 self.stored = touch, [(unit, elements, views[unit][elements]) for unit, elements in at]
             self.written_pages[c.warp] |= touch.pages
@@ -320,7 +320,7 @@ class Checks:
         (touch, old_values), self.stored = self.stored, None
         changed: Array = np.zeros(len(old_values[0][1]), bool)
         for unit, elements, old in old_values:
-            changed |= self.chunk.views[unit][elements] != old
+            changed |= self.wave.views[unit][elements] != old
         touch.changed = changed
 
     def close(self, c: WarpBatch) -> None:
@@ -342,14 +342,14 @@ class Checks:
         self.live_read |= segment.rpages
         self.live_write |= segment.wpages
         self.live_atomic |= segment.apages
-        if len(self.live) > 16 * len(self.chunk.batches):
+        if len(self.live) > 16 * len(self.wave.batches):
             self.prune()
 
     def prune(self) -> None:
         """Removes the live segments that every running warp is ordered after."""
-        running = [batch.warp for batch in self.chunk.batches if batch.count]
+        running = [batch.warp for batch in self.wave.batches if batch.count]
         live = [s for s in self.live if not self.is_known(s, running)]
-        if len(live) > 15 * len(self.chunk.batches):  # no barrier orders them: only the latest remain
+        if len(live) > 15 * len(self.wave.batches):  # no barrier orders them: only the latest remain
             live = live[len(live) // 2 :]
         self.live = live
         self.live_read = self.live_write = self.live_atomic = 0
@@ -463,7 +463,7 @@ class Checks:
                     new.batch,
                     touch.ins,
                     lane,
-                    position % self.chunk.stride,
+                    position % self.wave.stride,
                 )
 
     def overlap(
@@ -516,7 +516,7 @@ class Checks:
             scratch[unit][elements] = 0
         if hit is None:
             for line in sorted(same):
-                self.chunk.engine.stats.note(
+                self.wave.engine.stats.note(
                     f"line {line}: several warps store the same value at one address of "
                     "shared memory, with no barrier between"
                 )
@@ -554,6 +554,6 @@ def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touc
 
 
 def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
-    """Positions, lanes (None: all), and the block of the chunk in which each lane runs."""
+    """Positions, lanes (None: all), and the block of the wave in which each lane runs."""
     at, lanes = touch.positions()
     return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5

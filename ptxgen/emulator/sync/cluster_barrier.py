@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.happens_before import HappensBefore
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, active, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, active, fault
 from ptxgen.errors import BarrierFault
 
 Mask = NDArray[np.bool_] | None
@@ -19,16 +19,16 @@ Array = NDArray[Any]
 class ClusterBarrier:
     """Arrivals of warps [warp, block], and the phase that each waits for."""
 
-    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
-        self.chunk, self.order = chunk, order
-        shape = (len(chunk.batches), chunk.blocks)
-        self.group = np.arange(chunk.blocks) // chunk.engine.cluster_blocks
+    def __init__(self, wave: Wave, order: HappensBefore) -> None:
+        self.wave, self.order = wave, order
+        shape = (len(wave.batches), wave.blocks)
+        self.group = np.arange(wave.blocks) // wave.engine.cluster_blocks
         self.arrived = np.zeros(shape, bool)
         self.due = np.zeros(shape, bool)  # whether a warp has arrived and not waited
         self.arrivals = np.zeros(shape, np.int64)  # number of arrivals of each warp
         self.waits = np.zeros(shape, np.int64)  # number of completed waits of each warp
         self.ready = np.zeros(shape, bool)  # whether a warp that is due may continue
-        self.released = order.release(chunk.batches[0], np.arange(0))
+        self.released = order.release(wave.batches[0], np.arange(0))
         self.known: list[Any] = []
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int]] = []
 
@@ -48,7 +48,7 @@ class ClusterBarrier:
         self.arrived[c.warp] |= warps
         self.arrivals[c.warp] += warps
         self.due[c.warp] |= warps
-        self.chunk.engine.stats.barriers += len(blocks)
+        self.wave.engine.stats.barriers += len(blocks)
         self.complete()
 
     def warps_exited(self) -> None:
@@ -56,19 +56,19 @@ class ClusterBarrier:
         self.complete()
 
     def complete(self) -> None:
-        missing = np.stack([t.warps(None) for t in self.chunk.batches]) & ~self.arrived
-        size = self.chunk.engine.cluster_blocks
+        missing = np.stack([t.warps(None) for t in self.wave.batches]) & ~self.arrived
+        size = self.wave.engine.cluster_blocks
         done = ~missing.any(axis=0).reshape(-1, size).any(axis=1) & self.arrived.any(axis=0).reshape(-1, size).any(
             axis=1
         )
         if not done.any():
             return
-        engine, order = self.chunk.engine, self.order
+        engine, order = self.wave.engine, self.order
         engine.progress += 1
         blocks = np.repeat(done, size)
-        clocks = np.zeros((order.actors, self.chunk.blocks), np.int32)
-        fenced = np.zeros((2 * order.actors, self.chunk.blocks), np.int32)
-        events = np.zeros(self.chunk.blocks, np.uint64)
+        clocks = np.zeros((order.actors, self.wave.blocks), np.int32)
+        fenced = np.zeros((2 * order.actors, self.wave.blocks), np.int32)
+        events = np.zeros(self.wave.blocks, np.uint64)
         remaining = []
         for warp, arrived, known in self.known:
             complete = blocks[arrived]
@@ -83,7 +83,7 @@ class ClusterBarrier:
                     (warp, arrived[keep], type(known)(known.clocks[:, keep], known.fenced[:, keep], known.events[keep]))
                 )
         self.known = remaining
-        n = self.chunk.blocks // size
+        n = self.wave.blocks // size
         clocks = np.repeat(clocks.reshape(order.actors, n, size).max(axis=2), size, axis=1)
         fenced = np.repeat(fenced.reshape(2 * order.actors, n, size).max(axis=2), size, axis=1)
         events = np.repeat(np.bitwise_or.reduce(events.reshape(n, size), axis=1), size)
@@ -133,8 +133,8 @@ class ClusterBarrier:
         out = []
         for batch, ins, mask, _ in self.waiting:
             block = int(np.argmax(mask)) // 32
-            first = block - int(self.chunk.ranks[block])
-            size = self.chunk.engine.cluster_blocks
+            first = block - int(self.wave.ranks[block])
+            size = self.wave.engine.cluster_blocks
             arrived = int(np.count_nonzero(self.arrived[:, first : first + size]))
-            out.append((batch, ins, mask, f"the cluster barrier: {arrived} of {size * len(self.chunk.batches)} warps"))
+            out.append((batch, ins, mask, f"the cluster barrier: {arrived} of {size * len(self.wave.batches)} warps"))
         return out

@@ -2,7 +2,7 @@
 
 An event is asynchronous work with a common wait: the copies that signal one phase of an mbarrier, or a group. It is a
 bit in a 64-bit word. `HappensBefore.events` holds the events that each warp knows to be complete. Shadow words, one for
-each granule of 16 bytes, hold the events that read or write the granule. Asynchronous work accesses whole granules,
+each chunk of 16 bytes, hold the events that read or write the chunk. Asynchronous work accesses whole chunks,
 except st.async and red.async.
 """
 
@@ -19,14 +19,14 @@ from ptxgen.emulator.sync.checks import Segment, accessors
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 
 Array = NDArray[Any]
 
 
-#: log2 of a granule's bytes
-GRANULE = 4
+#: log2 of a chunk's bytes
+CHUNK = 4
 
 
 COUNT = 64
@@ -36,9 +36,9 @@ FENCE = "fence.proxy.async"
 
 
 class Event:
-    """One event. ``operation``: its name in messages; ``partial``: whether it accesses less than whole granules."""
+    """One event. ``operation``: its name in messages; ``partial``: whether it accesses less than whole chunks."""
 
-    __slots__ = ("granules", "ins", "key", "number", "operation", "pages", "partial", "writes")
+    __slots__ = ("chunks", "ins", "key", "number", "operation", "pages", "partial", "writes")
 
     def __init__(
         self, number: int, key: Hashable, ins: Instruction, operation: str, writes: bool, partial: bool
@@ -51,7 +51,7 @@ class Event:
             writes,
             partial,
         )
-        self.granules: list[Array] = []
+        self.chunks: list[Array] = []
         self.pages = 0
 
     def __str__(self) -> str:
@@ -65,47 +65,47 @@ class Event:
 class Access:
     """The access of asynchronous work to shared memory.
 
-    ``lanes``: the lanes of the warp batch that started it; ``granules``: for each lane, the granules that it accesses;
-    ``pages``: their pages; ``at``, ``size``: byte positions and length of accesses that are smaller than granules.
+    ``lanes``: the lanes of the warp batch that started it; ``chunks``: for each lane, the chunks that it accesses;
+    ``pages``: their pages; ``at``, ``size``: byte positions and length of accesses that are smaller than chunks.
     """
 
-    __slots__ = ("at", "granules", "ins", "lanes", "pages", "size")
+    __slots__ = ("at", "chunks", "ins", "lanes", "pages", "size")
 
     def __init__(
-        self, ins: Instruction, lanes: Array, granules: Array, pages: int, at: Array | None = None, size: int = 16
+        self, ins: Instruction, lanes: Array, chunks: Array, pages: int, at: Array | None = None, size: int = 16
     ) -> None:
-        self.ins, self.lanes, self.granules, self.pages, self.size = ins, lanes, granules, pages, size
-        self.at = granules << GRANULE if at is None else at
+        self.ins, self.lanes, self.chunks, self.pages, self.size = ins, lanes, chunks, pages, size
+        self.at = chunks << CHUNK if at is None else at
 
     def subset(self, which: Array) -> Access:
         """The part of the access that some lanes make."""
-        return Access(self.ins, self.lanes[which], self.granules[which], self.pages, self.at[which], self.size)
+        return Access(self.ins, self.lanes[which], self.chunks[which], self.pages, self.at[which], self.size)
 
 
 class Events:
-    """The events of one chunk, and the shadow of its generic writes."""
+    """The events of one wave, and the shadow of its generic writes."""
 
-    def __init__(self, chunk: Chunk, order: HappensBefore) -> None:
-        self.chunk, self.order = chunk, order
+    def __init__(self, wave: Wave, order: HappensBefore) -> None:
+        self.wave, self.order = wave, order
         self.slots: list[Event | None] = [None] * COUNT
         self.ages: list[Event] = []  # oldest first
         self.keys: dict[Hashable, Event] = {}
         self.partial = np.uint64(0)
-        granules = len(chunk.shared) >> GRANULE
-        self.writing = np.zeros(granules, np.uint64)
-        self.reading = np.zeros(granules, np.uint64)
+        chunks = len(wave.shared) >> CHUNK
+        self.writing = np.zeros(chunks, np.uint64)
+        self.reading = np.zeros(chunks, np.uint64)
         self.writing_pages = self.reading_pages = 0
         self.forgetting: list[Callable[[np.uint64], None]] = []
-        # the last generic write to each granule: its actor and clock (0: no write since the last asynchronous one)
-        self.watches_writes: bool = chunk.program.proxies
-        self.writer = np.zeros(granules, np.int16)
-        self.written = np.zeros(granules, np.int32)
+        # the last generic write to each chunk: its actor and clock (0: no write since the last asynchronous one)
+        self.watches_writes: bool = wave.program.proxies
+        self.writer = np.zeros(chunks, np.int16)
+        self.written = np.zeros(chunks, np.int32)
         self.generic_pages = 0
         # pages with initialised mbarrier objects, which only mbarrier instructions may access
         self.barrier_pages = 0
         self.barriers: Callable[[Array], Array] = lambda words: np.zeros(len(words), bool)
         #: for each actor, its clock at its last access to each block's memory from another block
-        self.remote_clocks = np.zeros((order.actors, chunk.blocks), np.int32)
+        self.remote_clocks = np.zeros((order.actors, wave.blocks), np.int32)
         self.remote_sources: dict[tuple[int, int], Instruction] = {}
         self.cluster: ClusterBarrier | None = None
 
@@ -126,12 +126,12 @@ class Events:
         return event
 
     def reclaim(self) -> None:
-        """Removes events that all warps have acquired or whose granules were overwritten; at least the oldest event."""
-        running = [t.warp for t in self.chunk.batches if t.count]
+        """Removes events that all warps have acquired or whose chunks were overwritten; at least the oldest event."""
+        running = [t.warp for t in self.wave.batches if t.count]
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
             shadow = self.writing if event.writes else self.reading
-            if known >> event.number & 1 or not any((shadow[g] & event.bit).any() for g in event.granules):
+            if known >> event.number & 1 or not any((shadow[g] & event.bit).any() for g in event.chunks):
                 self.forget(event)
         if None not in self.slots:
             self.forget(self.ages[0])
@@ -145,7 +145,7 @@ class Events:
     def forget(self, event: Event) -> None:
         """Removes an event from the table and from all shadow words."""
         shadow = self.writing if event.writes else self.reading
-        for g in event.granules:
+        for g in event.chunks:
             shadow[g] &= ~event.bit
         self.order.events &= ~event.bit
         self.order.published.events[...] &= ~event.bit
@@ -176,7 +176,7 @@ class Events:
         ):
             return
         at, lanes, blocks = accessors(touch)
-        warp, stride = c.warp, self.chunk.stride
+        warp, stride = c.warp, self.wave.stride
         if remote:
             self.note_remote_access(c, at // stride, blocks, touch.ins)
 
@@ -198,7 +198,7 @@ class Events:
                 )
         unknown = ~self.order.events[warp][blocks]
         for i in range(0, touch.size, 16):
-            g = (at + i) >> GRANULE
+            g = (at + i) >> CHUNK
             if pages & self.writing_pages:
                 bits = self.writing[g] & unknown
                 if bits.any():
@@ -272,10 +272,10 @@ class Events:
         """Raises unless earlier accesses to the same memory are complete and visible to the async proxy.
 
         `known`: the state of the warps that start the work; `proxy`: whether the work uses the async proxy; `mixes`:
-        whether it may overlap with other reductions and with work that writes less than a granule.
+        whether it may overlap with other reductions and with work that writes less than a chunk.
         """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
-        g, pages = a.granules, a.pages
+        g, pages = a.chunks, a.pages
         unknown = ~events[:, None]
         if pages & self.writing_pages:
             bits = self.writing[g] & unknown
@@ -300,7 +300,7 @@ class Events:
                     missing = "no barrier between" if kind is RaceFault else f"no {FENCE} between"
                     verb = "overwrites" if writes else "reads"
                     text = f"{operation} {verb} shared memory that warp {writer} wrote, with {missing}"
-                    at = (int(g[i, j]) << GRANULE) % self.chunk.stride
+                    at = (int(g[i, j]) << CHUNK) % self.wave.stride
                     raise fault(kind, text, c, a.ins, int(a.lanes[i]), at)
         if writes and self.order.races:
             self.order.close_all(pages)
@@ -311,21 +311,21 @@ class Events:
                 touch.lanes = np.repeat(a.lanes, len(positions) // len(a.lanes))
                 segment.writes.append(touch)
                 segment.wpages = pages
-                segment.remote = bool((positions // self.chunk.stride != touch.lanes >> 5).any())
+                segment.remote = bool((positions // self.wave.stride != touch.lanes >> 5).any())
                 knowledge = self.order.clocks[c.warp]
                 self.order.check_segment(segment, knowledge, operation)
 
     def fail(self, c: WarpBatch, a: Access, bits: Array, operation: str, verb: str) -> None:
         i, j = np.unravel_index(int(np.argmax(bits != 0)), bits.shape)
         event = self.event_of(int(bits[i, j]))
-        at = (int(a.granules[i, j]) << GRANULE) % self.chunk.stride
+        at = (int(a.chunks[i, j]) << CHUNK) % self.wave.stride
         text = f"{operation} touches shared memory before a wait for {event}, which {verb} it"
         raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)
 
     def start(self, event: Event, a: Access) -> None:
         """Records that the work of an event is in flight."""
-        g = a.granules
-        event.granules.append(g)
+        g = a.chunks
+        event.chunks.append(g)
         event.pages |= a.pages
         if not event.writes:
             self.reading[g] |= event.bit

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.checks import Checks, Segment, accessors
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch
+from ptxgen.emulator.warp_batch import WarpBatch, Wave
 
 Array = NDArray[Any]
 
@@ -32,30 +32,30 @@ class Released(NamedTuple):
 
 
 class HappensBefore(Checks):
-    """The checks of one chunk; `clocks[w, actor, block]`: the clock of an actor that a warp has acquired."""
+    """The checks of one wave; `clocks[w, actor, block]`: the clock of an actor that a warp has acquired."""
 
-    def __init__(self, chunk: Chunk) -> None:
-        x, y, z = chunk.engine.cluster
+    def __init__(self, wave: Wave) -> None:
+        x, y, z = wave.engine.cluster
         self.size = x * y * z
-        self.warp_count = len(chunk.batches)
+        self.warp_count = len(wave.batches)
         self.actors = self.size * self.warp_count
-        self.ranks = chunk.ranks
+        self.ranks = wave.ranks
         self.remote_warps: set[int] = set()  # warps that have accessed the memory of other blocks
-        self.base = chunk.ranks * self.warp_count  # first actor of each block
-        super().__init__(chunk)
+        self.base = wave.ranks * self.warp_count  # first actor of each block
+        super().__init__(wave)
         if not self.races:
             self.reset_clocks()
-        shape, wide = (self.warp_count, self.actors, chunk.blocks), (self.warp_count, 2 * self.actors, chunk.blocks)
+        shape, wide = (self.warp_count, self.actors, wave.blocks), (self.warp_count, 2 * self.actors, wave.blocks)
         #: [warp, space and actor, block]: shared memory by actor, then global memory by actor
         self.fenced = np.zeros(wide, np.int32)
-        self.events = np.zeros((self.warp_count, chunk.blocks), np.uint64)
+        self.events = np.zeros((self.warp_count, wave.blocks), np.uint64)
         #: the state of each warp at its last fence, which its relaxed arrivals release
         self.published = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
         #: the state that the relaxed waits of each warp received since its last fence; the next fence acquires it
         self.pending = Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
     def reset_clocks(self, past: int = 0) -> None:
-        self.clocks = np.zeros((self.warp_count, self.actors, self.chunk.blocks), np.int32)
+        self.clocks = np.zeros((self.warp_count, self.actors, self.wave.blocks), np.int32)
         for w in range(self.warp_count):
             self.clocks[w, self.base + w, self.blocks] = 1
         self.live: list[Segment] = []
@@ -79,7 +79,7 @@ class HappensBefore(Checks):
 
     def close_all(self, pages: int) -> None:
         """Ends the segments that accessed some pages."""
-        for batch in self.chunk.batches:
+        for batch in self.wave.batches:
             s = batch.segment
             if s is not None and (s.rpages | s.wpages | s.apages) & pages:
                 self.close(batch)

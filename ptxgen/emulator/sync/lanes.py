@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.touch import Touch
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import RaceFault
 
 Array = NDArray[Any]
@@ -135,15 +135,15 @@ class AccessLog:
 
 
 class LaneShadow:
-    """For each unit of a chunk's shared memory, the lanes that wrote and read it last.
+    """For each unit of a wave's shared memory, the lanes that wrote and read it last.
 
     A mark is a clock, an instruction and a lane. Marks before `first` belong to earlier comparisons.
     """
 
-    def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
-        self.shift = chunk.program.grains[0]
-        size = len(chunk.shared) >> self.shift
+    def __init__(self, wave: Wave) -> None:
+        self.wave = wave
+        self.shift = wave.program.grains[0]
+        size = len(wave.shared) >> self.shift
         self.writer = np.zeros(size, np.int64)
         self.reader, self.earlier = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.first = 1
@@ -190,5 +190,5 @@ class LaneShadow:
                 c,
                 touch.ins,
                 int(lanes[i]),
-                int(at[i]) % self.chunk.stride,
+                int(at[i]) % self.wave.stride,
             )

@@ -1,4 +1,4 @@
-"""The mbarrier objects of a chunk: phases, pending arrivals and transactions."""
+"""The mbarrier objects of a wave: phases, pending arrivals and transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
 from ptxgen.emulator.sync.happens_before import HappensBefore, Released
 from ptxgen.emulator.sync.touch import PAGE
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import BarrierFault, RaceFault
 
 Array = NDArray[Any]
@@ -51,9 +51,9 @@ class SuspendedLanes:
 class Mbarriers:
     """One row for each object: phase, pending and expected arrivals, pending bytes, the clocks that a wait acquires."""
 
-    def __init__(self, chunk: Chunk, order: HappensBefore, events: Events) -> None:
-        self.chunk, self.order, self.events = chunk, order, events
-        self.rows = np.zeros(len(chunk.shared) >> 3, np.int32)  # for each 8-byte word; 0: no object
+    def __init__(self, wave: Wave, order: HappensBefore, events: Events) -> None:
+        self.wave, self.order, self.events = wave, order, events
+        self.rows = np.zeros(len(wave.shared) >> 3, np.int32)  # for each 8-byte word; 0: no object
         self.count = 1
         self.generations = 0
         self.suspended: list[SuspendedLanes] = []
@@ -124,7 +124,7 @@ class Mbarriers:
 
     def fail(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, bad: Array, message: str) -> BarrierFault:
         i = int(np.argmax(bad))
-        out = fault(BarrierFault, message, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+        out = fault(BarrierFault, message, c, ins, int(lanes[i]), int(at[i]) % self.wave.stride)
         assert isinstance(out, BarrierFault)
         return out
 
@@ -158,7 +158,7 @@ class Mbarriers:
         self.init_lane[rows] = lanes & 31
         self.init_clock[rows] = self.order.clock_of(c.warp)[blocks]
         self.init_phase[rows] = -1
-        for page in np.unique(at % self.chunk.stride >> PAGE).tolist():
+        for page in np.unique(at % self.wave.stride >> PAGE).tolist():
             self.events.barrier_pages |= 1 << page
 
     def invalidate(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
@@ -177,7 +177,7 @@ class Mbarriers:
     def publish(self, c: WarpBatch, blocks: Array) -> None:
         """A fence of warp `c`: its next arrival at the cluster barrier publishes its initialisations."""
         rows = np.arange(1, self.count)
-        block = self.word[rows] * 8 // self.chunk.stride
+        block = self.word[rows] * 8 // self.wave.stride
         mine = (
             (self.init_phase[rows] < 0)
             & (self.init_actor[rows] == self.order.base[block] + c.warp)
@@ -201,13 +201,13 @@ class Mbarriers:
         known[mine] = order.lanes[c.warp].knows(lanes[mine], self.init_lane[rows[mine]], init_clock[mine])
         if not known.all():
             i = int(np.argmin(known))
-            owner = "another block" if at[i] // self.chunk.stride != blocks[i] else "another warp"
+            owner = "another block" if at[i] // self.wave.stride != blocks[i] else "another warp"
             text = f"an mbarrier object of {owner} is used, and nothing orders that after its initialisation"
             if i in mine:
                 initialiser = int(self.init_lane[rows[i]])
                 text = f"an mbarrier object that lane {initialiser} of the same warp initialised is used, "
                 text += "with no bar.warp.sync between"
-            raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.chunk.stride)
+            raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]) % self.wave.stride)
 
     def check_arrival_order(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
@@ -218,7 +218,7 @@ class Mbarriers:
         `together`: the lanes belong to the instruction that completed the preceding phase, which is legal.
         """
         order, w = self.order, c.warp
-        late = np.flatnonzero((self.phase[rows] > 0) & (at // self.chunk.stride == lanes >> 5))
+        late = np.flatnonzero((self.phase[rows] > 0) & (at // self.wave.stride == lanes >> 5))
         if not len(late) or not order.races:
             return
         rows, some = rows[late], lanes[late]
@@ -345,7 +345,7 @@ class Mbarriers:
         if not complete:
             raise self.fail(c, ins, lanes, at, np.ones(1, bool), "an arrival with .noComplete completes the phase")
         rows = rows[due]
-        self.chunk.engine.progress += 1
+        self.wave.engine.progress += 1
         self.phase[rows] += 1
         self.pending[rows] = self.expected[rows]
         self.completed_clocks[rows] = np.maximum(self.completed_clocks[rows], self.current_clocks[rows])
@@ -407,7 +407,7 @@ class Mbarriers:
     def should_suspend(self, c: WarpBatch, ins: Instruction) -> bool:
         """Whether a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
         key = c.warp, ins.line
-        engine = self.chunk.engine
+        engine = self.wave.engine
         if key in self.answered_false and (self.stall_progress == engine.progress or engine.random.randrange(8)):
             return True
         self.answered_false.add(key)
@@ -429,7 +429,7 @@ class Mbarriers:
         self.suspended = remaining
 
     def time_out(self) -> bool:
-        self.stall_progress = self.chunk.engine.progress
+        self.stall_progress = self.wave.engine.progress
         suspended, self.suspended = self.suspended, []
         for s in suspended:
             s.resume(np.ones(len(s.lanes), bool), False)
@@ -445,5 +445,5 @@ class Mbarriers:
         return out
 
     def describe(self, row: int) -> str:
-        where = f"the mbarrier at {int(self.word[row]) * 8 % self.chunk.stride:#x}, in phase {self.phase[row]}"
+        where = f"the mbarrier at {int(self.word[row]) * 8 % self.wave.stride:#x}, in phase {self.phase[row]}"
         return f"{where}: {self.pending[row]} of {self.expected[row]} arrivals and {self.bytes[row]} bytes pending"

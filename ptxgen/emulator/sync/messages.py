@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.sync.checks import Checks
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch
+from ptxgen.emulator.warp_batch import WarpBatch, Wave
 
 Array = NDArray[Any]
 
@@ -86,17 +86,17 @@ class History:
 
 
 class Messages:
-    """The messages of one chunk. Warps are numbered within their cluster, clusters within the launch."""
+    """The messages of one wave. Warps are numbered within their cluster, clusters within the launch."""
 
-    def __init__(self, chunk: Chunk, checks: Checks, publications: Publications) -> None:
-        self.chunk, self.checks, self.publications = chunk, checks, publications
+    def __init__(self, wave: Wave, checks: Checks, publications: Publications) -> None:
+        self.wave, self.checks, self.publications = wave, checks, publications
         self.size = self.checks.size
-        self.first = chunk.first // self.size
+        self.first = wave.first // self.size
         self.fences: dict[tuple[int, int], History] = {}
         self.acquired: dict[tuple[int, int], History] = {}
         self.pending: dict[tuple[int, int], set[int]] = {}
         self.received: set[tuple[int, int, int]] = set()
-        shape = (len(chunk.batches), chunk.blocks)
+        shape = (len(wave.batches), wave.blocks)
         self.versions = np.zeros(shape, np.int64)
         self.numbers = np.zeros(shape, np.int32)
 

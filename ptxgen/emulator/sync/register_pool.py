@@ -39,7 +39,7 @@ class RegisterPool:
         if not grows:
             self.free[blocks] += count[blocks] - count_after
             count[blocks] = count_after
-            c.chunk.engine.progress += 1
+            c.wave.engine.progress += 1
             c.add(after, lanes)
             waiting, self.waiting = self.waiting, []
             for batch, other, mask, then, count_after in waiting:

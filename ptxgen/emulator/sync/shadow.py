@@ -104,19 +104,19 @@ class Shadow:
 
     def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, kind: int, proxy: bool = False) -> Array:
         blocks = lanes >> 5
-        clocks = c.chunk.checks.clock_of(c.warp)
+        clocks = c.wave.checks.clock_of(c.warp)
         if int(clocks.max()) > LAST_CLOCK:
             self.enabled = False
         bits = (kind << KIND) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER)
         out: Array = (
-            (clocks.astype(np.int64) << CLOCK) + ((c.chunk.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
+            (clocks.astype(np.int64) << CLOCK) + ((c.wave.first + self.blocks(c)) * self.warps_per_block + c.warp) * 32
         )[blocks]
         out += (lanes & 31) + bits
         return out
 
     @staticmethod
     def blocks(c: WarpBatch) -> Array:
-        return c.chunk.checks.blocks
+        return c.wave.checks.blocks
 
     # ---- accesses
 
@@ -147,14 +147,14 @@ class Shadow:
 
     def receive_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         if self.has_messages and order.kind != WEAK and order.reads:
-            messages = c.chunk.messages
+            messages = c.wave.messages
             assert messages is not None
             messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
 
     def write(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> Array:
         """Checks writes. Returns, by lane, the mark of another lane that writes the same unit in this step, or 0."""
         self.overlaps(c, ins, at, lanes, size, True)
-        messages = c.chunk.messages
+        messages = c.wave.messages
         if order.releases and messages is not None:
             messages.fence(c, np.unique(lanes >> 5), order.cluster_scope)
         mark = self.marks(c, ins, lanes, order.kind)
@@ -190,7 +190,7 @@ class Shadow:
 
     def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
         """Written values carry the publications of their writers; atomic operations add theirs."""
-        messages = c.chunk.messages
+        messages = c.wave.messages
         assert messages is not None
         numbers, g = messages.carried(c, lanes), at >> self.shift
         if order.kind != ATOMIC:
@@ -211,9 +211,9 @@ class Shadow:
             # memory is unchanged, but the store still carries its publication
             same = ~changed
             order = self.memory_order(ins)
-            assert c.chunk.messages is not None
+            assert c.wave.messages is not None
             if order.releases:
-                c.chunk.messages.fence(c, np.unique(lanes[same] >> 5), order.cluster_scope)
+                c.wave.messages.fence(c, np.unique(lanes[same] >> 5), order.cluster_scope)
             self.attach_messages(c, order, at[same], lanes[same])
         if not changed.any():
             self.overlaps(c, ins, at, lanes, size, True)
@@ -228,7 +228,7 @@ class Shadow:
             where = np.zeros(c.n, np.int64)
             where[lanes] = np.arange(len(lanes))
             thread = overwritten[other] & THREAD
-            winner = where[((thread >> 5) // self.warps_per_block - c.chunk.first << 5) + (thread & 31)]
+            winner = where[((thread >> 5) // self.warps_per_block - c.wave.first << 5) + (thread & 31)]
             bad = (values[:, other] != values[:, winner]).any(axis=0)
             if bad.any():
                 i = int(other[np.argmax(bad)])
@@ -316,10 +316,10 @@ class Shadow:
             self.has_messages
             and operation == "writes"
             and earlier == "reads"
-            and c.chunk.messages is not None
+            and c.wave.messages is not None
             and kind == WEAK
         ):
-            race &= (kinds != STRONG) | (c.chunk.messages.carried(c, lanes) == 0)
+            race &= (kinds != STRONG) | (c.wave.messages.carried(c, lanes) == 0)
         if operation == "writes" and kind == WEAK and self.atomic_warps:
             race &= ~self.same_atomic(old, kinds, mine)
         race &= (kinds != MANY) | ((old & THREAD) >> 5 != mine >> 5)
@@ -344,12 +344,12 @@ class Shadow:
         """Whether lanes are ordered after marks. `reads`: the marks are of reads; `row` 1: after a proxy fence too."""
         if not len(old):
             return np.zeros(0, bool)
-        checks = c.chunk.checks
+        checks = c.wave.checks
         clocks, actor = old >> CLOCK, (old & THREAD) >> 5
         actors = self.size * self.warps_per_block
         cluster, blocks = actor // actors, lanes >> 5
         actor = actor - cluster * actors
-        mine = (c.chunk.first + blocks) // self.size
+        mine = (c.wave.first + blocks) // self.size
         out = np.zeros(len(old), bool)
         same_cluster = np.flatnonzero(cluster == mine)
         table = checks.clocks[c.warp] if row == 0 else getattr(checks, "fenced", None)
@@ -361,19 +361,19 @@ class Shadow:
                 same_warp = same_cluster[actor[same_cluster] == (checks.base + c.warp)[blocks[same_cluster]]]
                 known_lanes = (checks.exchanged if reads else checks.lanes)[c.warp]
                 out[same_warp] = known_lanes.knows(lanes[same_warp], old[same_warp] & 31, clocks[same_warp])
-        if c.chunk.messages is not None:
+        if c.wave.messages is not None:
             known: dict[tuple[int, int, int], int] = {}
             for i in np.flatnonzero(cluster != mine).tolist():
                 key = int(blocks[i]), int(cluster[i]), int(actor[i])
                 if key not in known:
-                    known[key] = c.chunk.messages.acquired_clock(c.warp, *key, row)
+                    known[key] = c.wave.messages.acquired_clock(c.warp, *key, row)
                 out[i] = known[key] >= clocks[i]
         return out
 
     def fail(self, c: WarpBatch, ins: Instruction, lane: int, at: int, old: int, operation: str, earlier: str) -> None:
         thread = old & THREAD
         block, warp = divmod(thread >> 5, self.warps_per_block)
-        mine = c.chunk.first + (lane >> 5)
+        mine = c.wave.first + (lane >> 5)
         x, y, z = (int(v) for v in self.engine.block_coordinates(block, 1)[0][0])
         if block != mine:
             accessor, missing = f"lane {thread & 31} of warp {warp} of block ({x}, {y}, {z})", "no fence and message"
@@ -389,16 +389,16 @@ class Shadow:
     def wait(self, c: WarpBatch, warps: Array) -> None:
         """griddepcontrol.wait by some warps."""
         self.waits = True
-        clocks = c.chunk.checks.clock_of(c.warp)
-        c.chunk.waited[c.warp][warps] = clocks[warps]
+        clocks = c.wave.checks.clock_of(c.warp)
+        c.wave.waited[c.warp][warps] = clocks[warps]
 
     def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
         """Raises if lanes without griddepcontrol.wait conflict with accesses of an unfinished launch."""
         if not self.earlier:
             return
-        checks = c.chunk.checks
+        checks = c.wave.checks
         rows = checks.base + np.arange(self.warps_per_block)[:, None]
-        waited = c.chunk.waited
+        waited = c.wave.waited
         after = ((waited != 0) & (checks.clocks[c.warp][rows, checks.blocks] >= waited)).any(axis=0)
         early = np.flatnonzero(~after[lanes >> 5])
         if not len(early):

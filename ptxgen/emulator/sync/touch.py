@@ -20,7 +20,7 @@ def page_bits(lo: int, hi: int) -> int:
 
 
 class Touch:
-    """One access of one warp batch: byte positions in the chunk's arena, `size` bytes each.
+    """One access of one warp batch: byte positions in the wave's arena, `size` bytes each.
 
     `number`: the position of a write in the order of execution; `changed`: for each position, whether a store changed
     a value that another warp had stored (None: not known).

@@ -17,7 +17,7 @@ from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.sync.events import Access, Event, Events
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_a, take_accumulator, within
-from ptxgen.emulator.warp_batch import Chunk, WarpBatch, fault
+from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import DivergenceFault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -74,16 +74,16 @@ class Accumulators:
 
 
 class Warpgroup:
-    """Four warps of every block of a chunk."""
+    """Four warps of every block of a wave."""
 
-    def __init__(self, chunk: Chunk, order: HappensBefore, events: Events, number: int) -> None:
-        self.chunk, self.order, self.events, self.number = chunk, order, events, number
-        self.batches = chunk.batches[WARPS * number : WARPS * number + WARPS]
+    def __init__(self, wave: Wave, order: HappensBefore, events: Events, number: int) -> None:
+        self.wave, self.order, self.events, self.number = wave, order, events, number
+        self.batches = wave.batches[WARPS * number : WARPS * number + WARPS]
         self.products: list[Product] = []
-        self.committed = np.zeros((WARPS, chunk.blocks), np.int64)
+        self.committed = np.zeros((WARPS, wave.blocks), np.int64)
         self.accumulators: dict[int, Accumulators] = {}
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int, int]] = []
-        self.late = chunk.engine.late
+        self.late = wave.engine.late
 
     # ---- issue
 
@@ -103,7 +103,7 @@ class Warpgroup:
             product.group[rest] = self.committed[w][rest]
             self.products.append(product)
             self.record_issue(c, rest, product)
-        self.chunk.engine.progress += 1
+        self.wave.engine.progress += 1
 
     def check_agreement(
         self, c: WarpBatch, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array
@@ -155,13 +155,13 @@ class Warpgroup:
             for descriptor in np.unique(values).tolist():
                 which = blocks[values == descriptor]
                 where = region(descriptor, rows, transposed)
-                if not within(where, self.chunk.end):
+                if not within(where, self.wave.end):
                     first, end = where.first << 4, (where.last + 1) << 4
                     text = f"an operand extends from {first:#x} to {end:#x}, outside the shared memory of the block, "
-                    text += f"which ends at {self.chunk.end:#x}"
+                    text += f"which ends at {self.wave.end:#x}"
                     raise fault(OutOfBoundsFault, text, c, form.ins, 32 * int(which[0]), where.first << 4)
-                granules = where.granules.reshape(-1) + (which * (self.chunk.stride >> 4))[:, None]
-                access = Access(form.ins, 32 * which, granules, where.pages)
+                chunks = where.chunks.reshape(-1) + (which * (self.wave.stride >> 4))[:, None]
+                access = Access(form.ins, 32 * which, chunks, where.pages)
                 mine = known[0][:, which], known[1][:, which], known[2][which]
                 events.check(c, access, "wgmma", False, mine)
                 accesses.append((access, which))
@@ -171,7 +171,7 @@ class Warpgroup:
             for access, which in accesses:
                 events.start(event, access.subset(np.flatnonzero(np.isin(which, some))))
             product.events.append((event, some))
-        self.chunk.engine.stats.mma += len(blocks)
+        self.wave.engine.stats.mma += len(blocks)
         if not self.late:
             self.perform(product, blocks)
 
@@ -180,25 +180,25 @@ class Warpgroup:
     def perform(self, product: Product, blocks: Array) -> None:
         """Reads the operands and computes D."""
         form = product.form
-        chunk = self.chunk
+        wave = self.wave
         store = self.load(form, blocks)
-        arena = chunk.shared.view(np.uint64).reshape(-1, 2)
+        arena = wave.shared.view(np.uint64).reshape(-1, 2)
         a_of_blocks: Array | None = None
         if form.rows_a is not None:
             assert form.a_set is not None
             self.flush_overlapping(form.a_set)
             a_of_blocks = np.concatenate(
-                [take_a(t.file[4][form.rows_a], chunk.blocks, form.bits) for t in self.batches], axis=1
+                [take_a(t.file[4][form.rows_a], wave.blocks, form.bits) for t in self.batches], axis=1
             )
         for block in blocks.tolist():
-            base = block * (chunk.stride >> 4)
+            base = block * (wave.stride >> 4)
             if a_of_blocks is None:
                 where = region(int(product.a[block]), 64, form.transposed[0])
-                a = matrix(arena, where.granules + base, form.transposed[0], form.bits)
+                a = matrix(arena, where.chunks + base, form.transposed[0], form.bits)
             else:
                 a = a_of_blocks[block]
             where = region(int(product.b[block]), form.n, form.transposed[1])
-            b = matrix(arena, where.granules + base, form.transposed[1], form.bits)
+            b = matrix(arena, where.chunks + base, form.transposed[1], form.bits)
             old = store.data[block] if product.adds[block] else None
             store.data[block] = form.multiply(a, b, old)
         store.current[:, blocks] = True
@@ -210,26 +210,26 @@ class Warpgroup:
         store = self.accumulators.get(form.d_set)
         if store is None or store.data.shape[2] != form.n or store.data.dtype != form.dtype:
             if store is not None:
-                self.flush(form.d_set, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
-            store = self.accumulators[form.d_set] = Accumulators(self.chunk.blocks, form.n, form.dtype)
+                self.flush(form.d_set, store, [np.ones(self.wave.blocks, bool)] * WARPS)
+            store = self.accumulators[form.d_set] = Accumulators(self.wave.blocks, form.n, form.dtype)
         for w, batch in enumerate(self.batches):
             need = blocks[~store.current[w, blocks]]
             if len(need):
                 words = batch.file[4][form.rows_d]
-                values = take_accumulator(words, self.chunk.blocks, form.dtype == np.float16).view(form.dtype)
+                values = take_accumulator(words, self.wave.blocks, form.dtype == np.float16).view(form.dtype)
                 store.data[need, 16 * w : 16 * w + 16] = values[need]
         return store
 
     def flush_overlapping(self, number: int) -> None:
         """Writes other accumulators that share registers with a set to the registers."""
-        for other in self.chunk.program.register_sets.overlaps[number]:
+        for other in self.wave.program.register_sets.overlaps[number]:
             store = self.accumulators.get(other)
             if store is not None:
-                self.flush(other, store, [np.ones(self.chunk.blocks, bool)] * WARPS)
+                self.flush(other, store, [np.ones(self.wave.blocks, bool)] * WARPS)
 
     def flush(self, number: int, store: Accumulators, where: list[Array]) -> None:
         """Writes accumulators to the registers; `where`: the blocks, by warp."""
-        rows = self.chunk.program.register_sets.rows[number]
+        rows = self.wave.program.register_sets.rows[number]
         for w, batch in enumerate(self.batches):
             which = store.current[w] & where[w]
             if not which.any():

@@ -19,14 +19,14 @@ Array = NDArray[Any]
 SPANS = (0, 128, 64, 32)
 
 
-#: the address space of a descriptor in granules of 16 bytes
-GRANULES = 1 << 14
+#: the address space of a descriptor in chunks of 16 bytes
+CHUNKS = 1 << 14
 
 
 class Region(NamedTuple):
-    """The granules of an operand in a block's shared memory, in the order of the matrix; pages, first and last."""
+    """The chunks of an operand in a block's shared memory, in the order of the matrix; pages, first and last."""
 
-    granules: Array
+    chunks: Array
     pages: int
     first: int
     last: int
@@ -36,7 +36,7 @@ class Region(NamedTuple):
 def region(descriptor: int, rows: int, transposed: bool) -> Region:
     """The region of an operand with `rows` rows of A (columns of B).
 
-    Granules are [row, 2] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit elements.
+    Chunks are [row, 2] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit elements.
     """
     start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
     span = SPANS[descriptor >> 62]
@@ -52,11 +52,11 @@ def region(descriptor: int, rows: int, transposed: bool) -> Region:
             at = start + group // width * leading + group % width + k // 8 * stride + k % 8 * width
         else:
             at = start + group * stride + k // 8 * leading + k % 8
-    granules = swizzled(at % GRANULES, span, shift)
+    chunks = swizzled(at % CHUNKS, span, shift)
     pages = 0
-    for page in np.unique(granules >> 3).tolist():
+    for page in np.unique(chunks >> 3).tolist():
         pages |= page_bits(page << 7, (page << 7) + 128)
-    return Region(granules, pages, int(granules.min()), int(granules.max()))
+    return Region(chunks, pages, int(chunks.min()), int(chunks.max()))
 
 
 def within(where: Region, end: int) -> bool:
@@ -65,7 +65,7 @@ def within(where: Region, end: int) -> bool:
 
 
 def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
-    """The elements of an operand, row by row; `arena`: granules as pairs of 64-bit words."""
+    """The elements of an operand, row by row; `arena`: chunks as pairs of 64-bit words."""
     data = arena[where]
     if not transposed:
         rows: Array = data.view(dtype).reshape(len(where), -1)

@@ -85,7 +85,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         tiles_m=tiles_m,
         tiles_n=tiles_n,
         tiles=tiles,
-        chunk=ceil_div(p.k, c.u) * c.u,
+        slice_k=ceil_div(p.k, c.u) * c.u,
         slices=np.maximum(c.kg, 1),
         blocks=tiles * np.maximum(c.kg, 1),
         workspace=c.block_rows * 0,

@@ -86,7 +86,7 @@ def cell(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
     packing = cost.PACK_US + 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_DRAM)
     extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packs(c, "a") | packs(c, "b"), packing, 0.0)
     numbers: dict[str, Any] = {
-        "iterations": -(-np.maximum(np.minimum(g.chunk, p.k), 1) // c.u),
+        "iterations": -(-np.maximum(np.minimum(g.slice_k, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
         "straddle_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),

@@ -367,7 +367,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         tiles=p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1)),
         unit=depth,
         k_iters=k_iters,
-        chunk=ceil_div(k_iters, slices) * c.u,
+        slice_k=ceil_div(k_iters, slices) * c.u,
         slices=slices,
         blocks=blocks,
         partial_bytes=partial_bytes,
