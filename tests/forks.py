@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-SECONDS = 60  #: after which a child is taken to hang
+SECONDS = 60  #: limit of a child process; one that takes longer hangs
 
 
 def forked(work: Callable[[], object]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-SECONDS = 60.0  #: after which a thread is taken to hang
+SECONDS = 60.0  #: limit of a thread; one that takes longer hangs
 
 
 def join(*threads: threading.Thread) -> None:

@@ -11,7 +11,7 @@ import pytest
 from .source import ROOT, imports, modules
 
 SERIALISERS = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
-#: folders that no checkout of someone else's has
+#: folders of single machines
 FOREIGN = re.compile("/" + "(work|root|farm|home/[a-z]+|Users/[A-Za-z]+)/")
 
 

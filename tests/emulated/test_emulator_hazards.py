@@ -144,10 +144,10 @@ def test_mbarrier_initialised_by_another_lane() -> None:
     )
     fails(RaceFault, "initialised is used, with no bar.warp.sync", body.replace("SYNC", ""), words(32))
     passes(body.replace("SYNC", ALL), words(32))
-    arrive = "bar.arrive 1, 64;"  # which waits for nobody
+    arrive = "bar.arrive 1, 64;"  # it does not wait
     fails(RaceFault, "initialised is used", body.replace("SYNC", arrive), words(32))
     other = body.replace("[bar], 32", "[bar], 64").replace("@%p0 bra READY;", "@%p0 bra READY; bar.warp.sync 1;")
-    with pytest.raises((RaceFault, BarrierFault)):  # nobody has initialised it, or no barrier says so
+    with pytest.raises((RaceFault, BarrierFault)):  # it is not initialised, or no barrier orders the initialisation
         run(other.replace("SYNC", ""), words(64), block=64, extra=SHARED)
     passes(other.replace("SYNC", "bar.sync 0;"), words(64), block=64)
 
@@ -415,12 +415,12 @@ def loop(limit: str = "4", skip: str = "", end: str = "", start: str = "") -> st
 @pytest.mark.parametrize("end", ["", "bar.sync 0;"])
 def test_barrier_skipped_in_some_iterations(end: str) -> None:
     passes(loop(end=end), block=64)
-    # warp 0 goes round once less than warp 1
+    # warp 0 executes one iteration less than warp 1
     uneven = loop("%r3", start="add.u32 %r3, %r1, 3;", end=end)
     fails(BarrierFault, "again.*exited", uneven, block=64)
-    # each warp leaves out another iteration: the numbers agree
+    # each warp skips the barrier in another iteration: the number of arrivals is the same
     fails(BarrierFault, "in iterations", loop(skip="setp.eq.u32 %p1, %r2, %r1; @%p1 bra NEXT;", end=end), block=64)
-    # all warps leave out the same one
+    # all warps skip it in the same iteration
     passes(loop(skip="setp.eq.u32 %p1, %r2, 1; @%p1 bra NEXT;", end=end), block=64)
 
 

@@ -212,8 +212,8 @@ FENCE = "fence.proxy.async;"
     [
         ("", "", False),
         (FENCE, "", True),  # by the writers
-        ("", FENCE, True),  # by the one that copies, after it has met them
-        ("", f"@%p1 {FENCE}", False),  # by some other thread, whom it does not meet afterwards
+        ("", FENCE, True),  # by the thread that copies, after a barrier with the writers
+        ("", f"@%p1 {FENCE}", False),  # by another thread, without a barrier after the fence
         ("", f"@%p1 {FENCE} bar.sync 0;", True),
         ("fence.proxy.async.shared::cta;", "", True),
         ("fence.proxy.async.shared::cluster;", "", True),

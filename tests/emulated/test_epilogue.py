@@ -73,7 +73,7 @@ def test_bad_epilogues_are_refused(text: str, error: type[Exception]) -> None:
 def test_epilogues_that_a_type_cannot_compute_are_refused() -> None:
     with pytest.raises(DtypeError, match="f64"):
         Gemm(8, 8, 8, dtype="f64", epilogue="gelu")
-    with pytest.raises(ConfigError, match="splitk"):  # red cannot add what an activation has bent
+    with pytest.raises(ConfigError, match="splitk"):  # red cannot add to the result of an activation
         Runner.of(
             EmulatedDriver(D),
             Gemm(16, 32, 64, epilogue="relu"),

@@ -317,7 +317,7 @@ def test_invalid_ptx(mutated):
             mutated(PLAIN, change)
 
 
-# ---- and what the tuner's own check finds
+# ---- errors that the check of a measurement finds
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_measurement_of_a_wrong_kernel_fails(monkeypatch, change, outcome):
     assert found.message
     assert found.samples == ()
     monkeypatch.undo()
-    assert work.measure(P, PLAIN).outcome == "ok"  # and the next one does not suffer
+    assert work.measure(P, PLAIN).outcome == "ok"  # the next kernel runs without an error
 
 
 def test_flags_of_a_failed_kernel_do_not_reach_the_next(monkeypatch):

@@ -16,7 +16,7 @@ from ptxgen.problem.registry import parse
 from tests.emulated.test_epilogue import right
 
 H200 = device("h200")
-#: a family's kernels with a pass before, and one after
+#: kernels of each family with an auxiliary kernel before, and with one after
 KERNELS = {
     "simt": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=memset_red"),
     "flags": (Gemm(33, 40, 64), "ms=4 ns=4 ml=16 nl=32 kg=2 splitk=flag_red"),
@@ -48,7 +48,7 @@ KERNELS = {
         "family=wgmma ml=64 nl=64 u=64 kg=2 splitk=last_cta epilogue_smem=1",
     ),
 }
-#: what touches memory that another kernel may have written, or may read still
+#: instructions that access memory that another kernel may write or read
 TOUCHES = re.compile(
     r"\b(ld\.(?!param|shared)|st\.(?!shared|async)|red\.|atom\.|cp\.async(?!\.\w*wait|\.commit|\.mbarrier))"
 )

@@ -334,7 +334,7 @@ def test_threads_share_a_driver(driver: CudaDriver, kernel: CudaKernel) -> None:
     assert not failures
 
 
-# ---- other people's streams ----
+# ---- streams of other libraries ----
 
 
 def test_launches_on_the_legacy_stream(driver: CudaDriver, kernel: CudaKernel, memory: tuple[int, int]) -> None:

@@ -122,7 +122,7 @@ def test_call_launches_again_on_the_same_addresses():
     with Buffers(driver, a, b, c) as at:
         go = runner.bind(*at.addresses, 1.0, 1.0)
         out = np.empty_like(c)
-        for n in range(1, 4):  # C = AB + C, thrice: and flags are left lowered
+        for n in range(1, 4):  # C = AB + C, three times; each launch leaves the flags zero
             go()
             driver.download(at.addresses[2], out)
             assert np.array_equal(out, reference(P, a, b, c, n, 1.0).exact)

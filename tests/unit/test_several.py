@@ -22,7 +22,7 @@ from ptxgen.tuning import selection
 from tests.tensors import LIBRARY, Tensor
 
 ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
-#: of products; it needs a workspace
+#: a configuration that needs a workspace
 SPLIT = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2 kg=2 splitk=workspace")
 
 

@@ -255,7 +255,7 @@ def spread(name: str) -> Case:
         f"setp.eq.and.u32 {sender}, {rank}, {d.below(size)}, {first};",
         f"add.u64 {source}, %in, {data + 16 * d.below(32)};",
     )
-    # who gets nothing expects nothing
+    # a block that receives no data expects no bytes
     mine, expects = k.reg(32), k.reg(1)
     at, r = k.reg(32), k.reg(32)
     k.emit(

@@ -1,4 +1,4 @@
-"""What threads do together: shuffles, votes, matches, reductions under masks; barriers with ids, counts and votes."""
+"""Collective operations of threads: shuffles, votes, matches, reductions under masks; barriers with ids, counts and votes."""
 
 from __future__ import annotations
 

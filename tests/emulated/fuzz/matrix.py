@@ -313,7 +313,7 @@ WMMA = (
 
 
 def wmma(name: str, kinds: tuple[str, str, str], shape: tuple[int, int, int], bits: int) -> Case:
-    """One product from memory to memory, its fragments never looked at."""
+    """One product from memory to memory, whose fragments are not read."""
     k = Kernel(name, "wmma", (32,))
     (m, n, depth), (a, d, c) = shape, kinds
     sums = {"f16": 16, "f64": 64}

@@ -1,4 +1,4 @@
-"""Loads, stores and atomics: widths, vectors, spaces, generic addresses, copies that run on."""
+"""Loads, stores and atomics: widths, vectors, spaces, generic addresses, asynchronous copies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def scattered(name: str) -> Case:
 
 
 def gathered(name: str) -> Case:
-    """Loads from global memory, of any width, with hints, from places that data say."""
+    """Loads from global memory, of any width, with hints, from addresses that depend on data."""
     k = Kernel(name, "memory", (32,), (2,))
     d = k.draw
     data = k.reserve_input(bytes(d.bits(8) for _ in range(512)))
@@ -430,7 +430,7 @@ def cases() -> list[Case]:
 
 
 def shared_sizes(static: int, dynamic: int) -> Case:
-    """What special registers say of a block's shared memory."""
+    """The special registers that describe the shared memory of a block."""
     k = Kernel(f"sizes_{static}_{dynamic}", "sizes", (32,))
     k.shared = dynamic
     if static:

@@ -1,6 +1,6 @@
 """Behaviour that PTX does not define, tested on the hardware: kernels whose output is read by people.
 
-What they told is in docs/emulator.md; nothing here is replayed.
+docs/emulator.md has the results. These kernels are not replayed.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def registers() -> list[Case]:
 
 
 def cases() -> list[Case]:
-    """All of them; the last ones may never end."""
+    """All probes; the last ones may never end."""
     return [
         *payloads(),
         *divisions(),
