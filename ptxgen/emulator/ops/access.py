@@ -14,7 +14,7 @@ from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, WarpBatch, active, fault
-from ptxgen.errors import MisalignedFault, OutOfBoundsFault, RaceFault
+from ptxgen.errors import Fault, MisalignedFault, OutOfBoundsFault, RaceFault
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
@@ -73,6 +73,11 @@ class Site:
         values = base if lanes is None else base[lanes]
         return values.astype(np.int64) + self.offset
 
+    def out_of_bounds(self, text: str, c: WarpBatch, bad: Array, lanes: Array, at: Array) -> Fault:
+        """The fault of the first bad access."""
+        i = int(np.argmax(bad))
+        return fault(OutOfBoundsFault, text, c, self.ins, int(lanes[i]), int(at[i]))
+
 
 class Positions:
     """The positions of an access: element `index` + `shift` for each lane, or for each of `lanes`."""
@@ -104,14 +109,8 @@ def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
     bad = at & (site.size - 1) != 0
     if bad.any():
         i = int(np.argmax(bad))
-        raise fault(
-            MisalignedFault,
-            f"the address is not a multiple of {site.size} bytes",
-            c,
-            site.ins,
-            int(lanes[i]),
-            int(at[i]),
-        )
+        text = f"the address is not a multiple of {site.size} bytes"
+        raise fault(MisalignedFault, text, c, site.ins, int(lanes[i]), int(at[i]))
 
 
 def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
@@ -146,15 +145,8 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
     wave, size = c.wave, site.size
     bad = (at < SHARED_BASE) | (at + size > wave.end)
     if bad.any():
-        i = int(np.argmax(bad))
-        raise fault(
-            OutOfBoundsFault,
-            f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})",
-            c,
-            site.ins,
-            int(lanes[i]),
-            int(at[i]),
-        )
+        text = f"{size} bytes of shared memory outside [{SHARED_BASE:#x}, {wave.end:#x})"
+        raise site.out_of_bounds(text, c, bad, lanes, at)
     check_aligned(c, site, at, lanes)
     index = at + c.shared_base[lanes]
     if len(at):
@@ -236,9 +228,8 @@ def global_access_at(
                 continue
             bad = (at >= extent[0]) & (at < extent[1])
             if bad.any():
-                i = int(np.argmax(bad))
                 text = f"a read-only buffer is written: {memory.name(start)}"
-                raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+                raise site.out_of_bounds(text, c, bad, lanes, at)
     if engine.shadow is not None and site.ins.op != "st":
         engine.shadow.access(c, site.ins, site.kind, site.size, at - GLOBAL_BASE, lanes)
     place = Positions((at - GLOBAL_BASE) >> (unit.bit_length() - 1), 0, lanes, None)

@@ -22,7 +22,7 @@ from ptxgen.emulator.ops.access import (
 from ptxgen.emulator.ops.access import cluster_shared as in_cluster
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, is_hint, space_of
-from ptxgen.emulator.ops.numerics import canonical, flush
+from ptxgen.emulator.ops.numerics import REDUCTIONS, canonical, flush
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
@@ -146,14 +146,6 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     dtype = DTYPES[typed]
     ftz = base == "f32" and space != "shared" and op == "add"
     exact = base not in ("f32", "f64", "f16", "bf16")
-    unordered: dict[str, Any] = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }
 
     def step(c: WarpBatch, m: Mask) -> None:
         engine = c.wave.engine
@@ -166,8 +158,8 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
                     value = v[x]
                     value = np.broadcast_to(value, (c.n * pieces,))[half::pieces][lanes]
                     where = index + (e * pieces + half)
-                    if exact and not returns and op in unordered:
-                        unordered[op].at(arena, where, value)
+                    if exact and not returns and op in REDUCTIONS:
+                        REDUCTIONS[op].at(arena, where, value)
                         engine.progress += 1
                         continue
                     other = None if y is None else np.broadcast_to(v[y], (c.n * pieces,))[half::pieces][lanes]

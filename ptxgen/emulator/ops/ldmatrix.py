@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.memory.address_map import SHARED_WINDOW
-from ptxgen.emulator.ops.access import Site, is_generic_shared, shared, shared_at
+from ptxgen.emulator.ops.access import Site, from_generic, shared, shared_at
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
 from ptxgen.emulator.sync.touch import FULL
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
-from ptxgen.errors import DivergenceFault, OutOfBoundsFault
+from ptxgen.errors import DivergenceFault
 
 Array = NDArray[Any]
 
@@ -103,18 +102,7 @@ class Matrices:
             lanes: Array = (first[:, None] + np.arange(8 * self.count)).reshape(-1)
             at = site.addresses(c, lanes)
             if self.generic:
-                bad = ~is_generic_shared(at)
-                if bad.any():
-                    i = int(np.argmax(bad))
-                    raise fault(
-                        OutOfBoundsFault,
-                        "a generic address outside shared memory",
-                        c,
-                        self.ins,
-                        int(lanes[i]),
-                        int(at[i]),
-                    )
-                at = at - SHARED_WINDOW
+                at = from_generic(c, at, lanes, self.ins)
             place = shared_at(c, site, at, lanes, unit)
         return (place.index + place.shift).reshape(-1, self.count, 8)
 

@@ -151,15 +151,8 @@ def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tu
     size = c.wave.program.local_size
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
     if bad.any():
-        i = int(np.argmax(bad))
-        raise fault(
-            OutOfBoundsFault,
-            f"{site.size} bytes at a misaligned address or outside the {size} bytes of local memory",
-            c,
-            site.ins,
-            int(lanes[i]),
-            int(at[i]),
-        )
+        text = f"{site.size} bytes at a misaligned address or outside the {size} bytes of local memory"
+        raise site.out_of_bounds(text, c, bad, lanes, at)
     views = c.state.get("local")
     if views is None:
         views = c.state["local"] = typed_views(np.zeros(c.n * size, np.uint8))
@@ -170,15 +163,8 @@ def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) 
     data = c.wave.engine.param_bytes
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
     if bad.any():
-        i = int(np.argmax(bad))
-        raise fault(
-            OutOfBoundsFault,
-            f"{site.size} bytes at a misaligned address or outside the {len(data)} bytes of parameters",
-            c,
-            site.ins,
-            int(lanes[i]),
-            int(at[i]),
-        )
+        text = f"{site.size} bytes at a misaligned address or outside the {len(data)} bytes of parameters"
+        raise site.out_of_bounds(text, c, bad, lanes, at)
     padded = np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)])
     return typed_views(padded), Positions(at >> (unit.bit_length() - 1), 0, lanes, None)
 

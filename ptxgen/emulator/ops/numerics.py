@@ -32,6 +32,17 @@ BITS: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "
 FLOAT = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
+#: the operations of reductions that are one function of NumPy
+REDUCTIONS: dict[str, Any] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 class Underflow:
     """Counts the underflows that NumPy reports: an inexact result below the normal range."""
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.compare import predicate
+from ptxgen.emulator.ops.numerics import REDUCTIONS
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.undefined import Operands, across_warp, union
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Pair, Sink
@@ -208,14 +209,7 @@ def match(b: Builder, ins: Instruction) -> Step:
 @instruction("redux", kind="warp")
 def redux(b: Builder, ins: Instruction) -> Step:
     operation, kind = ins.mods[1], ins.mods[-1]
-    ufunc: Any = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }.get(operation)
+    ufunc = REDUCTIONS.get(operation)
     if ins.mods[0] != "sync" or ufunc is None or kind not in ("u32", "s32", "b32") or len(ins.mods) != 3:
         raise b.unsupported()
     typed = "u32" if kind == "b32" else kind
