@@ -161,7 +161,7 @@ def export(
 
 
 def withdraw(capsule: Any) -> None:
-    """Releases the owner of a capsule that nobody took. A library that took the array has renamed the capsule."""
+    """Releases the owner of a capsule that no library has taken. A library that takes the array renames the capsule."""
     if _is_valid(capsule, NAME):
         _exported.pop(_pointer(capsule, NAME), None)
 
@@ -201,5 +201,5 @@ class DeviceArray:
 
     def __del__(self) -> None:
         for capsule in self.__dict__.get("capsules", ()):
-            if sys.getrefcount(capsule) <= 3:  # the list, the loop and the argument: nobody can take it any more
+            if sys.getrefcount(capsule) <= 3:  # the list, the loop and the argument: no library can take it
                 withdraw(capsule)

@@ -96,7 +96,7 @@ def gpu_driver(index: int | None) -> Driver:
 
 
 def _why_emulated() -> str:
-    """Why the driver is the emulated device, and what to do."""
+    """The reason why the driver is the emulated device, and the remedy."""
     if settings.settings().driver == "emulated":
         return "PTXGEN_DRIVER is emulated; unset it"
     try:
@@ -381,7 +381,7 @@ def selection_digest() -> str:
 
 
 def choose(problem: Problem, on: Driver) -> Config | None:
-    """The configuration of a problem: its winner, or that of the typical problem that stands for it. None: no
+    """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
     configuration is legal."""
     typical = problem.typical()
     if typical != problem:
@@ -524,7 +524,7 @@ def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) ->
 def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
     """Kernels that the block queues on ``stream`` begin after the work on the streams of all arrays, and the later work
     of those streams begins after the kernels. The block waits for the kernels if an array is shared through DLPack,
-    which does not tell its library when they end."""
+    which does not notify its library when they end."""
     views = list(views)
     # PyTorch has one current stream for all tensors on a GPU
     arrays = {type(x) if hasattr(x, "new_empty") else id(x): x for x in (v.origin for v in views)}

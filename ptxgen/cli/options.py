@@ -262,8 +262,8 @@ class Target(ProblemOptions):
         return driver
 
     def warn_if_emulated(self, driver: Driver, estimate: str) -> None:
-        """Prints one warning if kernels run on the emulated device although nobody asked for it. ``estimate``: how long
-        the command takes there."""
+        """Prints one warning if kernels run on the emulated device although no option or variable selects it.
+        ``estimate``: how long the command takes there."""
         from ptxgen.settings import settings
 
         if driver.clock == "model" and self.device is None and settings().driver == "auto":

@@ -28,7 +28,7 @@ SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line o
 
 @dataclass
 class Contents:
-    """What the page shows. ``winners``: of the device; ``attempts``: all its measurements; ``ratios``: to the vendor's
+    """The data of the page. ``winners``: of the device; ``attempts``: all its measurements; ``ratios``: to the vendor's
     time; ``curve``: (training problems, error) of the model; ``sources``: where they come from."""
 
     device: Device

@@ -129,7 +129,7 @@ def figure5(document: Document) -> PaperTable:
 
 def speeds(document: Document, title: str) -> PaperTable:
     """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
-    vendor that does not tell its heuristic's choice has no column for it."""
+    vendor's library that does not report the choice of its heuristic has no column for it."""
     vendor = operation_in(document).baselines[document["baseline"]].title
     known = any(r["vendor_first_us"] is not None for r in document["rows"])
     columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}

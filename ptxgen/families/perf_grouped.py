@@ -38,7 +38,7 @@ def store_cycles(p: KernelGemm, c: Columns, g: Geometry, width: Any, adjacent: A
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class GroupedCells:
-    """What the items decide, one entry per tile of a block."""
+    """The numbers that depend on the items, one entry per tile of a block."""
 
     tiles: Floats  #: tiles of all items
     iterations: Floats  #: K iterations of a tile, on average

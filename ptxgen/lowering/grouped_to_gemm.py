@@ -13,14 +13,14 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.grouped import GroupedGemm
 
-#: leading dimensions that stand for all up to the first, and for larger ones: kernels of the first have 32-bit offsets
+#: leading dimensions that represent all up to the first, and all larger ones: kernels of the first have 32-bit offsets
 SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
 
 
 @dataclass(frozen=True)
 class GroupedKernelGemm(KernelGemm):
     """A lowered group. Its extents are typical ones, weighted by the work of the items; ``group``: the items; None: the
-    problem stands for all groups of its types, layout and alignment."""
+    problem represents all groups of its types, layout and alignment."""
 
     group: GroupedGemm | None = None
     jagged: str = ""

@@ -255,7 +255,7 @@ class GroupedGemm(ProblemBase):
         return (*self.epilogue_operands, "offsets") if self.jagged else self.epilogue_operands
 
     def typical(self) -> GroupedGemm:
-        """A group with the same alignment class and about the same distribution of extents: one problem stands for
+        """A group with the same alignment class and about the same distribution of extents: one problem represents
         many in selection. Items are sorted; extents are rounded to two bits after the first, and to multiples of what
         all of them are multiples of."""
         extents = self.extents[(self.extents > 0).all(axis=1)]

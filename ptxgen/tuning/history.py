@@ -1,4 +1,4 @@
-"""What tuning tried: the measurements of a device in the order of time, and what they amount to."""
+"""The history of tuning: the measurements of a device in the order of time, and summaries of them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def forest_of(booster: Any) -> Forest:
 
 
 def from_xgboost(model: dict[str, Any]) -> Forest:
-    """The trees of XGBoost's own JSON. KeyError, TypeError, ValueError: it is something else."""
+    """The trees of XGBoost's own JSON. KeyError, TypeError, ValueError: it has another form."""
     learner = model["learner"]
     base = learner["learner_model_param"]["base_score"].strip("[]")  # since 3.1: a list of one
     trees = learner["gradient_booster"]["model"]["trees"]

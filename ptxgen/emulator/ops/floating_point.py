@@ -149,7 +149,7 @@ LOW = np.array(0x1FFFFFFF, np.uint64)
 HALF = np.array(0x10000000, np.uint64)
 
 
-#: the NaN, of either sign, that stands for an element outside a tensor, in f16 and in bf16
+#: the NaN, of either sign, that represents an element outside a tensor, in f16 and in bf16
 OOB = 0x7FF7
 
 
