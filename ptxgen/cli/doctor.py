@@ -137,7 +137,7 @@ def _gpu(name: str) -> Finding:
 
 
 def _gpu_remedy() -> str:
-    """The command that makes a GPU usable that nvidia-smi lists."""
+    """The remedy for a GPU that nvidia-smi lists and that cannot be used."""
     if importlib.util.find_spec("cuda") is None:
         return install_extra("cuda")
     return "give this process NVIDIA's driver library, libcuda.so.1: in a container, start it with its GPUs"
