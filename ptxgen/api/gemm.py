@@ -175,7 +175,7 @@ def launch_uncached(
     else:
         result = out
     vc = view(result, "out", batched=True)
-    check_out(va, vb, vc, shape)
+    check_out(va, vc, shape)
     epilogue = epilogue_arguments(shape, vc, *epilogue_args)
     launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
@@ -230,7 +230,7 @@ def _shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def check_out(a: View, b: View, c: View, shape: tuple[int, ...]) -> None:
+def check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
     """ShapeError, DtypeError, InputError: out cannot store a·b."""
     if c.shape != shape:
         raise ShapeError(f"out is {_shape_text(c.shape)}; it must be {_shape_text(shape)}, the shape of a·b")

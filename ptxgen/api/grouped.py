@@ -134,7 +134,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     on = launch_cache.driver_of(va)
     result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
-    check_out(va, vb, vc, shape)
+    check_out(va, vc, shape)
     scale_a, scale_b, bias, residual = arrays
     epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation)
     launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint

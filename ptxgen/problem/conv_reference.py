@@ -49,7 +49,7 @@ def _canonical(v: Conv, tensor: str, stored: Array, box: Box, absolute: bool) ->
     return np.abs(wide) if absolute else wide
 
 
-def _split_groups(v: Conv, tensor: str, values: Array, groups: int) -> Array:
+def _split_groups(tensor: str, values: Array, groups: int) -> Array:
     """A view with groups first, then images or filters, then channels."""
     n, c, *rest = values.shape
     if tensor == "w":
@@ -147,7 +147,7 @@ def convolve(v: Conv, a: Array, b: Array, box: Box | None = None, absolute: bool
     tensors[result] = out = np.zeros(
         [boxes[result][letter].stop - boxes[result][letter].start for letter in ORDER[result]]
     )
-    x, w, y = (_split_groups(v, name, tensors[name], groups) for name in "xwy")
+    x, w, y = (_split_groups(name, tensors[name], groups) for name in "xwy")
     if v.direction == "weight_grad" and v.groups > 1:
         x = x[:, :, box["c"]]  # the same channels of every group
     if all(t.size for t in (x, w, y)):  # the windows of a box may cover only padding

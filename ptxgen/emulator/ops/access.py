@@ -251,7 +251,7 @@ def is_generic_shared(at: Array) -> Array:
 # ---- samples for the statistics
 
 
-def sampled_lanes(c: WarpBatch, site: Site, place: Positions) -> tuple[Array, Array] | None:
+def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
     """Positions and warp numbers of the lanes of a sample; None if no lane executes."""
     lanes = place.lanes
     if lanes is None:
@@ -282,7 +282,7 @@ def is_sampled(c: WarpBatch, site: Site) -> bool:
 def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None:
     if not is_sampled(c, site):
         return
-    lanes = sampled_lanes(c, site, place)
+    lanes = sampled_lanes(c, place)
     if lanes is None:
         site.sampled += c.blocks
         return
@@ -313,7 +313,7 @@ def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None
 def sample_global(c: WarpBatch, site: Site, place: Positions, unit: int) -> None:
     if not is_sampled(c, site):
         return
-    lanes = sampled_lanes(c, site, place)
+    lanes = sampled_lanes(c, place)
     if lanes is None:
         site.sampled += c.blocks
         return

@@ -95,7 +95,7 @@ class Builder:
         view = View(width, row, kind, part)
         return self.intern(view, view)
 
-    def temp(self, kind: str, wide: int = 1) -> int:
+    def temp(self, kind: str) -> int:
         """A scratch row for this instruction."""
         width = SIZES[kind]
         if self.free[width]:

@@ -157,7 +157,7 @@ class CopyFromShared:
         access = Access(ins, lanes, self.chunks, self.pages)
         events = self.async_state.events
         events.check(batch, access, operation, False)
-        self.check_source(clipped, at)
+        self.check_source(clipped)
         self.events = []
         for group in np.unique(self.group).tolist():
             event = events.event(("group", batch.warp, group), ins, operation, False)
@@ -166,7 +166,7 @@ class CopyFromShared:
             self.events.append((event, which))
         self.async_state.stores.setdefault(batch.warp, []).append(self)
 
-    def check_source(self, clipped: Callable[[int], Array | None], at: Array) -> None:
+    def check_source(self, clipped: Callable[[int], Array | None]) -> None:
         """Faults if a copy reads uninitialised bytes."""
         checks = self.batch.wave.checks
         if not self.pages & ~checks.valid_pages:

@@ -315,16 +315,15 @@ class Parser(Reader):
         """Replaces the label operands of branches and indirect calls by their targets."""
         for scope, ins in pending:
             if ins.op == "bra":
-                ins.scope = self.resolve_label(f, scope, ins.operands[-1], ins, f.targets)
+                ins.scope = self.resolve_label(scope, ins.operands[-1], ins, f.targets)
             elif ins.op == "brx":
-                labels = self.resolve_label(f, scope, ins.operands[-1], ins, f.tables)
-                ins.scope = tuple(self.resolve_label(f, scope, Name(label), ins, f.targets) for label in labels)
+                labels = self.resolve_label(scope, ins.operands[-1], ins, f.tables)
+                ins.scope = tuple(self.resolve_label(scope, Name(label), ins, f.targets) for label in labels)
             elif ins.op == "call" and isinstance(ins.operands[-1], Name):
-                ins.scope = self.resolve_label(f, scope, ins.operands[-1], ins, f.tables, None)
+                ins.scope = self.resolve_label(scope, ins.operands[-1], ins, f.tables, None)
 
     @staticmethod
     def resolve_label(
-        f: Function,
         scope: Scope,
         name: Operand,
         ins: Instruction,
