@@ -183,10 +183,15 @@ def test_modules_that_import_an_operation_are_listed() -> None:
     assert paths - set(listed("An operation")) == set()
 
 
-def test_files_that_name_an_epilogue_operation_are_listed() -> None:
+@pytest.mark.parametrize(
+    ("names", "heading"),
+    [(r"\bsilu\b", "An epilogue operation"), (r"\be5m2\b|\bFP8\b|[\"']fp8[\"']\s*:", "An element type")],
+)
+def test_files_that_name_an_entry_are_listed(names: str, heading: str) -> None:
+    """Those of the emulator are listed as one folder."""
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "templates").rglob("*.mako")]
-    users = {str(p.relative_to(ROOT)) for p in files if re.search(r"\bsilu\b", p.read_text())}
-    assert users - set(listed("An epilogue operation")) == set()
+    users = {str(p.relative_to(ROOT)) for p in files if re.search(names, p.read_text())}
+    assert {path for path in users if not path.startswith("ptxgen/emulator/")} - set(listed(heading)) == set()
 
 
 # ---- examples
