@@ -24,7 +24,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(module: str) -> Iterator[tuple[int, str]]:
-    """(line, absolute name) of every import of a module, at any depth."""
+    """(line, absolute name) of every import of a module, at any depth; of the package's own also by ``import_module``."""
     path = modules()[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -36,6 +36,10 @@ def imports(module: str) -> Iterator[tuple[int, str]]:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join(p for p in ("ptxgen", *above, base) if p)
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            [name, *_] = node.args
+            if isinstance(name, ast.Constant) and str(name.value).startswith("ptxgen"):
+                yield node.lineno, str(name.value)
 
 
 def own_imports(module: str) -> Iterator[tuple[int, str]]:
