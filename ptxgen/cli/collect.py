@@ -6,7 +6,7 @@ import math
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,8 +109,17 @@ def collect(
     model_share: Annotated[
         float, typer.Option(help="Fraction of them that the model ranks first; the others are random.")
     ] = 0.7,
+    group: Annotated[
+        int, typer.Option("--group", metavar="N", help="Most problems that share kernels; random ones are drawn in such groups.")
+    ] = 8,
     devices: DevicesOption = "0",
     jobs: JobsOption = None,
+    children: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes per GPU that check and time, in turn. [default: one per 4 cores of a GPU, 4 at most]"
+        ),
+    ] = None,
     executor: Annotated[
         str | None,
         typer.Option(
@@ -137,16 +146,16 @@ def collect(
 
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time-limit is {time_limit:g}; it must be positive")
-    budget = collector.CollectBudget(configurations, model_share, seed=seed)
+    budget = collector.CollectBudget(configurations, model_share, seed=seed, group=group)
     numbers = collector.read_devices(devices)
-    random = generator(seed, mixture, dtypes)
+    random = replace(generator(seed, mixture, dtypes), group=group)
     given: Iterable[Problem] | None = None
     if shapes_file is not None:
         with open_lines(shapes_file) as lines:
             given = [case.problem for case in read(lines, str(shapes_file), "")]
     with Database(options.path) as database, report.progress() as progress:
         models = model_folder(database, "").parent
-        arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision())
+        arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision(), children)
         with ExitStack() as stack:
             device_pool: JobRunner
             if executor is None:
@@ -168,6 +177,7 @@ def collect(
                 done = run.run(islice(given, problems), time_limit or math.inf)
             device, clock = device_pool.device.name, device_pool.clock
     values = {f.name: getattr(done, f.name) for f in fields(done)}
-    values["outcomes"] = dict(done.outcomes)
+    values |= {"outcomes": dict(done.outcomes), "usage": asdict(done.usage)}
     document = {"command": "collect", "device": device, "clock": clock, "database": options.path, **values}
-    return Answer(document, f"{collector.summary(done)}\ndevice: {device}; stored in {options.path}")
+    text = (collector.summary(done), collector.usage_summary(done.usage), f"device: {device}; stored in {options.path}")
+    return Answer(document, "\n".join(text))

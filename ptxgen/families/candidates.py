@@ -34,6 +34,24 @@ WAVES = (1, 2, 3, 4, 6, 8)
 NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 
+def neutral(p: KernelGemm) -> KernelGemm:
+    """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes."""
+    size, (a, b, c) = p.element.bytes, p.vectors
+    return replace(
+        p.shape_class,
+        m=NEUTRAL,
+        n=NEUTRAL,
+        k=NEUTRAL,
+        lda=0,
+        ldb=0,
+        ldc=0,
+        batch=1,
+        aligned_a=a * size,
+        aligned_b=b * size,
+        aligned_c=c * p.output.bytes,
+    )
+
+
 class CandidateSpace:
     """The candidate space of one family.
 
@@ -61,21 +79,8 @@ class CandidateSpace:
         return FAMILIES.index(self.name)
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
-        """The representative of a problem's class: the same types, layout and alignment, with neutral extents."""
-        size, (a, b, c) = p.element.bytes, p.vectors
-        return replace(
-            p.shape_class,
-            m=NEUTRAL,
-            n=NEUTRAL,
-            k=NEUTRAL,
-            lda=0,
-            ldb=0,
-            ldc=0,
-            batch=1,
-            aligned_a=a * size,
-            aligned_b=b * size,
-            aligned_c=c * p.output.bytes,
-        )
+        """The representative of a problem's class: by default ``neutral``."""
+        return neutral(p)
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Groups of axes that the sampler draws independently, with their values. Axes are in one group if few

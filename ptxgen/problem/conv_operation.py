@@ -28,5 +28,5 @@ CONV = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn:Cudnn")},
-    random_kinds={"conv": RandomKind("ptxgen.tuning.random_conv:conv", 0.22)},
+    random_kinds={"conv": RandomKind("ptxgen.tuning.random_conv:conv", 0.22, "ptxgen.tuning.random_conv:varied")},
 )

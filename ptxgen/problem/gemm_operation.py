@@ -11,6 +11,8 @@ from ptxgen.problem.gemm_suites import SUITES, TITLES, cells, from_column_major
 from ptxgen.problem.operation import Baseline, Operation, RandomKind
 from ptxgen.problem.reference import Array, as_matrices
 
+VARY = "ptxgen.tuning.random_gemm:varied"  #: other extents of a random GEMM
+
 
 def product(p: Gemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
@@ -40,8 +42,8 @@ GEMM = Operation(
     suites=SUITES,
     baselines={"cublas": Baseline("cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt")},
     random_kinds={
-        "gemm": RandomKind("ptxgen.tuning.random_gemm:gemm", 0.45),
-        "thin": RandomKind("ptxgen.tuning.random_gemm:thin", 0.25),
-        "batch": RandomKind("ptxgen.tuning.random_gemm:batch", 0.08),
+        "gemm": RandomKind("ptxgen.tuning.random_gemm:gemm", 0.45, VARY),
+        "thin": RandomKind("ptxgen.tuning.random_gemm:thin", 0.25, VARY),
+        "batch": RandomKind("ptxgen.tuning.random_gemm:batch", 0.08, VARY),
     },
 )

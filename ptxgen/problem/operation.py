@@ -74,10 +74,12 @@ class Baseline:
 class RandomKind:
     """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
     fields ``values`` (dtype, compute) within ``tuning.problem_generator.Limits``; ShapeError: to be drawn again;
-    ``weight``: its share unless told otherwise."""
+    ``weight``: its share unless told otherwise. ``vary(rng, problem, limits)``: the problem with other extents of about
+    the same alignment; ShapeError as of ``draw``. None: problems of this kind are not varied."""
 
     draw: Function
     weight: float
+    vary: Function | None = None
 
 
 @dataclass(frozen=True)

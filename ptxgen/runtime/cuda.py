@@ -24,7 +24,7 @@ from ptxgen.runtime import cuda_fork, cuda_graph, cuda_properties
 from ptxgen.runtime import cuda_launch as launches
 from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
-from ptxgen.runtime.driver import Kernel, Timing
+from ptxgen.runtime.driver import Kernel, NoLock, Timing
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -87,6 +87,7 @@ class CudaDriver:
         self.version = f"CUDA {major}.{rest // 10}"
         self._ptxas = find_ptxas()
         self.assembler = f"ptxas {ptxas_version(self._ptxas)}" if self._ptxas else self.version
+        self.lock = NoLock()
         self._memory: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
@@ -358,22 +359,24 @@ class CudaDriver:
         """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream and are called in
         rotation.
 
-        The launches are captured into a CUDA graph once, so host overhead is excluded.
+        The launches are captured into a CUDA graph once, so host overhead is excluded. ``lock`` is held while kernels
+        run, not during the capture.
         """
         if not launches:
             raise InputError("launches is empty; it must have at least one launch")
         period = len(launches)
         with self.context("timing"):
-            for launch in launches[:2]:
-                launch()
-            self._stream.synchronize()
 
             def both() -> None:
                 launches[0]()
                 launches[-1]()
 
             limit = max(timing.limit_us, LAUNCH_GAPS_US)
-            once = max(self._repeated(both, 2 * limit) / 2, 1.0)
+            with self.lock:
+                for launch in launches[:2]:
+                    launch()
+                self._stream.synchronize()
+                once = max(self._repeated(both, 2 * limit) / 2, 1.0)
             if once > limit:
                 return [once]
             wanted = timing.target_ms * 1e3
@@ -383,7 +386,7 @@ class CudaDriver:
                 for i in range(count):
                     launches[i % period]()
 
-            with cuda_graph.Graph(self.stream, record) as replay:
+            with cuda_graph.Graph(self.stream, record) as replay, self.lock:
                 first = max(self._repeated(replay.launch, timing.limit_us * count), 1e-3)
                 if first / count > timing.limit_us:
                     return [first / count]

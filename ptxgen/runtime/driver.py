@@ -30,6 +30,19 @@ class Timing:
         return f"graph samples={self.samples} target_ms={self.target_ms:g} l2_multiple={self.l2_multiple:g}"
 
 
+class NoLock:
+    """The lock of a device that only one process uses. ``locked``, ``queued``: seconds with the lock and waiting for
+    it."""
+
+    locked = queued = 0.0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 class Kernel(Protocol):
     """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry, -1 if unknown."""
 
@@ -54,7 +67,7 @@ class Driver(Protocol):
 
     ``name``: ``cuda`` or ``emulated``; ``index``: of the GPU, as PyTorch counts; ``selector``: the name with which
     ``open_driver`` opens the same device in another process; ``clock``: ``hardware`` or ``model``; ``version``: of the
-    driver; ``assembler``: name and version of the assembler.
+    driver; ``assembler``: name and version of the assembler; ``lock``: is held while ``time`` runs kernels.
     """
 
     name: str
@@ -64,6 +77,7 @@ class Driver(Protocol):
     device: Device
     version: str
     assembler: str
+    lock: NoLock
 
     def __hash__(self) -> int: ...
     def allocate(self, size: int) -> int: ...

@@ -14,7 +14,7 @@ from ptxgen.emulator import Machine, Module, Stats, tensormap
 from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
 from ptxgen.families import perf_model
 from ptxgen.problem.device import DEVICES, Device
-from ptxgen.runtime.driver import Capture, Kernel, Timing
+from ptxgen.runtime.driver import Capture, Kernel, NoLock, Timing
 
 #: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
 #: (large products on wgmma) were measured on two cores of an AMD EPYC
@@ -81,6 +81,7 @@ class EmulatedDriver:
     def __init__(self, device: Device = DEVICES["emulated"], **options: Any) -> None:
         self.device = device
         self.machine = Machine(**options)
+        self.lock = NoLock()
         self.modelled_us: list[float] = []  #: modelled microseconds of each launch since the last call of ``time``
 
     def allocate(self, size: int) -> int:
@@ -162,6 +163,7 @@ class EmulatedDriver:
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
         """One sample: the modelled time of one call. The model has no noise."""
-        self.modelled_us.clear()
-        launches[0]()
-        return [sum(self.modelled_us)]
+        with self.lock:
+            self.modelled_us.clear()
+            launches[0]()
+            return [sum(self.modelled_us)]

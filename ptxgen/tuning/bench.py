@@ -216,9 +216,10 @@ class Bench:
         try:
             operand_sets = self.operand_sets_for(problem, timing)
             calls = [runner.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets]
-            self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
-            calls[0]()
-            self.driver.synchronize()
+            with self.driver.lock:
+                self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
+                calls[0]()
+                self.driver.synchronize()
             self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
             if not deviation.ok:
                 self._renew()

@@ -1,8 +1,9 @@
 """Measures many problems, a few configurations of each, as training data for the model.
 
-Processes of a pool prepare problems: they rank the configurations with the present model, draw others at random, and
-assemble the kernels into the disk cache. A thread per device takes prepared problems from a bounded queue and has a
-child process check and time the kernels. The main thread alone uses the database, and stores measurements in batches.
+Processes of a pool prepare groups of problems that share kernels: they rank the configurations with the present model,
+draw others at random, and assemble the kernels into the disk cache. Several child processes per device check and time
+the kernels; a lock lets one of them at a time run kernels. Each child has a thread, which takes prepared problems from
+a queue. The main thread alone uses the database, and stores measurements in batches.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import zip_longest
+from multiprocessing.synchronize import Event as EventOfProcesses
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from ptxgen.arguments import shown
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.families import perf_model, rules, space
@@ -36,10 +39,12 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import CachedSource, assemble, find_ptxas
+from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.runtime.driver import Timing
 from ptxgen.tuning.claims import Claims
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.problem_groups import groups
 from ptxgen.tuning.progress import SILENT, Progress, counted
 from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
@@ -57,37 +62,69 @@ BATCH_SECONDS = 0.5  #: between transactions of the database
 CLAIM_SECONDS = 600.0  #: after which the claim of a problem expires
 REPORT_SECONDS = 10.0  #: between messages on the progress
 POLL_SECONDS = 0.1
-READY_PROBLEMS = 4  #: per device, prepared and not yet measured
+READY_JOBS = 4  #: per device, prepared and not yet measured
+SHARED_KERNELS = 2.0  #: kernels of a group of problems, in multiples of the configurations of a problem
+DRAWN = 1 << 12  #: random rows of a space, from which configurations are drawn with a preference for fast ones
+MOST_CHILDREN, CORES_PER_CHILD = 4, 4  #: measuring processes of a device, unless the number is given
 PURPOSE = "collect"
 NICENESS = 10  #: of the processes that prepare: the child that measures has priority
 
 
 @dataclass(frozen=True)
 class CollectBudget:
-    """The configurations to measure for each problem: ``configurations`` of them, the fraction ``model_share`` from the
-    top of the model's ranking, the others at random from the legal space; besides, shipped seeds and the fastest
-    configurations of the ``nearest`` problems. ``seed``: of the random draws."""
+    """The configurations to measure for each problem: ``configurations`` of them, besides shipped seeds and the fastest
+    configurations of the ``nearest`` problems.
+
+    A problem brings configurations of its own: the fraction ``model_share`` from the top of the model's ranking, the
+    others at random from the legal space. Problems that share kernels are measured in groups of up to ``group``. There,
+    each brings fewer, and the fastest of those that the others bring, by the model, complete its number. ``seed``: of
+    the random draws."""
 
     configurations: int = 28
     model_share: float = 0.7
     nearest: int = 3
     seed: int = 0
+    group: int = 1
 
     def __post_init__(self) -> None:
         if self.configurations < 1:
             raise InputError(f"configurations is {self.configurations}; it must be at least 1")
         if not 0.0 <= self.model_share <= 1.0:
             raise InputError(f"model-share is {self.model_share:g}; it must be from 0 to 1")
+        if self.group < 1:
+            raise InputError(f"group is {self.group}; it must be at least 1")
+
+    def own(self, problems: int) -> int:
+        """The configurations that each of a group of ``problems`` brings."""
+        return min(self.configurations, math.ceil(SHARED_KERNELS * self.configurations / problems))
 
 
 @dataclass(frozen=True)
 class Job:
-    """A problem to prepare. ``stored``: configurations that are measured already, and the digests of their kernels;
-    ``near``: the fastest configurations of near problems."""
+    """Problems to prepare together. ``stored``: of each, the configurations that are measured already, and the digests
+    of their kernels; ``near``: the fastest configurations of problems near to the first."""
 
-    problem: Problem
-    stored: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...]
+    stored: tuple[Mapping[str, str], ...] = ()
     near: tuple[Config, ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Seconds of the processes of device pools, each a sum over processes. ``waited``: measuring processes without a
+    prepared problem; ``measured``: with one; ``locked``: of this, with the device to themselves; ``queued``: waiting
+    for the device; ``choosing``, ``rendering``, ``assembling``: processes that prepare."""
+
+    waited: float = 0.0
+    measured: float = 0.0
+    locked: float = 0.0
+    queued: float = 0.0
+    choosing: float = 0.0
+    rendering: float = 0.0
+    assembling: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -100,51 +137,138 @@ class Prepared:
 
 
 class Preparer:
-    """Chooses configurations and assembles them. ``models``: the folder of the user's model."""
+    """Chooses configurations and assembles them. ``models``: the folder of the user's model; ``stopping``: says whether
+    to raise CancelledError instead of going on; ``seconds``: by phase."""
 
-    def __init__(self, device: Device, models: Path | None, budget: CollectBudget, assembles: bool) -> None:
-        self.device, self.budget, self.assembles = device, budget, assembles
+    def __init__(
+        self,
+        device: Device,
+        models: Path | None,
+        budget: CollectBudget,
+        assembles: bool,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.device, self.budget, self.assembles, self.stopping = device, budget, assembles, stopping
         self.model = model_from(device, models)
+        self.seconds: dict[str, float] = {}
 
-    def prepare(self, job: Job) -> Prepared:
-        out = []
-        for config in self.choose(job):
+    def prepare(self, job: Job) -> list[Prepared | Failed]:
+        """The problems of a job, each with its configurations, or with the error of choosing them."""
+        with self._timed("choosing"):
+            chosen = self.choose(job)
+        assembled: set[str] = set()
+        out: list[Prepared | Failed] = []
+        known = job.stored or ({},) * len(job.problems)
+        for problem, configs, stored in zip(job.problems, chosen, known, strict=True):
+            try:
+                if isinstance(configs, Exception):
+                    raise configs
+                out.append(self._assembled(problem, configs, stored, assembled))
+            except CancelledError:
+                raise
+            except Exception as error:  # the others of the group are measured
+                out.append(Failed(problem, f"{type(error).__name__}: {error}"))
+        return out
+
+    def _assembled(
+        self, problem: Problem, configs: Sequence[Config], stored: Mapping[str, str], assembled: set[str]
+    ) -> Prepared:
+        """A problem and those of its configurations that are not measured yet. ``assembled``: digests of kernels in the
+        disk cache, to which those of new kernels are added."""
+        out: list[tuple[Config, dict[str, Any] | None]] = []
+        for config in configs:
+            self._check()
             text, source = config_text(config), None
             if self.assembles:
                 with suppress(PtxgenError):  # the child gets the same error and reports it
-                    made = render(plan_for(job.problem, config, self.device))
-                    if job.stored.get(text) == made.digest:
+                    with self._timed("rendering"):
+                        made = render(plan_for(problem, config, self.device))
+                    if stored.get(text) == made.digest:
                         continue
-                    assemble(made)
+                    if made.digest not in assembled:
+                        with self._timed("assembling"):
+                            assemble(made)
+                        assembled.add(made.digest)
                     source = asdict(CachedSource.of(made))
-            elif text in job.stored:
+            elif text in stored:
                 continue
             out.append((config, source))
-        return Prepared(job.problem, tuple(out))
+        return Prepared(problem, tuple(out))
 
-    def choose(self, job: Job) -> list[Config]:
-        """The model's first choice, known good configurations, the rest of its choices, random ones."""
-        budget, p = self.budget, lower(job.problem)
-        count = round(budget.configurations * budget.model_share)
-        ranked = [config for config, _ in self.model.rank(job.problem, self.device, count)] if count else []
-        known = [*shipped_seeds(job.problem, self.device.name), *job.near]
+    def choose(self, job: Job) -> list[list[Config] | Exception]:
+        """The configurations of each problem: the model's first choice, known good configurations, the rest of the
+        model's choices, random ones, and the fastest of the other problems' ones; or an error."""
+        own: list[Chosen | Exception] = []
+        for problem in job.problems:
+            self._check()
+            try:
+                own.append(self._chosen(problem, self.budget.own(len(job.problems)), job.near))
+            except Exception as error:  # the others of the group are prepared
+                own.append(error)
+        shared = list(dict.fromkeys(config for one in own if isinstance(one, Chosen) for config in one.own))
+        return [
+            self._completed(problem, one, shared) if isinstance(one, Chosen) else one
+            for problem, one in zip(job.problems, own, strict=True)
+        ]
+
+    def _chosen(self, problem: Problem, number: int, near: Sequence[Config]) -> Chosen:
+        """``number`` configurations for one problem, and known ones."""
+        budget, p = self.budget, lower(problem)
+        count = round(number * budget.model_share)
+        ranked = [config for config, _ in self.model.rank(problem, self.device, count)] if count else []
+        known = [*shipped_seeds(problem, self.device.name), *near]
         legal = [config for config in known if rules.first_violation(p, config, self.device) is None]
         whole = space.candidates(p, self.device)
-        rng = np.random.default_rng([budget.seed, zlib.crc32(job.problem.key().encode())])
-        drawn = weighted_by_speed(perf_model.predict(p, whole, self.device), budget.configurations - count, rng)
-        return list(dict.fromkeys([*ranked[:1], *legal, *ranked[1:], *(whole.row(int(i)) for i in drawn)]))
+        rng = np.random.default_rng([budget.seed, zlib.crc32(problem.key().encode())])
+        if len(whole) > DRAWN:
+            whole = whole.take(np.sort(rng.choice(len(whole), DRAWN, replace=False)))
+        us = perf_model.predict(p, whole, self.device)
+        drawn = [whole.row(int(i)) for i in weighted_by_speed(us, budget.configurations - count, rng)]
+        configs = list(dict.fromkeys([*ranked[:1], *legal, *ranked[1:], *drawn[: number - count]]))
+        return Chosen(configs, drawn[number - count :], budget.configurations + len(set(legal) - set(ranked)))
+
+    def _completed(self, problem: Problem, chosen: Chosen, shared: Sequence[Config]) -> list[Config]:
+        """The problem's own configurations, then the fastest of ``shared`` by the model; random ones if those are too
+        few."""
+        p, missing = lower(problem), chosen.number - len(chosen.own)
+        others = [c for c in shared if c not in chosen.own and rules.first_violation(p, c, self.device) is None]
+        if missing < len(others):
+            us = self.model.predict(problem, Columns.of(others))
+            others = [others[i] for i in np.argsort(us, kind="stable")[: max(missing, 0)]]
+        return list(dict.fromkeys([*chosen.own, *others, *chosen.spare[: max(missing - len(others), 0)]]))
+
+    def _check(self) -> None:
+        if self.stopping():
+            raise CancelledError
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Configurations of a problem of a group: its ``own``, random ones to ``spare``, and the ``number`` to measure."""
+
+    own: list[Config]
+    spare: list[Config]
+    number: int
 
 
 _preparer: Preparer | None = None  #: of a process of the pool
 
 
-def _start_preparing(*arguments: Any) -> None:
+def _start_preparing(stopping: EventOfProcesses, *arguments: Any) -> None:
     global _preparer
     os.environ["OMP_THREAD_LIMIT"] = "1"  # one process per core: XGBoost, loaded later, must not start more threads
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _preparer = Preparer(*arguments)
+    _preparer = Preparer(*arguments, stopping=stopping.is_set)
 
 
 def _end_with_parent() -> None:
@@ -154,9 +278,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _prepare(job: Job) -> Prepared:
+def _prepare(job: Job) -> tuple[list[Prepared | Failed], Usage]:
+    """The problems of a job, and the seconds that they took."""
     assert _preparer is not None
-    return _preparer.prepare(job)
+    _preparer.seconds.clear()
+    return _preparer.prepare(job), Usage(**_preparer.seconds)
 
 
 class NearestConfigs:
@@ -184,10 +310,10 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A problem could not be prepared."""
+    """A problem could not be prepared. ``why``: the error."""
 
     problem: Problem
-    error: BaseException
+    why: str
 
 
 #: called with the events of a job, in threads of the device pool; an exception means that the pool cannot continue
@@ -196,13 +322,14 @@ Notify = Callable[[Event], None]
 
 
 class DeviceThread(threading.Thread):
-    """Measures prepared problems on one device. ``waited``: seconds in which it had no prepared problem."""
+    """Measures prepared problems with one child. ``waited``, ``measured``: seconds without and with a prepared
+    problem."""
 
     def __init__(self, worker: Worker, ready: queue.Queue[tuple[Prepared, Notify]]) -> None:
         super().__init__(daemon=True)
         self.worker, self.ready = worker, ready
         self.stopping = threading.Event()
-        self.waited = 0.0
+        self.waited = self.measured = 0.0
 
     def run(self) -> None:
         while not self.stopping.is_set():
@@ -213,11 +340,14 @@ class DeviceThread(threading.Thread):
                 continue
             finally:
                 self.waited += time.monotonic() - began
+            began = time.monotonic()
             try:
                 self._measure(prepared, notify)
             except Exception as error:
                 notify(error)
                 return
+            finally:
+                self.measured += time.monotonic() - began
 
     def _measure(self, prepared: Prepared, notify: Notify) -> None:
         """Sends requests ahead of their answers. When ``stopping`` is set, those that were sent are still answered."""
@@ -247,7 +377,7 @@ class JobRunner(Protocol):
     capacity: int
 
     @property
-    def waited(self) -> float: ...
+    def usage(self) -> Usage: ...
 
     def submit(self, job: Job, notify: Notify) -> None: ...
 
@@ -258,7 +388,7 @@ class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
     ``device``, ``clock``: of the devices, which must be of one kind; ``capacity``: jobs to submit ahead;
-    ``jobs``: processes that prepare. LaunchError: a device cannot be used.
+    ``jobs``: processes that prepare; ``children``: that measure, of each device. LaunchError: a device cannot be used.
     """
 
     def __init__(
@@ -269,14 +399,24 @@ class DevicePool:
         jobs: int | None = None,
         models: Path | None = None,
         commit: str = "",
+        children: int | None = None,
     ) -> None:
         """``jobs``: processes that prepare problems; default: all cores but one per device. ``models``: the folder with
-        a folder for the user's model of each device."""
+        a folder for the user's model of each device. ``children``: processes that measure, of each device; default: one
+        per CORES_PER_CHILD cores, MOST_CHILDREN at most."""
         self.ready: queue.Queue[tuple[Prepared, Notify]] = queue.Queue()
         name = driver.partition(":")[0]  # a process sees one GPU
-        self.workers = [Worker(name, commit=commit, variables=visible_device(i)) for i in devices]
+        cores = (os.cpu_count() or 1) // len(devices)
+        self.children = children = children or max(1, min(MOST_CHILDREN, cores // CORES_PER_CHILD))
+        self.locks = [DeviceLock.create() for _ in devices] if children > 1 else []
+        self.workers = [
+            Worker(name, commit=commit, variables=visible_device(i), lock=lock, sharing=children)
+            for i, lock in zip_longest(devices, self.locks)
+            for _ in range(children)
+        ]
         try:
-            gpus = [Device(**worker.start()["device"]) for worker in self.workers]
+            with ThreadPoolExecutor(len(self.workers)) as starters:
+                gpus = [Device(**found["device"]) for found in starters.map(Worker.start, self.workers)]
         except BaseException:
             self._stop_workers()
             raise
@@ -286,33 +426,52 @@ class DevicePool:
         self.device, self.clock = gpus[0], self.workers[0].environment.clock
         self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
         self.jobs = jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
-        self.capacity = jobs + READY_PROBLEMS * len(devices)
+        self.capacity = jobs + READY_JOBS * len(devices)
+        self._prepared = Usage()
         folder = models / self.device.name if models is not None else None
+        context = multiprocessing.get_context("spawn")
+        self._stopping = context.Event()
         self.pool = ProcessPoolExecutor(
             jobs,
-            multiprocessing.get_context("spawn"),
+            context,
             _start_preparing,
-            (self.device, folder, budget, self.clock == "hardware" and find_ptxas() is not None),
+            (self._stopping, self.device, folder, budget, self.clock == "hardware" and find_ptxas() is not None),
         )
         for thread in self.threads:
             thread.start()
 
     @property
-    def waited(self) -> float:
-        """Seconds in which a device had no prepared problem, of all devices."""
-        return sum(thread.waited for thread in self.threads)
+    def usage(self) -> Usage:
+        """Seconds of all processes since the start."""
+        spent = [worker.spent for worker in self.workers]
+        return self._prepared + Usage(
+            waited=sum(thread.waited for thread in self.threads),
+            measured=sum(thread.measured for thread in self.threads),
+            locked=sum(s["locked"] for s in spent),
+            queued=sum(s["queued"] for s in spent),
+        )
 
     def submit(self, job: Job, notify: Notify) -> None:
-        """Prepares and measures a problem; ``notify`` receives its measurements, then ``Finished``, or an error."""
+        """Prepares and measures the problems of a job; ``notify`` receives the measurements of each, then ``Finished``
+        or ``Failed``, or an error."""
 
-        def prepared(done: Future[Prepared]) -> None:
+        def prepared(done: Future[tuple[list[Prepared | Failed], Usage]]) -> None:
             if done.cancelled():
                 return
             error = done.exception()
-            if error is None:
-                self.ready.put((done.result(), notify))
+            if isinstance(error, BrokenExecutor):
+                notify(error)
+            elif error is not None:
+                for problem in job.problems:
+                    notify(Failed(problem, f"{type(error).__name__}: {error}"))
             else:
-                notify(error if isinstance(error, BrokenExecutor) else Failed(job.problem, error))
+                found, usage = done.result()
+                self._prepared += usage  # in the one thread of the pool that runs callbacks
+                for one in found:
+                    if isinstance(one, Failed):
+                        notify(one)
+                    else:
+                        self.ready.put((one, notify))
 
         self.pool.submit(_prepare, job).add_done_callback(prepared)
 
@@ -320,6 +479,7 @@ class DevicePool:
         """Ends after the measurements that the devices have begun."""
         for thread in self.threads:
             thread.stopping.set()
+        self._stopping.set()
         self.pool.shutdown(wait=False, cancel_futures=True)
         for thread in self.threads:
             thread.join()
@@ -328,6 +488,9 @@ class DevicePool:
     def _stop_workers(self) -> None:
         for worker in self.workers:
             worker.stop()
+        for lock in self.locks:
+            os.close(lock)
+        self.locks = []
 
     def __enter__(self) -> Self:
         return self
@@ -361,7 +524,7 @@ def read_devices(text: str) -> tuple[int, ...]:
 class Collected:
     """The result of a run. ``problems``: those that were completed; ``skipped``: those that had enough measurements or
     that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
-    the first submission to the end; ``waited``: seconds in which a device had no prepared problem, of all devices."""
+    the first submission to the end; ``usage``: of the processes."""
 
     problems: int = 0
     skipped: int = 0
@@ -369,7 +532,7 @@ class Collected:
     measurements: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    waited: float = 0.0
+    usage: Usage = Usage()
 
     @property
     def rate(self) -> float:
@@ -399,11 +562,12 @@ class Collector:
         """Measures ``problems`` until they end, or for ``seconds``. All that was measured is stored when it returns or
         raises."""
         began = saved = reported = time.monotonic()
-        source: Iterator[Problem] | None = iter(problems)
+        source: Iterator[list[Problem]] | None = groups(filter(_has_results, problems), self.budget.group)
+        most = self.device_pool.capacity * self.budget.group
         try:
             while True:
                 now = time.monotonic()
-                self.result.seconds, self.result.waited = now - began, self.device_pool.waited
+                self.result.seconds, self.result.usage = now - began, self.device_pool.usage
                 if now - began >= seconds:
                     break
                 if now - saved >= BATCH_SECONDS:
@@ -412,15 +576,15 @@ class Collector:
                 if now - reported >= REPORT_SECONDS:
                     self.progress.message(summary(self.result))
                     reported = now
-                while source is not None and len(self.active) < self.device_pool.capacity:
-                    problem = next(source, None)
-                    if problem is None:
+                while source is not None and len(self.active) < most:
+                    group = next(source, None)
+                    if group is None:
                         source = None
-                    elif not self._submit(problem):
+                    elif not self._submit(group):
                         break  # many may be skipped: the time limit also applies meanwhile
                 if source is None and not self.active:
                     break
-                self._take(POLL_SECONDS if len(self.active) >= self.device_pool.capacity or source is None else 0.0)
+                self._take(POLL_SECONDS if len(self.active) >= most or source is None else 0.0)
         finally:
             self.device_pool.stop()
             while not self.events.empty():
@@ -431,17 +595,21 @@ class Collector:
             self.claims.release()
         return self.result
 
-    def _submit(self, problem: Problem) -> bool:
-        """Submits a problem. False: it is skipped."""
-        p = lower(problem)
-        if problem in self.active or 0 in (p.m, p.n):
+    def _submit(self, group: Sequence[Problem]) -> bool:
+        """Submits the problems of a group that are not measured yet. False: all of them are skipped."""
+        stored: dict[Problem, Mapping[str, str]] = {}
+        for problem in group:
+            if problem in self.active:
+                continue
+            known = self.database.measured(problem, self.device, self.clock, str(COLLECT_TIMING))
+            if len(known) >= self.budget.configurations or not self.claims.take(problem, seconds=CLAIM_SECONDS):
+                self.result.skipped += 1
+                continue
+            stored[problem], self.active[problem] = known, None
+        if not stored:
             return False
-        stored = self.database.measured(problem, self.device, self.clock, str(COLLECT_TIMING))
-        if len(stored) >= self.budget.configurations or not self.claims.take(problem, seconds=CLAIM_SECONDS):
-            self.result.skipped += 1
-            return False
-        self.active[problem] = None
-        self.device_pool.submit(Job(problem, stored, self.nearest.of(problem, self.budget.nearest)), self.events.put)
+        near = self.nearest.of(next(iter(stored)), self.budget.nearest)
+        self.device_pool.submit(Job(tuple(stored), tuple(stored.values()), near), self.events.put)
         return True
 
     def _take(self, seconds: float) -> None:
@@ -481,7 +649,7 @@ class Collector:
     def _failed(self, event: Failed) -> None:
         del self.active[event.problem]
         self.result.failed += 1
-        self.progress.message(f"{event.problem.key()} is skipped: {type(event.error).__name__}: {event.error}")
+        self.progress.message(f"{event.problem.key()} is skipped: {event.why}")
         self.claims.release(event.problem)
 
     def _save(self) -> None:
@@ -491,15 +659,40 @@ class Collector:
             self.unsaved.clear()
 
 
+def _has_results(problem: Problem) -> bool:
+    p = lower(problem)
+    return 0 not in (p.m, p.n)
+
+
 def summary(done: Collected) -> str:
     """One line on the progress of a run."""
     failed = ", ".join(f"{n} {outcome}" for outcome, n in done.outcomes.items() if outcome != "ok")
     return (
         f"{done.seconds:.0f} s: {counted(done.problems, 'problem')}, {counted(done.measurements, 'measurement')}"
         + (f" ({failed})" if failed else "")
-        + f", {done.rate:.1f} per second; devices waited {done.waited:.1f} s; {done.skipped} skipped"
+        + f", {done.rate:.1f} per second; {done.skipped} skipped"
         + (f", {done.failed} failed" if done.failed else "")
     )
 
 
-__all__ = ["COLLECT_TIMING", "CollectBudget", "Collected", "Collector", "DevicePool", "read_devices", "summary"]
+def usage_summary(usage: Usage) -> str:
+    """Two lines on where the time of a run went."""
+    host = max(usage.measured - usage.locked - usage.queued, 0.0)
+    return (
+        f"seconds of measuring processes: {usage.waited:.1f} without a prepared problem, {usage.locked:.1f} with the"
+        f" device, {usage.queued:.1f} waiting for it, {host:.1f} other\n"
+        f"seconds of preparing processes: {usage.choosing:.1f} choosing, {usage.rendering:.1f} rendering,"
+        f" {usage.assembling:.1f} assembling"
+    )
+
+
+__all__ = [
+    "COLLECT_TIMING",
+    "CollectBudget",
+    "Collected",
+    "Collector",
+    "DevicePool",
+    "read_devices",
+    "summary",
+    "usage_summary",
+]

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from ptxgen.arguments import shown
-from ptxgen.errors import InputError, LaunchError, UnavailableError
+from ptxgen.errors import InputError, UnavailableError
 from ptxgen.install_advice import install_extra
 from ptxgen.problem.device import Device
-from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, DevicePool, Event, Failed, Finished, Job, Notify
+from ptxgen.tuning.collect import POLL_SECONDS, CollectBudget, DevicePool, Event, Failed, Finished, Job, Notify, Usage
 from ptxgen.tuning.measurement import Measurement
 
 IDLE_SECONDS = 60.0  #: after which a process without jobs stops its device pool
@@ -42,11 +42,12 @@ class DevicePoolOptions:
     jobs: int | None = None
     models: Path | None = None
     commit: str = ""
+    children: int | None = None
 
     def start(self) -> DevicePool:
         if multiprocessing.current_process().daemon:
             raise UnavailableError("a daemonic process cannot start others; start the Dask worker with --no-nanny")
-        return DevicePool(self.budget, self.driver, self.devices, self.jobs, self.models, self.commit)
+        return DevicePool(self.budget, self.driver, self.devices, self.jobs, self.models, self.commit, self.children)
 
 
 class SharedDevicePool:
@@ -103,11 +104,11 @@ def _of_process(options: DevicePoolOptions) -> SharedDevicePool:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The events of a job, in order. ``process``: the name of the process that ran it; ``waited``: seconds in which its
-    devices had no prepared problem, since its device pool started."""
+    """The events of a job, in order. ``process``: the name of the process that ran it; ``usage``: of its device pool
+    since that started."""
 
     process: str
-    waited: float
+    usage: Usage
     events: tuple[Event, ...]
 
 
@@ -118,24 +119,31 @@ def describe(options: DevicePoolOptions) -> tuple[Device, str]:
 
 
 def run_job(options: DevicePoolOptions, job: Job, device: str, clock: str) -> JobResult:
-    """Prepares and measures a problem on the machine of the executor that runs this. InputError: it has another device
-    than ``device``, or another clock."""
+    """Prepares and measures the problems of a job on the machine of the executor that runs this. InputError: it has
+    another device than ``device``, or another clock."""
     shared = _of_process(options)
     with shared as device_pool:
         if (device_pool.device.name, device_pool.clock) != (device, clock):
             raise InputError(f"devices are {device} and {device_pool.device.name}; they must be of one kind")
         events: queue.Queue[Event] = queue.Queue()
         received: list[Event] = []
+        left = set(job.problems)
         device_pool.submit(job, events.put)
-        while not received or isinstance(received[-1], Measurement):
+        while left:
             try:
-                received.append(events.get(timeout=POLL_SECONDS))
+                event = events.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 if shared.device_pool is not device_pool:  # another job reported that it cannot continue
-                    received.append(Failed(job.problem, LaunchError("the device pool has ended")))
-        if not isinstance(received[-1], Finished | Failed):
-            shared.discard(device_pool)
-        return JobResult(PROCESS, device_pool.waited, tuple(received))
+                    received += [Failed(problem, "the device pool has ended") for problem in left]
+                    break
+                continue
+            received.append(event)
+            if isinstance(event, Finished | Failed):
+                left.discard(event.problem)
+            elif not isinstance(event, Measurement):
+                shared.discard(device_pool)
+                break
+        return JobResult(PROCESS, device_pool.usage, tuple(received))
 
 
 class ExecutorPool:
@@ -149,15 +157,15 @@ class ExecutorPool:
         self.executor, self.options, self.capacity = executor, options, capacity
         self.device, self.clock = executor.submit(describe, options).result()
         self.futures: set[Future[JobResult]] = set()
-        self._waited: dict[str, float] = {}
+        self._usage: dict[str, Usage] = {}
 
     @property
-    def waited(self) -> float:
-        """Seconds in which a device had no prepared problem, of all devices."""
-        return sum(self._waited.copy().values())
+    def usage(self) -> Usage:
+        """Seconds of all processes since their device pools started."""
+        return sum(self._usage.copy().values(), Usage())
 
     def submit(self, job: Job, notify: Notify) -> None:
-        """Prepares and measures a problem; ``notify`` receives its measurements, then ``Finished``, or an error."""
+        """As of ``DevicePool``; ``notify`` receives the events of a job together."""
 
         def completed(done: Future[JobResult]) -> None:
             if not done.cancelled():
@@ -174,7 +182,7 @@ class ExecutorPool:
             notify(error)
         elif error is None:
             result = done.result()
-            self._waited[result.process] = result.waited
+            self._usage[result.process] = result.usage
             for event in result.events:
                 notify(event)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,11 @@ from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.operation import RandomKind, operations, resolve
 from ptxgen.problem.registry import Problem
+from ptxgen.tuning.problem_groups import kernel_class
+
+VARIATION = 4.0  #: the largest ratio of an extent of a variant to that of the first problem of its group
+ALIGNMENT = 16  #: variants keep the common divisors of extents with this number
+VARIANTS_TRIED = 32  #: before a problem of another class is drawn
 
 #: arithmetic -> the fields of a problem, and its default weight
 ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
@@ -38,7 +44,8 @@ class Limits:
 @dataclass(frozen=True)
 class ProblemGenerator:
     """Problem number i of a seed is always the same. ``kinds``, ``arithmetic``: weights by name; a name that is absent
-    has weight 0. InputError: an unknown name, or no positive weight."""
+    has weight 0. Of each ``group`` of consecutive problems, the others have the kernel class of the first, and other
+    extents. InputError: an unknown name, or no positive weight."""
 
     seed: int = 0
     kinds: Mapping[str, float] = field(default_factory=lambda: {name: kind.weight for name, kind in kinds().items()})
@@ -46,6 +53,7 @@ class ProblemGenerator:
         default_factory=lambda: {n: weight for n, (_, weight) in ARITHMETIC.items()}
     )
     limits: Limits = Limits()
+    group: int = 1
 
     def __post_init__(self) -> None:
         check_weights("mixture", self.kinds, kinds())
@@ -59,8 +67,13 @@ class ProblemGenerator:
             number += 1
 
     def problem(self, number: int) -> Problem:
-        rng = np.random.default_rng([self.seed, number])
-        draw = resolve(kinds()[weighted_choice(rng, self.kinds)].draw)
+        first, member = divmod(number, self.group)
+        kind, drawn = self._drawn(np.random.default_rng([self.seed, first]))
+        return self._variant(kind, drawn, np.random.default_rng([self.seed, first, member])) if member else drawn
+
+    def _drawn(self, rng: np.random.Generator) -> tuple[RandomKind, Problem]:
+        kind = kinds()[weighted_choice(rng, self.kinds)]
+        draw = resolve(kind.draw)
         values = ARITHMETIC[weighted_choice(rng, self.arithmetic)][0]
         while True:
             try:
@@ -68,7 +81,33 @@ class ProblemGenerator:
             except ShapeError:  # a filter that is larger than its image, or more memory than a GPU has
                 continue
             if self.limits.admits(drawn):
-                return drawn
+                return kind, drawn
+
+    def _variant(self, kind: RandomKind, first: Problem, rng: np.random.Generator) -> Problem:
+        """A problem of the kernel class of ``first``; one of any class if none is found."""
+        key = kernel_class(first)
+        if kind.vary is None:
+            return self._drawn(rng)[1]
+        vary = resolve(kind.vary)
+        for _ in range(VARIANTS_TRIED):
+            with suppress(ShapeError):
+                found: Problem = vary(rng, first, self.limits)
+                if found != first and self.limits.admits(found) and kernel_class(found) == key:
+                    return found
+        return self._drawn(rng)[1]
+
+
+def varied_extent(rng: np.random.Generator, extent: int, largest: int, alignment: int = ALIGNMENT) -> int:
+    """An extent up to ``largest`` that is less than VARIATION times larger or smaller, with the same common divisor
+    with ``alignment``, a power of two."""
+    unit = math.gcd(extent, alignment)
+    most = max(largest // unit, 1)
+    up = min(max(largest / extent, 1.0), VARIATION)
+    new = extent * math.exp(rng.uniform(-math.log(VARIATION), math.log(up)))
+    count = min(max(1, round(new / unit)), most)
+    if unit < alignment and count % 2 == 0:
+        count -= 1
+    return count * unit
 
 
 def kinds() -> dict[str, RandomKind]:

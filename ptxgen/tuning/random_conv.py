@@ -11,7 +11,7 @@ import numpy as np
 from ptxgen.errors import ShapeError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.conv_suites import SUITES
-from ptxgen.tuning.problem_generator import Limits, log_uniform, weighted_choice
+from ptxgen.tuning.problem_generator import Limits, log_uniform, varied_extent, weighted_choice
 
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites whose layers are varied
 DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}
@@ -56,6 +56,19 @@ def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Co
         else:
             base = layers[int(rng.integers(len(layers)))]
             h, w = base.h, base.w
+
+
+def varied(rng: np.random.Generator, p: Conv, limits: Limits) -> Conv:
+    """Other numbers of images and channels, and another size of the images."""
+    limits = replace(limits, bytes=min(limits.bytes, BYTES))
+    c, k = (varied_extent(rng, x, limits.extent) if x >= MULTIPLE else x for x in (p.c, p.k))
+    scale = 2.0 ** rng.uniform(-1.0, 1.0)
+    h, w = (max(1, round(x * scale)) for x in (p.h, p.w))
+    n, one = varied_extent(rng, p.n, IMAGES, 1), p.groups == 1
+    out = replace(p, n=n, c=c, k=k if one else c, h=h, w=w, groups=1 if one else c)
+    if not limits.admits(out):
+        raise ShapeError(f"{out.key()} is larger than the limits")
+    return out
 
 
 def _channels(count: int, factor: float) -> int:

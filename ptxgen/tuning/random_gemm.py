@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
-from ptxgen.tuning.problem_generator import Limits, log_uniform
+from ptxgen.tuning.problem_generator import Limits, log_uniform, varied_extent
 
 BATCH = 512  #: the most products of a batch
 MULTIPLE = 8  #: half of the problems have extents that are multiples of this
@@ -38,3 +38,13 @@ def batch(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> G
     """Several products at once, with smaller extents."""
     smaller = replace(limits, extent=max(limits.extent // 4, 1))
     return replace(gemm(rng, values, smaller), batch=1 + log_uniform(rng, min(BATCH, limits.extent)))
+
+
+def varied(rng: np.random.Generator, p: Gemm, limits: Limits) -> Gemm:
+    """Other extents; those up to ``THIN`` stay so. A batch remains one."""
+    extents = {name: getattr(p, name) for name in "mnk"}
+    new: dict[str, Any] = {
+        name: varied_extent(rng, x, THIN if x <= THIN else limits.extent) for name, x in extents.items()
+    }
+    count = max(2, varied_extent(rng, p.batch, BATCH, 1)) if p.batch > 1 else 1
+    return replace(p, lda=0, ldb=0, ldc=0, batch=count, **new)

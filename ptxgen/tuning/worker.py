@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +28,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError, LaunchError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.runtime.assemble import CachedSource
+from ptxgen.runtime.device_lock import LOCKED_SECONDS, DeviceLock
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.bench import PAIRED_TIMING, SEARCH_TIMING, Bench
@@ -45,6 +46,7 @@ sys.path.append(sys.path.pop(0))
 from ptxgen.tuning.worker import main
 main()
 """
+HANGS = "the kernel ran"  #: begins the message on a child that had the device for too long
 #: signals that users and other programs send; a faulty kernel does not cause them
 EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -64,7 +66,9 @@ class Worker:
     """A child process with its own driver. It is replaced when it dies.
 
     ``driver``: its name; ``seconds``: the timeout of one measurement; ``variables``: environment variables of the
-    child, CUDA_VISIBLE_DEVICES for example.
+    child, CUDA_VISIBLE_DEVICES for example. ``lock``: the descriptor of the ``DeviceLock`` that it shares with the
+    children of ``sharing`` workers in all; None: the device is its own. ``spent``: seconds of children: ``locked``,
+    ``queued``, as of ``DeviceLock``.
     """
 
     def __init__(
@@ -73,9 +77,13 @@ class Worker:
         seconds: float = MEASURE_SECONDS,
         commit: str = "",
         variables: Mapping[str, str] | None = None,
+        lock: int | None = None,
+        sharing: int = 1,
     ) -> None:
-        self.driver, self.seconds, self.commit = driver, seconds, commit
+        self.driver, self.commit, self.lock, self.sharing = driver, commit, lock, sharing
+        self.seconds = seconds + (sharing - 1) * LOCKED_SECONDS  # kernels of the others may hang meanwhile
         self.variables = dict(variables or {})
+        self.spent: Counter[str] = Counter()
         self.requests: deque[Request] = deque()  #: those without an answer, oldest first
         self.child: subprocess.Popen[str] | None = None
         self.lifeline: IO[bytes] | None = None  # write end of a pipe; the child ends when it is closed
@@ -89,7 +97,8 @@ class Worker:
         root, pipe = Path(__file__).resolve().parents[2], subprocess.PIPE
         ends, lifeline = os.pipe()
         self.lifeline = os.fdopen(lifeline, "wb")
-        command = [sys.executable, "-P", "-c", CHILD, str(root), self.driver, self.commit, str(ends)]
+        lock = [] if self.lock is None else [self.lock]
+        command = [sys.executable, "-P", "-c", CHILD, str(root), self.driver, self.commit, *map(str, [ends, *lock])]
         try:
             self.child = subprocess.Popen(
                 command,
@@ -98,8 +107,8 @@ class Worker:
                 stderr=pipe,
                 text=True,
                 bufsize=1,
-                env=child_environment({**os.environ, **self.variables}),
-                pass_fds=(ends,),
+                env=child_environment({**os.environ, **self.variables}, self.sharing),
+                pass_fds=(ends, *lock),
                 process_group=0,  # Ctrl-C reaches the parent alone, which completes the measurement in progress
             )
         finally:
@@ -160,6 +169,8 @@ class Worker:
         if code >= 0:
             return output or f"the measuring process ended with status {code}"
         name = signal.Signals(-code).name
+        if -code == signal.SIGALRM:
+            return f"{HANGS} for {LOCKED_SECONDS:g} s"
         if -code in EXTERNAL_SIGNALS:
             return f"{ENDED_OUTSIDE}, by {name}"
         return f"the measuring process ended by {name}: {output}"
@@ -217,6 +228,7 @@ class Worker:
             answer = self._answer(self.seconds)
             if answer is not None:
                 poisoned = answer.pop("poisoned", False)
+                self.spent.update(answer.pop("spent", {}))
                 received = from_dict(answer)
                 if (received.problem, received.config) != (problem, config):
                     raise ValueError("it is for another configuration")
@@ -224,6 +236,8 @@ class Worker:
                     self.stop()
                 return received
             message = self._exit_reason(self.child)
+            if message.startswith(HANGS):
+                outcome = "timeout"
         except queue.Empty:
             outcome, message = "timeout", f"no answer in {self.seconds:g} s"
         except (ValueError, TypeError, KeyError) as error:
@@ -283,10 +297,10 @@ class Worker:
         self.stop()
 
 
-def child_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of the child. Unless OPENBLAS_NUM_THREADS is set, float64 references use a quarter
-    of the cores: the others assemble kernels, and more threads than free cores waste time."""
-    return {"OPENBLAS_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)), **given}
+def child_environment(given: Mapping[str, str], sharing: int = 1) -> dict[str, str]:
+    """The environment variables of one of ``sharing`` children. Unless OPENBLAS_NUM_THREADS is set, their float64
+    references use a quarter of the cores: the others assemble kernels, and more threads than free cores waste time."""
+    return {"OPENBLAS_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4 // sharing)), **given}
 
 
 def end_with_parent(pipe: int) -> None:
@@ -302,14 +316,16 @@ def end_with_parent(pipe: int) -> None:
 
 
 def main() -> None:
-    """The child: reads requests, writes measurements. Arguments: driver, commit, file descriptor of the pipe to the
-    parent."""
+    """The child: reads requests, writes measurements. Arguments: driver, commit, file descriptors of the pipe to the
+    parent and of the lock of the device, if there is one."""
     from ptxgen.tuning.bench import environment
 
     end_with_parent(int(sys.argv[3]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not mix with the messages
     driver = open_driver(sys.argv[1])
+    if len(sys.argv) > 4:
+        driver.lock = DeviceLock(int(sys.argv[4]))
     work = Bench(driver, sys.argv[2])
     greeting = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
     print(json.dumps(greeting), file=answers, flush=True)
@@ -329,6 +345,8 @@ def main() -> None:
             print(json.dumps({"vendor": [None if math.isnan(x) else x for x in us]}), file=answers, flush=True)
             continue
         config = parse_config(request["config"])
+        lock = driver.lock
+        before = lock.locked, lock.queued
         try:
             options = {"elements": request["elements"]} if "elements" in request else {}
             if "source" in request:
@@ -339,4 +357,5 @@ def main() -> None:
         answer = done.as_dict()
         # a failed launch on hardware may have corrupted the context: the parent starts another child
         answer["poisoned"] = done.outcome == "launch_error" and driver.clock == "hardware"
+        answer["spent"] = {"locked": lock.locked - before[0], "queued": lock.queued - before[1]}
         print(json.dumps(answer), file=answers, flush=True)

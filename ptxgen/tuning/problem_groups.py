@@ -1,0 +1,48 @@
+"""Groups problems that share kernels: extents are parameters of a launch, so one assembled kernel serves a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from ptxgen.families.candidates import neutral
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.registry import Problem
+
+READ_AHEAD = 256  #: problems among which a group is sought
+
+
+def kernel_class(problem: Problem) -> tuple[object, ...]:
+    """Equal for two problems if most configurations have the same kernel for both: types, layout, alignment, address
+    modes, whether there is a batch."""
+    p = lower(problem)
+    return neutral(p), p.batch > 1
+
+
+def groups(problems: Iterable[Problem], size: int, ahead: int = READ_AHEAD) -> Iterator[list[Problem]]:
+    """The problems in groups of at most ``size`` of one kernel class: the first that remains, and those of the next
+    ``ahead`` whose extents are nearest to its extents. No two problems of a group are equal."""
+    source = iter(problems)
+    waiting: dict[Problem, tuple[object, ...]] = {}  #: in order, with the class
+    members: dict[tuple[object, ...], dict[Problem, tuple[float, ...]]] = {}  #: of each class, with log2 of the extents
+    while True:
+        for problem in islice(source, max(ahead if size > 1 else 1, 1) - len(waiting)):
+            if problem not in waiting:
+                key = waiting[problem] = kernel_class(problem) if size > 1 else ()
+                members.setdefault(key, {})[problem] = _extents(problem)
+        if not waiting:
+            return
+        first, key = next(iter(waiting.items()))
+        at = members[key]
+        group = sorted(at, key=lambda p: (p != first, math.dist(at[p], at[first])))[:size]
+        for problem in group:
+            del waiting[problem], at[problem]
+        if not at:
+            del members[key]
+        yield group
+
+
+def _extents(problem: Problem) -> tuple[float, ...]:
+    p = lower(problem)
+    return tuple(math.log2(max(extent, 1)) for extent in (p.m, p.n, p.k))
