@@ -262,13 +262,15 @@ class Chosen:
 _preparer: Preparer | None = None  #: of a process of the pool
 
 
-def _start_preparing(stopping: EventOfProcesses, *arguments: Any) -> None:
+def _start_preparing(
+    stopping: EventOfProcesses, device: Device, models: Path | None, budget: CollectBudget, assembles: bool
+) -> None:
     global _preparer
     os.environ["OMP_THREAD_LIMIT"] = "1"  # one process per core: XGBoost, loaded later, must not start more threads
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _preparer = Preparer(*arguments, stopping=stopping.is_set)
+    _preparer = Preparer(device, models, budget, assembles, stopping.is_set)
 
 
 def _end_with_parent() -> None:

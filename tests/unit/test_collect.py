@@ -11,8 +11,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ import pytest
 
 from ptxgen.cli import command
 from ptxgen.errors import DatabaseError, InputError, LaunchError
+from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import collect, executor
-from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread
+from ptxgen.runtime.device_lock import DeviceLock
+from ptxgen.tuning import collect, executor, problem_groups
+from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
@@ -202,6 +204,8 @@ def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
         (("--devices", "0-1,1"), "devices is '0-1,1'; it must name at least one device, and each one once"),
         (("--devices", "3-1"), "devices is '3-1'; it must name at least one device, and each one once"),
         (("--executor", "tcp://h:1"), "executor is 'tcp://h:1'; it must be dask://HOST:PORT or dask://FILE"),
+        (("--group", "0"), "group is 0; it must be at least 1"),
+        (("--children", "0"), "'--children'"),
         (("--problems", "0"), "'--problems'"),
         (("--jobs", "0"), "'--jobs'"),
         (("--max-extent", "0"), "'--max-extent'"),
@@ -238,6 +242,126 @@ def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(share) == {"0", "1"}
     assert sum(share.values()) == 8
     assert set(rows(tmp_path / "d.sqlite").values()) == {1}
+
+
+# ---- groups of problems that share kernels
+
+
+def test_groups_have_one_kernel_class_and_near_extents() -> None:
+    problems = [Gemm(m, 64, 64, layout, dtype="f16") for m in (8, 8192, 16, 4096, 7) for layout in ("NN", "TT")]
+    found = list(problem_groups.groups([*problems, problems[0]], 2))
+    assert [[(p.m, p.layout) for p in group] for group in found] == [
+        [(8, "NN"), (7, "NN")],
+        [(8, "TT"), (16, "TT")],
+        [(8192, "NN"), (4096, "NN")],
+        [(8192, "TT"), (4096, "TT")],
+        [(16, "NN")],
+        [(7, "TT")],  # its rows of A begin at unaligned addresses
+    ]
+    assert [len(group) for group in problem_groups.groups(iter(problems), 4, ahead=3)] == [2, 2, 2, 2, 1, 1]
+    assert list(problem_groups.groups(problems, 1)) == [[p] for p in problems]
+    batches = [replace(problems[0], batch=2), replace(problems[0], batch=3), problems[0]]
+    assert list(problem_groups.groups(batches, 3)) == [batches[:2], batches[2:]]
+
+
+@pytest.mark.parametrize("kind", ["gemm", "thin", "batch", "conv"])
+def test_random_groups_have_one_kernel_class(kind: str) -> None:
+    generator, other_classes = ProblemGenerator(2, {kind: 1}, group=4), 0
+    for number in range(0, 24, 4):
+        group = [generator.problem(number + i) for i in range(4)]
+        other_classes += len({problem_groups.kernel_class(p) for p in group}) - 1
+        assert len(set(group)) == 4
+        assert {p.problem_kind == "batch" for p in group} == {kind == "batch"}
+    assert other_classes <= (1 if kind == "conv" else 0)  # of few layers no variant is found
+    assert generator.problem(0) == ProblemGenerator(2, {kind: 1}).problem(0)
+
+
+def test_a_group_shares_kernels_and_keeps_the_first_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels: list[str] = []
+    monkeypatch.setattr(collect, "assemble", lambda source: kernels.append(source.digest))
+    budget, h200 = CollectBudget(configurations=8, group=4), DEVICES["h200"]
+    preparer = Preparer(h200, None, budget, assembles=True)
+    problems = tuple(Gemm(m, 1024, 512, dtype="f32") for m in (256, 512, 1024, 2048))
+    absent = Gemm(16, 16, 16, dtype="f64", epilogue="")
+    monkeypatch.setattr(preparer, "_chosen", raise_for(absent, preparer._chosen))
+    *found, failed = preparer.prepare(collect.Job((*problems, absent)))
+    assert isinstance(failed, collect.Failed)
+    assert (failed.problem, failed.why) == (absent, "ValueError: no")
+    for problem, one in zip(problems, found, strict=True):
+        assert isinstance(one, collect.Prepared)
+        configs = [config for config, _ in one.configs]
+        assert len(configs) == len(set(configs)) == 8
+        assert configs[0] == preparer.model.rank(problem, h200, 1)[0][0]
+        assert all(source is not None for _, source in one.configs)
+    assert len(kernels) == len(set(kernels)) <= 4 * budget.own(5) < 32
+
+
+def raise_for(problem: Gemm, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(p: Gemm, *arguments: Any) -> Any:
+        if p == problem:
+            raise ValueError("no")
+        return function(p, *arguments)
+
+    return call
+
+
+def test_preparing_ends_when_the_run_ends() -> None:
+    preparer = Preparer(DEVICES["h200"], None, BUDGET, assembles=False, stopping=lambda: True)
+    with pytest.raises(CancelledError):
+        preparer.prepare(collect.Job((PROBLEMS[0],)))
+
+
+# ---- several children of a device
+
+
+def test_children_of_a_device_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, share = CollectBudget(configurations=3, nearest=0, group=2), Counter[Any]()
+    measure = DeviceThread._measure
+
+    def counted(self: DeviceThread, *arguments: Any) -> None:
+        share[self] += 1
+        measure(self, *arguments)
+
+    monkeypatch.setattr(DeviceThread, "_measure", counted)
+    problems = [Gemm(m, 6, 5, dtype="f32") for m in range(1, 17)]
+    with Database(tmp_path / "d.sqlite") as database, DevicePool(budget, "emulated", jobs=1, children=2) as device_pool:
+        done = Collector(database, device_pool, budget).run(problems)
+    assert (done.problems, done.measurements, done.outcomes) == (16, 48, {"ok": 48})
+    assert len(share) == 2
+    assert set(rows(tmp_path / "d.sqlite").values()) == {1}
+    usage = done.usage
+    assert 0 < usage.locked <= done.seconds
+    assert usage.queued > 0
+    assert usage.locked + usage.queued < usage.measured
+    assert min(usage.choosing, usage.waited) > 0
+    assert f"{usage.locked:.1f} with the device" in collect.usage_summary(usage)
+
+
+def in_child(code: str, lock: int) -> subprocess.Popen[str]:
+    """Starts Python code with ``lock``, a DeviceLock."""
+    head = f"import time\nfrom ptxgen.runtime import device_lock\nlock = device_lock.DeviceLock({lock})\n"
+    return subprocess.Popen([sys.executable, "-c", head + code], stdout=subprocess.PIPE, text=True, pass_fds=(lock,))
+
+
+def test_only_one_process_has_the_device() -> None:
+    lock = DeviceLock.create()
+    hold = "with lock:\n    a = time.monotonic()\n    time.sleep(0.5)\n    print(a, time.monotonic(), flush=True)\n"
+    try:
+        children = [in_child(hold, lock) for _ in range(2)]
+        first, second = sorted(tuple(map(float, child.communicate(timeout=60)[0].split())) for child in children)
+    finally:
+        os.close(lock)
+    assert first[1] <= second[0]
+
+
+def test_a_process_that_has_the_device_for_too_long_is_ended() -> None:
+    lock = DeviceLock.create()
+    try:
+        stuck = in_child("device_lock.LOCKED_SECONDS = 0.3\nwith lock:\n    time.sleep(60)", lock)
+        assert stuck.wait(timeout=30) == -signal.SIGALRM
+        assert in_child("with lock: pass", lock).wait(timeout=30) == 0
+    finally:
+        os.close(lock)
 
 
 # ---- executors
@@ -299,7 +423,7 @@ def test_a_device_pool_that_cannot_continue_is_replaced(tmp_path: Path, monkeypa
 def test_machines_must_have_devices_of_one_kind() -> None:
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     with pytest.raises(InputError, match="devices are h200 and emulated; they must be of one kind"):
-        executor.run_job(options, collect.Job(PROBLEMS[0]), "h200", "hardware")
+        executor.run_job(options, collect.Job((PROBLEMS[0],)), "h200", "hardware")
 
 
 def test_dask_cluster_of_processes(run: Run, tmp_path: Path) -> None:

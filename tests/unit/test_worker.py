@@ -110,6 +110,7 @@ def test_orders_contain_every_field(child):
     [
         ("sys.stderr.write('the GPU is gone\\n'); sys.stderr.flush(); os._exit(3)", "crashed", "the GPU is gone"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "ended by SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGALRM)", "timeout", "the kernel ran for 20 s"),
         ("os._exit(9)", "crashed", "ended with status 9"),
         ("raise RuntimeError('out of luck')", "crashed", "out of luck"),
         ("time.sleep(60)", "timeout", "no answer in 0.7 s"),
