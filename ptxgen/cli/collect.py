@@ -110,7 +110,10 @@ def collect(
         float, typer.Option(help="Fraction of them that the model ranks first; the others are random.")
     ] = 0.7,
     group: Annotated[
-        int, typer.Option("--group", metavar="N", help="Most problems that share kernels; random ones are drawn in such groups.")
+        int,
+        typer.Option(
+            "--group", metavar="N", help="Most problems that share kernels; random ones are drawn in such groups."
+        ),
     ] = 8,
     devices: DevicesOption = "0",
     jobs: JobsOption = None,
