@@ -438,7 +438,7 @@ def test_dask_cluster_of_processes(run: Run, tmp_path: Path) -> None:
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
     ):
         address = cluster.scheduler_address.replace("tcp://", "dask://")
-        done = run("--executor", address, "--shapes-file", shapes, *SMALL, "--json")
+        done = run("--executor", address, "--shapes-file", shapes, *SMALL, "--group", 2, "--json")
         assert (done.document["problems"], done.document["measurements"]) == (8, 24)
         with distributed.Client(cluster) as client:
             used = client.run(lambda: [s.device_pool is not None for s in executor._shared.values()])
