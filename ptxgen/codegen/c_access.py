@@ -76,10 +76,10 @@ class CAccess(Part):
     def loaded(self) -> Tile:
         """The registers that a load of ``vec`` elements fills."""
         if self.is_fp8:
-            return Tile("c", "b16", (max(1, self.vec // 2),))
+            return Tile("c_raw", "b16", (max(1, self.vec // 2),))
         if self.is_16bit:
-            return Tile("c", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c", "b16", (1,))
-        return Tile("c", "b32" if self.is_s8 else self.element_type, (self.vec,))
+            return Tile("c_raw", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c_raw", "b16", (1,))
+        return Tile("c_raw", "b32" if self.is_s8 else self.element_type, (self.vec,))
 
     @cached_property
     def half(self) -> Tile:
@@ -94,12 +94,12 @@ class CAccess(Part):
     @cached_property
     def values(self) -> Tile:
         """The elements in the type of the epilogue's arithmetic."""
-        return Tile("wide", self.arithmetic.type, (self.vec,)) if self.converts else self.loaded
+        return Tile("c_val", self.arithmetic.type, (self.vec,)) if self.converts else self.loaded
 
     @cached_property
     def addend(self) -> Tile:
         """Partial sums that are added to others."""
-        return Tile("other", self.arithmetic.type, (self.vec,))
+        return Tile("partial", self.arithmetic.type, (self.vec,))
 
     @cached_property
     def registers(self) -> list[Tile]:

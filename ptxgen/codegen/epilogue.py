@@ -82,7 +82,7 @@ class TileEpilogue(Epilogue):
     @cached_property
     def vector(self) -> Tile:
         """A row of the thread's sums, or a vector of the block's tile."""
-        return Tile("e", self.arithmetic.type, (max(self.ns, self.c.vec),))
+        return Tile("result", self.arithmetic.type, (max(self.ns, self.c.vec),))
 
     @cached_property
     def checks_bounds(self) -> bool:

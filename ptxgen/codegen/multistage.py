@@ -127,7 +127,7 @@ class MultistageMainloop(Part):
 
     def address_of(self, x: StagedOperand, load: StagedLoad) -> str:
         """The register with a load's address, once the addressing has set it."""
-        return "%t64" if x.shared_pointer or not x.addressing.strided else f"%ptr_{x.name}{load.index}"
+        return "%tmp64" if x.shared_pointer or not x.addressing.strided else f"%ptr_{x.name}{load.index}"
 
     def skip(self, x: StagedOperand, load: StagedLoad, first: bool) -> str:
         """The predicate that skips a load, once the addressing has set it; "" if nothing does. ``first``: of the first

@@ -33,20 +33,20 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     shr.u32 %mn_${x.name}, %thread, ${x.log2_across};
     and.b32 %k_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
-    shr.u32 %t0, %mn_${x.name}, ${x.swizzle_shift};
-    shr.u32 %t1, %k_${x.name}, ${x.log2_chunk};
-    xor.b32 %t0, %t0, %t1;
-    and.b32 %t0, %t0, ${x.swizzle_q - 1};
-    mad.lo.u32 %t0, %mn_${x.name}, ${x.swizzle_q}, %t0;
-    and.b32 %t1, %k_${x.name}, ${x.chunk - 1};
-    mad.lo.u32 %smem_off_${x.name}, %t0, ${x.chunk}, %t1;
+    shr.u32 %tmp0, %mn_${x.name}, ${x.swizzle_shift};
+    shr.u32 %tmp1, %k_${x.name}, ${x.log2_chunk};
+    xor.b32 %tmp0, %tmp0, %tmp1;
+    and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
+    mad.lo.u32 %tmp0, %mn_${x.name}, ${x.swizzle_q}, %tmp0;
+    and.b32 %tmp1, %k_${x.name}, ${x.chunk - 1};
+    mad.lo.u32 %smem_off_${x.name}, %tmp0, ${x.chunk}, %tmp1;
 % elif x.transposed:
     // lanes along K read whole sectors, and store down a column
     and.b32 %k_${x.name}, %thread, ${x.across - 1};
-    shr.u32 %t0, %thread, ${x.log2_across};
-    and.b32 %mn_${x.name}, %t0, ${x.tile - 1};
-    shr.u32 %t0, %t0, ${x.log2_tile};
-    mad.lo.u32 %k_${x.name}, %t0, ${x.across}, %k_${x.name};
+    shr.u32 %tmp0, %thread, ${x.log2_across};
+    and.b32 %mn_${x.name}, %tmp0, ${x.tile - 1};
+    shr.u32 %tmp0, %tmp0, ${x.log2_tile};
+    mad.lo.u32 %k_${x.name}, %tmp0, ${x.across}, %k_${x.name};
     mul.lo.u32 %k_${x.name}, %k_${x.name}, ${x.vec};
     mad.lo.u32 %smem_off_${x.name}, %k_${x.name}, ${x.row}, %mn_${x.name};
 % else:
@@ -64,12 +64,12 @@ ${swizzled(x, *(("mn", "k") if x.kmajor else ("k", "mn")))}\
     shr.u32 %${row}_${x.name}, %thread, ${x.log2_across};
     and.b32 %${column}_${x.name}, %thread, ${x.across - 1};
     mul.lo.u32 %${column}_${x.name}, %${column}_${x.name}, ${x.vec};
-    mov.b32 %t1, %${column}_${x.name};
+    mov.b32 %tmp1, %${column}_${x.name};
 % for shift, mask in x.keys:
-    ${"shl.b32" if shift < 0 else "shr.u32"} %t0, %${row}_${x.name}, ${abs(shift)};
-    and.b32 %t0, %t0, ${mask};
-    shl.b32 %t0, %t0, ${x.log2_chunk};
-    xor.b32 %t1, %t1, %t0;
+    ${"shl.b32" if shift < 0 else "shr.u32"} %tmp0, %${row}_${x.name}, ${abs(shift)};
+    and.b32 %tmp0, %tmp0, ${mask};
+    shl.b32 %tmp0, %tmp0, ${x.log2_chunk};
+    xor.b32 %tmp1, %tmp1, %tmp0;
 % endfor
-    mad.lo.u32 %smem_off_${x.name}, %${row}_${x.name}, ${x.row}, %t1;
+    mad.lo.u32 %smem_off_${x.name}, %${row}_${x.name}, ${x.row}, %tmp1;
 </%def>

@@ -26,14 +26,14 @@ ${radix.parameters()}\
 ${pixel()}\
 % if plan.scheduler.splits_k:
     {
-    .reg .b32 %rest, %next, %t;
-    div.u32 %rest, %k0, ${plan.loads.unit};
-${radix.divide("%tap", "%rest", "units_per_tap")}\
-    mul.lo.u32 %t, %tap, %units_per_tap;
-    sub.u32 %channel, %rest, %t;
+    .reg .b32 %flat_index, %quotient, %tmp;
+    div.u32 %flat_index, %k0, ${plan.loads.unit};
+${radix.divide("%tap", "%flat_index", "units_per_tap")}\
+    mul.lo.u32 %tmp, %tap, %units_per_tap;
+    sub.u32 %channel, %flat_index, %tmp;
     mul.lo.u32 %channel, %channel, ${plan.loads.unit};
-    mov.u32 %rest, %tap;
-${radix.offsets("%rest", "%tap_pixel")}\
+    mov.u32 %flat_index, %tap;
+${radix.offsets("%flat_index", "%tap_pixel")}\
     }
 % else:
     mov.u32 %channel, 0;
@@ -48,18 +48,18 @@ ${tap_offsets()}\
 ## The first pixel of this block's slice of rows.
 <%def name="pixel()">
     {
-    .reg .b32 %rest, %next, %t;
+    .reg .b32 %flat_index, %quotient, %tmp;
 <% images = plan.images %>\
 % if images.multicast:
-    mad.lo.u32 %rest, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
+    mad.lo.u32 %flat_index, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
 % else:
-    mov.u32 %rest, %${images.role}0;
+    mov.u32 %flat_index, %${images.role}0;
 % endif
-${radix.digits("%rest", "%pixel")}\
+${radix.digits("%flat_index", "%pixel")}\
 % for a in plan.loads.axes:
     mad.lo.u32 %pixel${a}, %pixel${a}, %stride${a}, %lower_corner${a};
 % endfor
-    mov.u32 %image, %rest;
+    mov.u32 %image, %flat_index;
     }
 </%def>
 

@@ -2,7 +2,7 @@
 <%namespace name="stages" file="/addr/simt_fragment_addr.mako"/>
 <%def name="setup()">
     {
-    .reg .b32 %lane, %warp, %k_group, %mn, %k, %addr;
+    .reg .b32 %lane, %warp, %k_group, %mn, %k, %smem_addr;
     and.b32 %lane, %thread, 31;
     and.b32 %warp, %thread, ${plan.mainloop.group - 1};
     shr.u32 %warp, %warp, 5;
@@ -25,9 +25,9 @@ ${add_lane_terms("%row", [plan.a.lane_of_c])}\
 ${add_lane_terms("%col", [plan.b.lane_of_c])}\
 % if plan.epilogue.via_smem:
     // %smem_c: where the epilogue stores this lane's sums in shared memory
-    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
 % endif
     }
 </%def>
@@ -35,25 +35,25 @@ ${add_lane_terms("%col", [plan.b.lane_of_c])}\
 ## Adds the terms that depend on the lane number.
 <%def name="add_lane_terms(to, terms)">
 % for t in terms:
-    shr.u32 %t0, %lane, ${t.shift};
-    and.b32 %t0, %t0, ${t.mask};
-    mad.lo.u32 ${to}, %t0, ${t.weight}, ${to};
+    shr.u32 %tmp0, %lane, ${t.shift};
+    and.b32 %tmp0, %tmp0, ${t.mask};
+    mad.lo.u32 ${to}, %tmp0, ${t.weight}, ${to};
 % endfor
 </%def>
 
 ## The shared-memory address of element (mn, k) of a stage: 16-byte chunks are XORed with bits of the row.
 <%def name="element_address(x)">
 <% row, column = ("%mn", "%k") if x.kmajor else ("%k", "%mn") %>\
-    mul.lo.u32 %addr, ${column}, ${x.bytes};
+    mul.lo.u32 %smem_addr, ${column}, ${x.bytes};
 % for shift, mask in x.keys:
-    ${"shl.b32" if shift < 0 else "shr.u32"} %t0, ${row}, ${abs(shift)};
-    and.b32 %t0, %t0, ${mask};
-    shl.b32 %t0, %t0, 4;
-    xor.b32 %addr, %addr, %t0;
+    ${"shl.b32" if shift < 0 else "shr.u32"} %tmp0, ${row}, ${abs(shift)};
+    and.b32 %tmp0, %tmp0, ${mask};
+    shl.b32 %tmp0, %tmp0, 4;
+    xor.b32 %smem_addr, %smem_addr, %tmp0;
 % endfor
-    mad.lo.u32 %addr, ${row}, ${x.row * x.bytes}, %addr;
-    add.u32 %addr, %addr, ${x.base};
-    add.u32 ${x.fragment_ptrs[0]}, %smem, %addr;
+    mad.lo.u32 %smem_addr, ${row}, ${x.row * x.bytes}, %smem_addr;
+    add.u32 %smem_addr, %smem_addr, ${x.base};
+    add.u32 ${x.fragment_ptrs[0]}, %smem, %smem_addr;
 </%def>
 
 <%def name="advance()">

@@ -5,30 +5,30 @@
 ${thread_map.setup(x, f"%k_table_{x.name}")}\
     .reg .b32 %mn_off_${x.name}<${len(x.addressing.mn_offsets)}>, %k_off_${x.name}<${len(x.addressing.k_offsets)}>;
 % if x.addressing.is_im2col:
-    .reg .b32 %mn_coord_${x.name}<${len(x.addressing.mn_offsets)}>, %k_coord_${x.name}<${len(x.addressing.k_offsets)}>, %guard_${x.name}, %high_${x.name};
-    ld.param.u32 %guard_${x.name}, [guard_${x.name}];
-    ld.param.u32 %high_${x.name}, [high_${x.name}];
+    .reg .b32 %mn_coord_${x.name}<${len(x.addressing.mn_offsets)}>, %k_coord_${x.name}<${len(x.addressing.k_offsets)}>, %guard_bits_${x.name}, %max_coords_${x.name};
+    ld.param.u32 %guard_bits_${x.name}, [guard_${x.name}];
+    ld.param.u32 %max_coords_${x.name}, [high_${x.name}];
 % endif
     // offsets along ${x.extent}: looked up once
-    ld.param.u64 %t64, [mn_table_${x.name}];
-    cvta.to.global.u64 %t64, %t64;
+    ld.param.u64 %tmp64, [mn_table_${x.name}];
+    cvta.to.global.u64 %tmp64, %tmp64;
 % for n, (mn, oob) in enumerate(zip(x.addressing.mn_offsets, x.oob_predicates)):
-    add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
-    add.u32 %t0, %t0, ${mn};
+    add.u32 %tmp0, %${x.extent.lower()}0, %mn_${x.name};
+    add.u32 %tmp0, %tmp0, ${mn};
 % if plan.mainloop.predicated:
-    setp.ge.u32 ${oob}, %t0, %${x.extent};
+    setp.ge.u32 ${oob}, %tmp0, %${x.extent};
 % endif
 % if plan.mainloop.checks_bounds:
-    sub.u32 %t2, ${x.limit}, ${x.edge};
-    min.u32 %t0, %t0, %t2;
+    sub.u32 %tmp2, ${x.limit}, ${x.edge};
+    min.u32 %tmp0, %tmp0, %tmp2;
 % endif
-    mad.wide.u32 %u64, %t0, ${x.addressing.table_entry_bytes}, %t64;
-    ${entry(x, "mn_off", "mn_coord", n)}, [%u64];
+    mad.wide.u32 %tmp64b, %tmp0, ${x.addressing.table_entry_bytes}, %tmp64;
+    ${entry(x, "mn_off", "mn_coord", n)}, [%tmp64b];
 % endfor
-    ld.param.u64 %t64, [k_table_${x.name}];
-    cvta.to.global.u64 %t64, %t64;
-    add.u32 %t0, %k0, %k_${x.name};
-    mad.wide.u32 %k_table_${x.name}, %t0, ${x.addressing.table_entry_bytes}, %t64;
+    ld.param.u64 %tmp64, [k_table_${x.name}];
+    cvta.to.global.u64 %tmp64, %tmp64;
+    add.u32 %tmp0, %k0, %k_${x.name};
+    mad.wide.u32 %k_table_${x.name}, %tmp0, ${x.addressing.table_entry_bytes}, %tmp64;
 ${look_up_k(x)}\
 </%def>
 
@@ -42,8 +42,8 @@ ${look_up_k(x)}\
 </%def>
 
 <%def name="address(x, p)">
-    add.s32 %t0, %mn_off_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.addressing.k_offsets.index(p.k)};
-    mad.wide.s32 %t64, %t0, ${x.global_bytes}, %${x.name.upper()};
+    add.s32 %tmp0, %mn_off_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_off_${x.name}${x.addressing.k_offsets.index(p.k)};
+    mad.wide.s32 %tmp64, %tmp0, ${x.global_bytes}, %${x.name.upper()};
 </%def>
 
 <%def name="advance(x, first)">
@@ -58,14 +58,14 @@ ${look_up_k(x)}\
 ## Sets %skip if load p is outside the image, past the remainder of K in the first stage, or outside M or N.
 <%def name="skip(x, p, first)">
 % if x.addressing.is_im2col:
-    add.u32 %t1, %mn_coord_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.addressing.k_offsets.index(p.k)};
-    sub.u32 %t2, %high_${x.name}, %t1;
-    lop3.b32 %t1, %t1, %t2, %guard_${x.name}, ${x.addressing.OUT_OF_IMAGE_LUT};
-    setp.ne.u32 %skip, %t1, 0;
+    add.u32 %tmp1, %mn_coord_${x.name}${x.addressing.mn_offsets.index(p.mn)}, %k_coord_${x.name}${x.addressing.k_offsets.index(p.k)};
+    sub.u32 %tmp2, %max_coords_${x.name}, %tmp1;
+    lop3.b32 %tmp1, %tmp1, %tmp2, %guard_bits_${x.name}, ${x.addressing.OUT_OF_IMAGE_LUT};
+    setp.ne.u32 %skip, %tmp1, 0;
 % endif
 % if first and plan.mainloop.checks_bounds:
-    add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge${".or" if x.addressing.is_im2col else ""}.u32 %skip, %t0, %k_rem${", %skip" if x.addressing.is_im2col else ""};
+    add.u32 %tmp0, %k_${x.name}, ${p.k};
+    setp.ge${".or" if x.addressing.is_im2col else ""}.u32 %skip, %tmp0, %k_rem${", %skip" if x.addressing.is_im2col else ""};
 % endif
 % if plan.mainloop.predicated and (x.addressing.is_im2col or first):
     or.pred %skip, %skip, ${p.oob};

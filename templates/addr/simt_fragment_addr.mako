@@ -1,7 +1,7 @@
 ## Rows and columns of the tile that a thread multiplies, and the shared-memory addresses of its fragments.
 <%def name="setup()">
     {
-    .reg .b32 %lane, %warp, %k_group, %lane_m, %lane_n, %addr;
+    .reg .b32 %lane, %warp, %k_group, %lane_m, %lane_n, %smem_addr;
     and.b32 %lane, %thread, 31;
     and.b32 %warp, %thread, ${plan.mainloop.group - 1};
     shr.u32 %warp, %warp, 5;
@@ -11,11 +11,11 @@
     and.b32 %lane_n, %lane, 1;
     shr.u32 %lane_m, %lane, 1;
     and.b32 %lane_m, %lane_m, 1;
-    shr.u32 %t0, %lane, 2;
-    and.b32 %t1, %t0, ${(1 << plan.mainloop.bits_n - 1) - 1};
-    mad.lo.u32 %lane_n, %t1, 2, %lane_n;
-    shr.u32 %t0, %t0, ${plan.mainloop.bits_n - 1};
-    mad.lo.u32 %lane_m, %t0, 2, %lane_m;
+    shr.u32 %tmp0, %lane, 2;
+    and.b32 %tmp1, %tmp0, ${(1 << plan.mainloop.bits_n - 1) - 1};
+    mad.lo.u32 %lane_n, %tmp1, 2, %lane_n;
+    shr.u32 %tmp0, %tmp0, ${plan.mainloop.bits_n - 1};
+    mad.lo.u32 %lane_m, %tmp0, 2, %lane_m;
 % else:
     and.b32 %lane_n, %lane, ${plan.mainloop.warp_n - 1};
     shr.u32 %lane_m, %lane, ${plan.mainloop.bits_n};
@@ -30,27 +30,27 @@
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     // fragment addresses of ${x.name.upper()}
 % if x.kmajor_smem:
-    shr.u32 %t0, ${first}, ${x.swizzle_shift};
-    mul.lo.u32 %t1, %k_group, ${plan.mainloop.steps // x.chunk};
-    xor.b32 %t0, %t0, %t1;
-    and.b32 %t0, %t0, ${x.swizzle_q - 1};
-    mad.lo.u32 %addr, ${first}, ${x.depth * x.bytes}, ${x.base};
-    add.u32 %addr, %addr, %smem;
+    shr.u32 %tmp0, ${first}, ${x.swizzle_shift};
+    mul.lo.u32 %tmp1, %k_group, ${plan.mainloop.steps // x.chunk};
+    xor.b32 %tmp0, %tmp0, %tmp1;
+    and.b32 %tmp0, %tmp0, ${x.swizzle_q - 1};
+    mad.lo.u32 %smem_addr, ${first}, ${x.depth * x.bytes}, ${x.base};
+    add.u32 %smem_addr, %smem_addr, %smem;
 % for q in range(x.swizzle_q):
-    xor.b32 %t1, %t0, ${q};
-    mad.lo.u32 ${x.fragment_ptrs[q]}, %t1, 16, %addr;
+    xor.b32 %tmp1, %tmp0, ${q};
+    mad.lo.u32 ${x.fragment_ptrs[q]}, %tmp1, 16, %smem_addr;
 % endfor
 % else:
-    mad.lo.u32 %addr, %k_group, ${plan.mainloop.steps * x.row}, ${first};
-    mad.lo.u32 %addr, %addr, ${x.bytes}, ${x.base};
-    add.u32 ${x.fragment_ptrs[0]}, %addr, %smem;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.mainloop.steps * x.row}, ${first};
+    mad.lo.u32 %smem_addr, %smem_addr, ${x.bytes}, ${x.base};
+    add.u32 ${x.fragment_ptrs[0]}, %smem_addr, %smem;
 % endif
 % endfor
 % if plan.epilogue.via_smem:
     // %smem_c: where the epilogue stores this thread's sums in shared memory
-    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
 % endif
     }
 </%def>

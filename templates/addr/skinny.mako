@@ -8,7 +8,7 @@ ${pointers(x, own)}\
 
 <%def name="lane_map()">
     {
-    .reg .b32 %lane, %warp, %k_group, %long_lane, %k_lane, %addr;
+    .reg .b32 %lane, %warp, %k_group, %long_lane, %k_lane, %smem_addr;
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
 % if plan.mainloop.x.kmajor:
@@ -20,7 +20,7 @@ ${pointers(x, own)}\
     shr.u32 %k_lane, %lane, ${plan.mainloop.log2_lanes_long};
     and.b32 %long_lane, %lane, ${plan.config.lanes_long - 1};
 % endif
-    setp.eq.u32 %k_lane0, %k_lane, 0;
+    setp.eq.u32 %is_k_lane0, %k_lane, 0;
     shr.u32 %k_group, %warp, ${plan.mainloop.log2_warps_along};
     and.b32 %warp, %warp, ${plan.mainloop.warps_along - 1};
     mad.lo.u32 %long_lane, %warp, ${plan.config.lanes_long}, %long_lane;
@@ -29,9 +29,9 @@ ${pointers(x, own)}\
     mul.lo.u32 ${"%col" if plan.config.long_n else "%row"}, %long_lane, ${plan.mainloop.x.contiguous_run};
     mov.u32 ${"%row" if plan.config.long_n else "%col"}, 0;
     // %smem_c: where the epilogue stores this thread's sums in shared memory
-    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
     add.u32 %k_pos, %k_pos, %k0;
     }
 </%def>
@@ -42,33 +42,33 @@ ${pointers(x, own)}\
 % if x.pointer_steps:
     .reg .b64 %k_step_${x.name}<${len(x.pointer_steps)}>;
 % endif
-    sub.u32 %t2, %${x.extent}, ${x.edge};
+    sub.u32 %tmp2, %${x.extent}, ${x.edge};
 % for n, row in enumerate(x.rows):
-    add.u32 %t0, %${x.extent.lower()}0, ${own};
-    add.u32 %t0, %t0, ${row};
-    min.u32 %t0, %t0, %t2;
+    add.u32 %tmp0, %${x.extent.lower()}0, ${own};
+    add.u32 %tmp0, %tmp0, ${row};
+    min.u32 %tmp0, %tmp0, %tmp2;
 % if x.kmajor:
-    mul.wide.u32 %t64, %t0, %ld${x.name};
-    cvt.u64.u32 %u64, %k_pos;
+    mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %k_pos;
 % else:
-    mul.wide.u32 %t64, %k_pos, %ld${x.name};
-    cvt.u64.u32 %u64, %t0;
+    mul.wide.u32 %tmp64, %k_pos, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %tmp0;
 % endif
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %${x.upper};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %${x.upper};
 % endfor
 % for n, step in enumerate(x.pointer_steps):
     mul.wide.u32 %k_step_${x.name}${n}, %ld${x.name}, ${step * x.size};
 % endfor
 </%def>
 
-## After the K loop: %k_rem: the remainder of K; %t0: the end of the slice.
+## After the K loop: %k_rem: the remainder of K; %tmp0: the end of the slice.
 <%def name="remainder()">
-    sub.u32 %k_rem, %k_len, %t0;
+    sub.u32 %k_rem, %k_len, %tmp0;
     setp.eq.u32 %p, %k_rem, 0;
     @%p bra.uni EPILOGUE;
-    add.u32 %k_pos, %k_pos, %t0;
-    add.u32 %t0, %k0, %k_len;
+    add.u32 %k_pos, %k_pos, %tmp0;
+    add.u32 %tmp0, %k0, %k_len;
 </%def>
 
 ## Elements that vectors do not cover: none, rows are whole vectors.

@@ -10,7 +10,7 @@ ${skinny.pointers(plan.mainloop.y, "%frag_row")}\
 <% long, short = ("%col", "%row") if plan.config.long_n else ("%row", "%col") %>\
     .reg .b32 %frag_row;
     {
-    .reg .b32 %warp, %k_group, %long_lane, %k_lane, %addr;
+    .reg .b32 %warp, %k_group, %long_lane, %k_lane, %smem_addr;
     // four lanes along K load the same rows; the steps of a warp are contiguous along K
     shr.u32 %warp, %thread, 5;
     and.b32 %k_lane, %thread, ${plan.mainloop.lanes - 1};
@@ -24,9 +24,9 @@ ${skinny.pointers(plan.mainloop.y, "%frag_row")}\
     // sums: the lane's rows, and two columns along ${plan.mainloop.y.extent}
     mul.lo.u32 ${long}, %long_lane, ${plan.mainloop.x.contiguous_run};
     shl.b32 ${short}, %k_lane, 1;
-    mad.lo.u32 %addr, %k_group, ${plan.config.ml}, %row;
-    mad.lo.u32 %addr, %addr, ${plan.epilogue.row_pitch}, %col;
-    mad.lo.u32 %smem_c, %addr, ${plan.arithmetic.bytes}, %smem;
+    mad.lo.u32 %smem_addr, %k_group, ${plan.config.ml}, %row;
+    mad.lo.u32 %smem_addr, %smem_addr, ${plan.epilogue.row_pitch}, %col;
+    mad.lo.u32 %smem_c, %smem_addr, ${plan.arithmetic.bytes}, %smem;
     }
 </%def>
 

@@ -8,17 +8,17 @@ ${lane_map.lane_map()}\
     sub.u32 %k_thread, %k_pos, %k0;
     // ${x.upper}: ${len(x.rows)} ${"row" if len(x.rows) == 1 else "rows"} with contiguous K; past the last row this thread loads its first row again
     .reg .b64 %ptr_${x.name}<${len(x.rows)}>;
-    add.u32 %t1, %${x.extent.lower()}0, ${own};
-    sub.u32 %t2, %${x.extent}, 1;
-    min.u32 %t1, %t1, %t2;
-    mul.wide.u32 %t64, %t1, %ld${x.name};
-    mad.lo.u64 %ptr_${x.name}0, %t64, ${x.size}, %${x.upper};
+    add.u32 %tmp1, %${x.extent.lower()}0, ${own};
+    sub.u32 %tmp2, %${x.extent}, 1;
+    min.u32 %tmp1, %tmp1, %tmp2;
+    mul.wide.u32 %tmp64, %tmp1, %ld${x.name};
+    mad.lo.u64 %ptr_${x.name}0, %tmp64, ${x.size}, %${x.upper};
 % for n, row in enumerate(x.rows[1:], 1):
-    add.u32 %t0, %t1, ${row};
-    setp.lt.u32 %p, %t0, %${x.extent};
-    selp.b32 %t0, %t0, %t1, %p;
-    mul.wide.u32 %t64, %t0, %ld${x.name};
-    mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %${x.upper};
+    add.u32 %tmp0, %tmp1, ${row};
+    setp.lt.u32 %p, %tmp0, %${x.extent};
+    selp.b32 %tmp0, %tmp0, %tmp1, %p;
+    mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
+    mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %${x.upper};
 % endfor
 % if x.split_vectors:
     // %head: elements before the first vector, which is assembled from two chunks
@@ -28,23 +28,23 @@ ${lane_map.lane_map()}\
     // %misalignment: bytes from the 16-byte boundary to the start of the rows: whole words, and bits of a word
     cvt.u32.u64 %misalignment, %ptr_${x.name}0;
     and.b32 %misalignment, %misalignment, 15;
-    and.b32 %t0, %misalignment, 8;
-    setp.ne.u32 %skip_two, %t0, 0;
-    and.b32 %t0, %misalignment, 4;
-    setp.ne.u32 %skip_one, %t0, 0;
+    and.b32 %tmp0, %misalignment, 8;
+    setp.ne.u32 %skip_two, %tmp0, 0;
+    and.b32 %tmp0, %misalignment, 4;
+    setp.ne.u32 %skip_one, %tmp0, 0;
     and.b32 %bit_shift, %misalignment, 3;
     shl.b32 %bit_shift, %bit_shift, 3;
 % else:
     // %head: elements before the first 16-byte boundary, the same in all these rows
-    cvt.u32.u64 %t0, %ptr_${x.name}0;
-    neg.s32 %t0, %t0;
-    and.b32 %t0, %t0, 15;
-    shr.u32 %head, %t0, ${plan.mainloop.log2_size};
+    cvt.u32.u64 %tmp0, %ptr_${x.name}0;
+    neg.s32 %tmp0, %tmp0;
+    and.b32 %tmp0, %tmp0, 15;
+    shr.u32 %head, %tmp0, ${plan.mainloop.log2_size};
 % endif
     add.u32 %k_pos, %k_pos, %head;
-    cvt.u64.u32 %t64, %k_pos;
+    cvt.u64.u32 %tmp64, %k_pos;
 % for n in range(len(x.rows)):
-    mad.lo.u64 %ptr_${x.name}${n}, %t64, ${x.size}, %ptr_${x.name}${n};
+    mad.lo.u64 %ptr_${x.name}${n}, %tmp64, ${x.size}, %ptr_${x.name}${n};
 % if x.split_vectors:
     and.b64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, -16;
 % endif
@@ -54,9 +54,9 @@ ${lane_map.lane_map()}\
     add.u32 %k_end, %k_end, %head;
     min.u32 %k_end, %k_end, %K;
     // K iterations that are whole for all threads, whatever their misalignment
-    sub.s32 %t0, %K, %k0;
-    sub.s32 %t0, %t0, ${plan.mainloop.k_tail_elements};
-    min.s32 %k_len, %k_len, %t0;
+    sub.s32 %tmp0, %K, %k0;
+    sub.s32 %tmp0, %tmp0, ${plan.mainloop.k_tail_elements};
+    min.s32 %k_len, %k_len, %tmp0;
     max.s32 %k_len, %k_len, 0;
 ${skinny.pointers(y, plan.mainloop.first_y)}\
 </%def>
@@ -72,50 +72,50 @@ ${skinny.pointers(y, plan.mainloop.first_y)}\
 </%def>
 
 <%def name="remainder()">
-    add.u32 %k_pos, %k_pos, %t0;
-${last_vector_end("%t0")}\
-    sub.s32 %t0, %t0, ${plan.mainloop.x.vec - 1};
-    max.s32 %t0, %t0, 0;
+    add.u32 %k_pos, %k_pos, %tmp0;
+${last_vector_end("%tmp0")}\
+    sub.s32 %tmp0, %tmp0, ${plan.mainloop.x.vec - 1};
+    max.s32 %tmp0, %tmp0, 0;
 </%def>
 
 ## The elements that no whole vector covers: the first threads along K multiply those at the end, the next thread those at
 ## the start.
 <%def name="unaligned_elements(math)">
 <% x, y = plan.mainloop.x, plan.mainloop.y %>\
-    .reg .b32 %start, %stop;
+    .reg .b32 %k_start, %k_stop;
     .reg .b16 %elem<4>;
     .reg .pred %in_k_range<${x.vec}>;
-${last_vector_end("%t1")}\
-    add.u32 %t0, %k0, %head;
-    sub.s32 %t1, %t1, %t0;
-    max.s32 %t1, %t1, 0;
-    and.b32 %t1, %t1, -${x.vec};
-    add.u32 %start, %t0, %t1;
-    add.u32 %start, %start, %k_thread;
+${last_vector_end("%tmp1")}\
+    add.u32 %tmp0, %k0, %head;
+    sub.s32 %tmp1, %tmp1, %tmp0;
+    max.s32 %tmp1, %tmp1, 0;
+    and.b32 %tmp1, %tmp1, -${x.vec};
+    add.u32 %k_start, %tmp0, %tmp1;
+    add.u32 %k_start, %k_start, %k_thread;
     setp.lt.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
-    selp.b32 %stop, %k_end, 0, %p;
+    selp.b32 %k_stop, %k_end, 0, %p;
     setp.eq.u32 %p, %k_thread, ${plan.mainloop.tail_vectors * plan.mainloop.depth};
-    selp.b32 %start, 0, %start, %p;
+    selp.b32 %k_start, 0, %k_start, %p;
     setp.eq.and.u32 %p, %k0, 0, %p;
-    min.u32 %t1, %head, %K;
-    selp.b32 %stop, %t1, %stop, %p;
+    min.u32 %tmp1, %head, %K;
+    selp.b32 %k_stop, %tmp1, %k_stop, %p;
     // pointers are at the start of the last K iteration
-    sub.u32 %t0, %k_pos, ${plan.mainloop.step_stride * plan.mainloop.steps};
-    sub.s32 %t0, %start, %t0;
-    mul.wide.s32 %t64, %t0, ${x.size};
+    sub.u32 %tmp0, %k_pos, ${plan.mainloop.step_stride * plan.mainloop.steps};
+    sub.s32 %tmp0, %k_start, %tmp0;
+    mul.wide.s32 %tmp64, %tmp0, ${x.size};
 % for n in range(len(y.rows)):
-    add.s64 %ptr_${y.name}${n}, %ptr_${y.name}${n}, %t64;
+    add.s64 %ptr_${y.name}${n}, %ptr_${y.name}${n}, %tmp64;
 % endfor
 % if x.split_vectors:
-    cvt.u64.u32 %u64, %misalignment;
-    add.s64 %t64, %t64, %u64;
+    cvt.u64.u32 %tmp64b, %misalignment;
+    add.s64 %tmp64, %tmp64, %tmp64b;
 % endif
 % for n in range(len(x.rows)):
-    add.s64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %t64;
+    add.s64 %ptr_${x.name}${n}, %ptr_${x.name}${n}, %tmp64;
 % endfor
 % for i in range(x.vec):
-    add.u32 %t0, %start, ${i};
-    setp.lt.u32 %in_k_range${i}, %t0, %stop;
+    add.u32 %tmp0, %k_start, ${i};
+    setp.lt.u32 %in_k_range${i}, %tmp0, %k_stop;
 % endfor
 % for o, loads in plan.mainloop.element_loads:
 % for pointer, elements, word, first in loads:
@@ -126,9 +126,9 @@ ${last_vector_end("%t1")}\
 % if len(elements) == 2:
     mov.b32 ${word}, {${", ".join(elements)}};
 % elif len(elements) == 4:
-    mov.b32 %t1, {${", ".join(elements[:2])}};
-    mov.b32 %t2, {${", ".join(elements[2:])}};
-    prmt.b32 ${word}, %t1, %t2, 0x6420;
+    mov.b32 %tmp1, {${", ".join(elements[:2])}};
+    mov.b32 %tmp2, {${", ".join(elements[2:])}};
+    prmt.b32 ${word}, %tmp1, %tmp2, 0x6420;
 % endif
 % endfor
 % endfor

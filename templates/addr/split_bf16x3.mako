@@ -17,11 +17,11 @@
 )
 .maxntid ${p.THREADS}, 1, 1
 {
-    .reg .b64 %W;
+    .reg .b64 %workspace;
     .reg .b32 %K, %pitch, %thread, %block, %blocks_a, %smem;
     .reg .pred %is_b;
-    ld.param.u64 %W, [W];
-    cvta.to.global.u64 %W, %W;
+    ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %K, [K];  ld.param.u32 %pitch, [pitch];
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
@@ -42,8 +42,8 @@ ${split(plan.packing.operands[1], p)}\
 
 <%def name="split(x, p)">
     {
-    .reg .b64 %src, %addr, %dst, %t64, %step_bytes;
-    .reg .b32 %rows, %ld, %first_row, %k, %row, %k_thread, %t0, %t1;
+    .reg .b64 %src, %global_addr, %dst, %tmp64, %step_bytes;
+    .reg .b32 %rows, %ld, %first_row, %k, %row, %k_thread, %tmp0, %tmp1;
     .reg .f32 %value<${p.HELD}>, %wide<2>;
     .reg .b32 %word<2>;
     .reg .b16 %half<2>;
@@ -51,14 +51,14 @@ ${split(plan.packing.operands[1], p)}\
     // ---- ${x.name.upper()}: blocks are numbered along K, then along the rows of the planes
     ld.param.u64 %src, [${x.name.upper()}];
     cvta.to.global.u64 %src, %src;
-    ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %t0, [copy_offset128_${x.name}];
-    mad.wide.u32 %dst, %t0, ${plan.packing.ROW}, %W;
+    ld.param.u32 %rows, [rows_${x.name}];  ld.param.u32 %ld, [ld_${x.name}];  ld.param.u32 %tmp0, [copy_offset128_${x.name}];
+    mad.wide.u32 %dst, %tmp0, ${plan.packing.ROW}, %workspace;
 % if plan.batch.active:
 ${thread.item(x, p)}\
 % endif
-    div.u32 %t0, %pitch, ${p.BLOCK_K};
-    div.u32 %first_row, %block, %t0;
-    mul.lo.u32 %k, %first_row, %t0;
+    div.u32 %tmp0, %pitch, ${p.BLOCK_K};
+    div.u32 %first_row, %block, %tmp0;
+    mul.lo.u32 %k, %first_row, %tmp0;
     sub.u32 %k, %block, %k;
     mul.lo.u32 %k, %k, ${p.BLOCK_K};
     mul.lo.u32 %first_row, %first_row, ${p.BLOCK_ROWS};
@@ -72,11 +72,11 @@ ${thread.transposed(x, p)}\
     rem.u32 %k_thread, %thread, ${p.ACROSS};
     div.u32 %row, %thread, ${p.ACROSS};
 % if not x.kmajor:
-    mul.lo.u32 %t1, %row, ${p.BLOCK_PITCH};
-    mad.lo.u32 %t1, %k_thread, ${p.CHUNK}, %t1;
-    mad.lo.u32 %t1, %t1, 4, %smem;
+    mul.lo.u32 %tmp1, %row, ${p.BLOCK_PITCH};
+    mad.lo.u32 %tmp1, %k_thread, ${p.CHUNK}, %tmp1;
+    mad.lo.u32 %tmp1, %tmp1, 4, %smem;
 % for i in range(p.HELD):
-    ld.shared.f32 %value${i}, [%t1+${4 * (i // p.CHUNK * p.DOWN * p.BLOCK_PITCH + i % p.CHUNK)}];
+    ld.shared.f32 %value${i}, [%tmp1+${4 * (i // p.CHUNK * p.DOWN * p.BLOCK_PITCH + i % p.CHUNK)}];
 % endfor
 % endif
     mad.lo.u32 %k_thread, %k_thread, ${p.CHUNK}, %k;
@@ -87,20 +87,20 @@ ${thread.transposed(x, p)}\
 % endif
     setp.lt.u32 %in_rows, %row, %rows;
 % if x.kmajor:
-    mul.wide.u32 %t64, %row, %ld;
-    cvt.u64.u32 %addr, %k_thread;
-    add.u64 %t64, %t64, %addr;
-    mad.lo.u64 %addr, %t64, 4, %src;
+    mul.wide.u32 %tmp64, %row, %ld;
+    cvt.u64.u32 %global_addr, %k_thread;
+    add.u64 %tmp64, %tmp64, %global_addr;
+    mad.lo.u64 %global_addr, %tmp64, 4, %src;
 % for e in range(0, p.CHUNK, x.vec):
-${constants.add("%t0", "%k_thread", e)}\
-    setp.lt.and.u32 %in_k, %t0, %K, %in_rows;
-    @%in_k ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%addr+${4 * e}];
+${constants.add("%tmp0", "%k_thread", e)}\
+    setp.lt.and.u32 %in_k, %tmp0, %K, %in_rows;
+    @%in_k ld.global.nc.${x.load} ${p.element_registers(i * p.CHUNK + e, x.vec)}, [%global_addr+${4 * e}];
 % endfor
 % endif
-    mul.wide.u32 %t64, %row, %pitch;
-    cvt.u64.u32 %addr, %k_thread;
-    add.u64 %t64, %t64, %addr;
-    mad.lo.u64 %addr, %t64, 2, %dst;
+    mul.wide.u32 %tmp64, %row, %pitch;
+    cvt.u64.u32 %global_addr, %k_thread;
+    add.u64 %tmp64, %tmp64, %global_addr;
+    mad.lo.u64 %global_addr, %tmp64, 2, %dst;
     mul.wide.u32 %step_bytes, %rows, %pitch;
     shl.b64 %step_bytes, %step_bytes, 1;
 % for plane in range(p.PLANES):

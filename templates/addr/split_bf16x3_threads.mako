@@ -3,18 +3,18 @@
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## A batch item of the launch, if it has an operand of its own.
 <%def name="item(x, p)">
-    mov.u32 %t0, %ctaid.z;
-    ld.param.u32 %t1, [items_${x.name}];
-    setp.ge.u32 %in_rows, %t0, %t1;
+    mov.u32 %tmp0, %ctaid.z;
+    ld.param.u32 %tmp1, [items_${x.name}];
+    setp.ge.u32 %in_rows, %tmp0, %tmp1;
     @%in_rows bra.uni SPLIT_DONE_${x.name.upper()};
-    ld.param.u32 %t1, [copy_item128_${x.name}];
-    mul.wide.u32 %t64, %t0, %t1;
-    mad.lo.u64 %dst, %t64, ${plan.packing.ROW}, %dst;
-    ld.param.u32 %t1, [first_item];
-    add.u32 %t0, %t0, %t1;
-    cvt.u64.u32 %t64, %t0;
-    ld.param.u64 %addr, [batch_stride_${x.name}];
-    mad.lo.u64 %src, %t64, %addr, %src;
+    ld.param.u32 %tmp1, [copy_item128_${x.name}];
+    mul.wide.u32 %tmp64, %tmp0, %tmp1;
+    mad.lo.u64 %dst, %tmp64, ${plan.packing.ROW}, %dst;
+    ld.param.u32 %tmp1, [first_item];
+    add.u32 %tmp0, %tmp0, %tmp1;
+    cvt.u64.u32 %tmp64, %tmp0;
+    ld.param.u64 %global_addr, [batch_stride_${x.name}];
+    mad.lo.u64 %src, %tmp64, %global_addr, %src;
 </%def>
 
 ## Stores a plane of four elements from ``n`` on; if ``more`` planes follow, the elements become the remainders.
@@ -27,9 +27,9 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
     sub.rn.f32 %value${n + 2 * w + 1}, %value${n + 2 * w + 1}, %wide1;
 % endif
 % endfor
-    @%in_rows st.global.v2.b32 [%addr], {%word0, %word1};
+    @%in_rows st.global.v2.b32 [%global_addr], {%word0, %word1};
 % if more:
-    add.u64 %addr, %addr, %step_bytes;
+    add.u64 %global_addr, %global_addr, %step_bytes;
 % endif
 </%def>
 
@@ -37,24 +37,24 @@ ${convert.widen_pair("bf16", "%wide0", "%wide1", f"%word{w}", ())}\
 <%def name="transposed(x, p)">
     rem.u32 %row, %thread, ${p.BLOCK_ROWS};
     div.u32 %k_thread, %thread, ${p.BLOCK_ROWS};
-    mad.lo.u32 %t1, %row, ${p.BLOCK_PITCH}, %k_thread;
-    mad.lo.u32 %t1, %t1, 4, %smem;
+    mad.lo.u32 %tmp1, %row, ${p.BLOCK_PITCH}, %k_thread;
+    mad.lo.u32 %tmp1, %tmp1, 4, %smem;
     add.u32 %row, %row, %first_row;
     add.u32 %k_thread, %k_thread, %k;
     setp.lt.u32 %in_rows, %row, %rows;
-    mul.wide.u32 %t64, %k_thread, %ld;
-    cvt.u64.u32 %addr, %row;
-    add.u64 %t64, %t64, %addr;
-    mad.lo.u64 %addr, %t64, 4, %src;
+    mul.wide.u32 %tmp64, %k_thread, %ld;
+    cvt.u64.u32 %global_addr, %row;
+    add.u64 %tmp64, %tmp64, %global_addr;
+    mad.lo.u64 %global_addr, %tmp64, 4, %src;
     mul.wide.u32 %step_bytes, %ld, ${4 * p.LOADED};
 % for i in range(p.HELD):
-${constants.add("%t0", "%k_thread", i * p.LOADED)}\
-    setp.lt.and.u32 %in_k, %t0, %K, %in_rows;
-    @%in_k ld.global.nc.f32 %value${i}, [%addr];
-    add.u64 %addr, %addr, %step_bytes;
+${constants.add("%tmp0", "%k_thread", i * p.LOADED)}\
+    setp.lt.and.u32 %in_k, %tmp0, %K, %in_rows;
+    @%in_k ld.global.nc.f32 %value${i}, [%global_addr];
+    add.u64 %global_addr, %global_addr, %step_bytes;
 % endfor
 % for i in range(p.HELD):
-    st.shared.f32 [%t1+${4 * i * p.LOADED}], %value${i};
+    st.shared.f32 [%tmp1+${4 * i * p.LOADED}], %value${i};
 % endfor
     // ---- wait: the block's elements are in shared memory
     bar.sync 0;

@@ -10,14 +10,14 @@ ${(shared_pointer if x.shared_pointer else pointers)(x)}\
 
 <%def name="row_of(x, p)">
     // load ${p.index}: ${x.extent.lower()} + ${p.mn}, k + ${p.k}
-    add.u32 %t0, %${x.extent.lower()}0, %mn_${x.name};
-    add.u32 %t0, %t0, ${p.mn};
-    add.u32 %t1, %k_${x.name}, ${p.k};
+    add.u32 %tmp0, %${x.extent.lower()}0, %mn_${x.name};
+    add.u32 %tmp0, %tmp0, ${p.mn};
+    add.u32 %tmp1, %k_${x.name}, ${p.k};
 % if plan.mainloop.predicated:
-    setp.ge.u32 ${p.oob}, %t0, %${x.extent};
+    setp.ge.u32 ${p.oob}, %tmp0, %${x.extent};
 % elif plan.mainloop.checks_bounds:
-    sub.u32 %t2, ${x.limit}, ${x.edge};
-    min.u32 %t0, %t0, %t2;
+    sub.u32 %tmp2, ${x.limit}, ${x.edge};
+    min.u32 %tmp0, %tmp0, %tmp2;
 % endif
 </%def>
 
@@ -25,16 +25,16 @@ ${(shared_pointer if x.shared_pointer else pointers)(x)}\
     .reg .b64 %ptr_${x.name}<${len(x.loads)}>;
 % for p in x.loads:
 ${row_of(x, p)}\
-    add.u32 %t1, %t1, %k0;
+    add.u32 %tmp1, %tmp1, %k0;
 % if x.kmajor:
-    mul.wide.u32 %t64, %t0, %ld${x.name};
-    cvt.u64.u32 %u64, %t1;
+    mul.wide.u32 %tmp64, %tmp0, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %tmp1;
 % else:
-    mul.wide.u32 %t64, %t1, %ld${x.name};
-    cvt.u64.u32 %u64, %t0;
+    mul.wide.u32 %tmp64, %tmp1, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %tmp0;
 % endif
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %ptr_${x.name}${p.index}, %t64, ${x.global_bytes}, %${x.name.upper()};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %ptr_${x.name}${p.index}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
 % endfor
 </%def>
 
@@ -43,45 +43,45 @@ ${row_of(x, p)}\
     .reg .b64 %ptr_${x.name};
     .reg .b32 %off_${x.name}<${len(x.loads)}>;
 % if x.kmajor:
-    mul.wide.u32 %t64, %${x.extent.lower()}0, %ld${x.name};
-    cvt.u64.u32 %u64, %k0;
+    mul.wide.u32 %tmp64, %${x.extent.lower()}0, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %k0;
 % else:
-    mul.wide.u32 %t64, %k0, %ld${x.name};
-    cvt.u64.u32 %u64, %${x.extent.lower()}0;
+    mul.wide.u32 %tmp64, %k0, %ld${x.name};
+    cvt.u64.u32 %tmp64b, %${x.extent.lower()}0;
 % endif
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %ptr_${x.name}, %t64, ${x.global_bytes}, %${x.name.upper()};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %ptr_${x.name}, %tmp64, ${x.global_bytes}, %${x.name.upper()};
 % for p in x.loads:
 ${row_of(x, p)}\
-    sub.u32 %t0, %t0, %${x.extent.lower()}0;
+    sub.u32 %tmp0, %tmp0, %${x.extent.lower()}0;
 % if x.kmajor:
-    mad.lo.u32 %t0, %t0, %ld${x.name}, %t1;
+    mad.lo.u32 %tmp0, %tmp0, %ld${x.name}, %tmp1;
 % else:
-    mad.lo.u32 %t0, %t1, %ld${x.name}, %t0;
+    mad.lo.u32 %tmp0, %tmp1, %ld${x.name}, %tmp0;
 % endif
-    mul.lo.u32 %off_${x.name}${p.index}, %t0, ${x.global_bytes};
+    mul.lo.u32 %off_${x.name}${p.index}, %tmp0, ${x.global_bytes};
 % endfor
 </%def>
 
 ## Computes the address of load p into the register plan.mainloop.address_of(x, p).
 <%def name="address(x, p)">
 % if x.shared_pointer:
-    cvt.u64.u32 %t64, %off_${x.name}${p.index};
-    add.u64 %t64, %ptr_${x.name}, %t64;
+    cvt.u64.u32 %tmp64, %off_${x.name}${p.index};
+    add.u64 %tmp64, %ptr_${x.name}, %tmp64;
 % endif
 </%def>
 
 <%def name="advance(x, first)">
 <% pointers = [f"%ptr_{x.name}"] if x.shared_pointer else [f"%ptr_{x.name}{p.index}" for p in x.loads] %>\
 % if first and plan.mainloop.checks_bounds and not x.kmajor:
-    mul.wide.u32 %u64, %ld${x.name}, %k_rem;
-    mul.lo.u64 %u64, %u64, ${x.global_bytes};
+    mul.wide.u32 %tmp64b, %ld${x.name}, %k_rem;
+    mul.lo.u64 %tmp64b, %tmp64b, ${x.global_bytes};
 % endif
 % for pointer in pointers:
 % if first and plan.mainloop.checks_bounds and x.kmajor:
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
 % elif first and plan.mainloop.checks_bounds:
-    add.u64 ${pointer}, ${pointer}, %u64;
+    add.u64 ${pointer}, ${pointer}, %tmp64b;
 % elif x.kmajor:
     add.u64 ${pointer}, ${pointer}, ${x.global_bytes * x.depth};
 % else:
@@ -93,8 +93,8 @@ ${row_of(x, p)}\
 ## Sets %skip if load p of the first stage is past the remainder of K, or outside M or N.
 <%def name="skip(x, p, first)">
 % if first and plan.mainloop.checks_bounds:
-    add.u32 %t0, %k_${x.name}, ${p.k};
-    setp.ge.u32 %skip, %t0, %k_rem;
+    add.u32 %tmp0, %k_${x.name}, ${p.k};
+    setp.ge.u32 %skip, %tmp0, %k_rem;
 % if plan.mainloop.predicated:
     or.pred %skip, %skip, ${p.oob};
 % endif

@@ -66,18 +66,18 @@ INITIALISED:
 % endif
     mov.b32 %empty_bar, %bars;
     // thread i of a warp${"" if pipe.a_from_registers else "group"} arrives at the empty barriers of block i of the cluster
-    setp.lt.u32 %frees, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
+    setp.lt.u32 %arrives_empty, ${pipe.arriving_thread}, ${pipe.multicast_ctas};
 % if pipe.multicast_2d:
     // blocks of another row and column of the cluster load nothing for this one
-    div.u32 %t0, ${pipe.arriving_thread}, ${plan.config.cluster_x};
-    rem.u32 %t1, ${pipe.arriving_thread}, ${plan.config.cluster_x};
-    setp.eq.u32 %p, %t0, %rank_y;
-    setp.eq.or.u32 %p, %t1, %rank_x, %p;
-    and.pred %frees, %frees, %p;
+    div.u32 %tmp0, ${pipe.arriving_thread}, ${plan.config.cluster_x};
+    rem.u32 %tmp1, ${pipe.arriving_thread}, ${plan.config.cluster_x};
+    setp.eq.u32 %p, %tmp0, %rank_y;
+    setp.eq.or.u32 %p, %tmp1, %rank_x, %p;
+    and.pred %arrives_empty, %arrives_empty, %p;
 % endif
 % if pipe.multicast_ctas > 1:
-    min.u32 %t0, ${pipe.arriving_thread}, ${pipe.multicast_ctas - 1};
-    mapa.shared::cluster.u32 %empty_bar, %bars, %t0;
+    min.u32 %tmp0, ${pipe.arriving_thread}, ${pipe.multicast_ctas - 1};
+    mapa.shared::cluster.u32 %empty_bar, %bars, %tmp0;
 % endif
 </%def>
 
@@ -87,14 +87,14 @@ INITIALISED:
     // all lanes have read the stage
     bar.warp.sync 0xffffffff;
 % endif
-    add.u32 %t0, %empty_bar, %prev_stage;
-    @${who} mbarrier.arrive.shared::${plan.pipeline.empty_scope}.b64 _, [%t0+${plan.pipeline.empty}];
+    add.u32 %tmp0, %empty_bar, %prev_stage;
+    @${who} mbarrier.arrive.shared::${plan.pipeline.empty_scope}.b64 _, [%tmp0+${plan.pipeline.empty}];
 </%def>
 
 <%def name="free_previous()">
     // the products of the previous iteration are complete: free its stage
-    and.pred %free, %frees, %accumulate;
-${free("%free")}\
+    and.pred %arrives_prev, %arrives_empty, %accumulate;
+${free("%arrives_prev")}\
 </%def>
 
 ## The producer warp of a block in a cluster.

@@ -16,9 +16,9 @@
 )
 .maxntid ${t.THREADS}, 1, 1
 {
-    .reg .b64 %base, %bytes, %end, %ld, %dst, %src<${t.ROUNDS}>, %dst<${t.ROUNDS}>, %low, %high, %pitch, %t64;
-    .reg .b32 %rows, %columns, %copy_offset128, %chunk, %row, %column, %across, %chunk_stride, %columns_left<${t.ROUNDS}>, %shift, %t0;
-    .reg .b${max(t.bits, 16)} %element;
+    .reg .b64 %base, %bytes, %operand_end, %ld, %dst, %src<${t.ROUNDS}>, %dst<${t.ROUNDS}>, %first_chunk, %last_chunk, %pitch, %tmp64;
+    .reg .b32 %rows, %columns, %copy_offset128, %chunk, %row, %column, %row_chunks, %chunk_stride, %columns_left<${t.ROUNDS}>, %shift, %tmp0;
+    .reg .b${max(t.bits, 16)} %elem;
     .reg .pred %p, %in_rows<${t.ROUNDS}>, %whole<${t.ROUNDS}>;
 % if len(packing.copied) > 1:
     .reg .pred %is_a, %is_b;
@@ -39,10 +39,10 @@
 ${pdl.trigger_and_wait()}\
 % if len(packing.copied) > 1:
     // the first blocks copy A, the others B
-    ld.param.u32 %t0, [blocks_a];
-    setp.lt.u32 %is_a, %chunk, %t0;
+    ld.param.u32 %tmp0, [blocks_a];
+    setp.lt.u32 %is_a, %chunk, %tmp0;
     not.pred %is_b, %is_a;
-    @%is_b sub.u32 %chunk, %chunk, %t0;
+    @%is_b sub.u32 %chunk, %chunk, %tmp0;
 % endif
 % for guard, x in zip(["@%is_a ", "@%is_b "] if len(packing.copied) > 1 else [""], packing.copied):
     ${guard}ld.param.u64 %base, [${x.upper()}];
@@ -57,55 +57,55 @@ ${pdl.trigger_and_wait()}\
     mov.u32 %item, %ctaid.z;
     setp.ge.u32 %p, %item, %items;
     @%p bra DONE;
-    ld.param.u32 %t0, [first_item];
-    add.u32 %item, %item, %t0;
-    cvt.u64.u32 %t64, %item;
-    mad.lo.u64 %base, %t64, %batch_stride, %base;
-    mad.lo.u64 %dst, %t64, %copy_item_bytes, %dst;
+    ld.param.u32 %tmp0, [first_item];
+    add.u32 %item, %item, %tmp0;
+    cvt.u64.u32 %tmp64, %item;
+    mad.lo.u64 %base, %tmp64, %batch_stride, %base;
+    mad.lo.u64 %dst, %tmp64, %copy_item_bytes, %dst;
 % endif
-    add.u32 %across, %columns, ${t.chunk_elements - 1};
-    div.u32 %across, %across, ${t.chunk_elements};
-    mul.wide.u32 %pitch, %across, ${t.CHUNK};
+    add.u32 %row_chunks, %columns, ${t.chunk_elements - 1};
+    div.u32 %row_chunks, %row_chunks, ${t.chunk_elements};
+    mul.wide.u32 %pitch, %row_chunks, ${t.CHUNK};
     add.u64 %pitch, %pitch, ${t.ROW - 1};
     and.b64 %pitch, %pitch, ${-t.ROW};
-    add.u64 %end, %base, %bytes;
-    mov.u32 %t0, %tid.x;
-    mad.lo.u32 %chunk, %chunk, ${t.THREADS}, %t0;
+    add.u64 %operand_end, %base, %bytes;
+    mov.u32 %tmp0, %tid.x;
+    mad.lo.u32 %chunk, %chunk, ${t.THREADS}, %tmp0;
 % for j in range(t.ROUNDS):
     // chunk %chunk of the copy: ${t.chunk_elements} columns of row %row, from %column on
-    div.u32 %row, %chunk, %across;
-    mul.lo.u32 %t0, %row, %across;
-    sub.u32 %column, %chunk, %t0;
+    div.u32 %row, %chunk, %row_chunks;
+    mul.lo.u32 %tmp0, %row, %row_chunks;
+    sub.u32 %column, %chunk, %tmp0;
     setp.lt.u32 %in_rows${j}, %row, %rows;
-    cvt.u64.u32 %t64, %row;
-    mad.lo.u64 %src${j}, %t64, %ld, %base;
+    cvt.u64.u32 %tmp64, %row;
+    mad.lo.u64 %src${j}, %tmp64, %ld, %base;
     mad.wide.u32 %src${j}, %column, ${t.CHUNK}, %src${j};
-    mad.lo.u64 %dst${j}, %t64, %pitch, %dst;
+    mad.lo.u64 %dst${j}, %tmp64, %pitch, %dst;
     mad.wide.u32 %dst${j}, %column, ${t.CHUNK}, %dst${j};
     mul.lo.u32 %column, %column, ${t.chunk_elements};
     sub.u32 %columns_left${j}, %columns, %column;
     // load the aligned chunks that hold its first byte and its last, if both are inside the operand
-    and.b64 %low, %src${j}, ${-t.CHUNK};
-    add.u64 %high, %src${j}, ${t.CHUNK - 1};
-    and.b64 %high, %high, ${-t.CHUNK};
-    setp.ge.and.u64 %whole${j}, %low, %base, %in_rows${j};
-    add.u64 %t64, %high, ${t.CHUNK};
-    setp.le.and.u64 %whole${j}, %t64, %end, %whole${j};
-    @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 0, n=4)}, [%low];
-    @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 4, n=4)}, [%high];
+    and.b64 %first_chunk, %src${j}, ${-t.CHUNK};
+    add.u64 %last_chunk, %src${j}, ${t.CHUNK - 1};
+    and.b64 %last_chunk, %last_chunk, ${-t.CHUNK};
+    setp.ge.and.u64 %whole${j}, %first_chunk, %base, %in_rows${j};
+    add.u64 %tmp64, %last_chunk, ${t.CHUNK};
+    setp.le.and.u64 %whole${j}, %tmp64, %operand_end, %whole${j};
+    @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 0, n=4)}, [%first_chunk];
+    @%whole${j} ld.global.nc.v4.b32 ${t.loaded.vector(j, 4, n=4)}, [%last_chunk];
     add.u32 %chunk, %chunk, %chunk_stride;
 % endfor
 % for j in range(t.ROUNDS):
     // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
     cvt.u32.u64 %shift, %src${j};
-    and.b32 %t0, %shift, 8;
-    setp.ne.u32 %p, %t0, 0;
+    and.b32 %tmp0, %shift, 8;
+    setp.ne.u32 %p, %tmp0, 0;
 % for n in range(6):
     selp.b32 ${t.shifted_8[n]}, ${t.loaded[j, n + 2]}, ${t.loaded[j, n]}, %p;
 % endfor
-    and.b32 %t0, %shift, 4;
-    setp.ne.u32 %p, %t0, 0;
+    and.b32 %tmp0, %shift, 4;
+    setp.ne.u32 %p, %tmp0, 0;
 % for n in range(5):
     selp.b32 ${t.shifted_4[n]}, ${t.shifted_8[n + 1]}, ${t.shifted_8[n]}, %p;
 % endfor
@@ -125,8 +125,8 @@ STORED${j}:
     min.u32 %columns_left${j}, %columns_left${j}, ${t.chunk_elements};
     .pragma "nounroll";
 EDGE${j}:
-    ld.global.nc.b${t.bits} %element, [%src${j}];
-    st.global.b${t.bits} [%dst${j}], %element;
+    ld.global.nc.b${t.bits} %elem, [%src${j}];
+    st.global.b${t.bits} [%dst${j}], %elem;
     add.u64 %src${j}, %src${j}, ${t.size};
     add.u64 %dst${j}, %dst${j}, ${t.size};
     sub.u32 %columns_left${j}, %columns_left${j}, 1;

@@ -5,18 +5,18 @@
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">
     // the previous stage, in 16 bytes, and the slot of its mbarriers
-    .reg .b32 %prev_offset, %prev_slot;
+    .reg .b32 %prev_offset, %prev_bar_offset;
 % for x in plan.mainloop.realign.operands:
     // ${x.name.upper()}: this thread's first word of stage 0 as loaded, and in the tile
     .reg .b32 %src_${x.role}<${x.residue_groups}>, %dst_${x.role}<${x.residue_groups}>;
     .reg .pred %odd_${x.role}<${x.residue_groups}>, %active_${x.role}, %active_odd_${x.role};
     {
-    .reg .b32 %word, %line, %round, %skipped, %swizzled, %start, %ld;
-    ld.param.u64 %t64, [${x.name.upper()}];
-    cvt.u32.u64 %start, %t64;
-    shr.u32 %start, %start, 1;
+    .reg .b32 %word_index, %line, %round, %skipped, %swizzled, %start_elems, %ld;
+    ld.param.u64 %tmp64, [${x.name.upper()}];
+    cvt.u32.u64 %start_elems, %tmp64;
+    shr.u32 %start_elems, %start_elems, 1;
     ld.param.u32 %ld, [ld${x.name}];
-    and.b32 %word, ${plan.mainloop.realign.thread}, ${x.line_threads - 1};
+    and.b32 %word_index, ${plan.mainloop.realign.thread}, ${x.line_threads - 1};
     shr.u32 %line, ${plan.mainloop.realign.thread}, ${x.log2_line_threads};
     div.u32 %round, %line, ${x.residues_at_once};
     rem.u32 %line, %line, ${x.residues_at_once};
@@ -26,21 +26,21 @@
     add.u32 %line, %line, ${x.residues_at_once};
 % endif
     // elements from the 16-byte boundary to a line's first: the same for all lines of a residue
-    mad.lo.u32 %skipped, %line, %ld, %start;
-    and.b32 %t0, %skipped, 1;
-    setp.ne.u32 %odd_${x.role}${w}, %t0, 0;
+    mad.lo.u32 %skipped, %line, %ld, %start_elems;
+    and.b32 %tmp0, %skipped, 1;
+    setp.ne.u32 %odd_${x.role}${w}, %tmp0, 0;
     and.b32 %skipped, %skipped, 6;
     mad.lo.u32 %src_${x.role}${w}, %skipped, 2, %smem;
-    mad.lo.u32 %src_${x.role}${w}, %word, 4, %src_${x.role}${w};
+    mad.lo.u32 %src_${x.role}${w}, %word_index, 4, %src_${x.role}${w};
     mad.lo.u32 %src_${x.role}${w}, %line, ${x.residue_bytes}, %src_${x.role}${w};
     mad.lo.u32 %src_${x.role}${w}, %round, ${x.line_bytes}, %src_${x.role}${w};
 ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     and.b32 %swizzled, %swizzled, ${x.swizzle_mask};
     shl.b32 %swizzled, %swizzled, 2;
-    xor.b32 %swizzled, %swizzled, %word;
+    xor.b32 %swizzled, %swizzled, %word_index;
     mad.lo.u32 %dst_${x.role}${w}, %swizzled, 4, %smem;
-    mad.lo.u32 %t0, %round, 8, %line;
-    mad.lo.u32 %dst_${x.role}${w}, %t0, ${x.span}, %dst_${x.role}${w};
+    mad.lo.u32 %tmp0, %round, 8, %line;
+    mad.lo.u32 %dst_${x.role}${w}, %tmp0, ${x.span}, %dst_${x.role}${w};
 % endfor
     and.pred %active_odd_${x.role}, %active_${x.role}, %odd_${x.role}0;
     }
@@ -52,18 +52,18 @@ ${constants.shr("%swizzled", "%line", x.swizzle_shift)}\
     // realign the stage into the previous one
     {
     .reg .b32 %stage_start;
-    .reg .b32 ${", ".join(f"%src_{x.role}_at<{x.residue_groups}>, %dst_{x.role}_at<{x.residue_groups}>" for x in r.operands)};
+    .reg .b32 ${", ".join(f"%src_{x.role}_addr<{x.residue_groups}>, %dst_{x.role}_addr<{x.residue_groups}>" for x in r.operands)};
     ${r.words.declaration}
     setp.eq.u32 %p, %stage, 0;
     selp.b32 %prev_offset, ${plan.pipeline.stages}, %stage, %p;
     sub.u32 %prev_offset, %prev_offset, 1;
-    shl.b32 %prev_slot, %prev_offset, 3;
+    shl.b32 %prev_bar_offset, %prev_offset, 3;
     mul.lo.u32 %prev_offset, %prev_offset, ${plan.mainloop.stage_bytes // 16};
     mul.lo.u32 %stage_start, %stage, ${plan.mainloop.stage_bytes};
 % for x in r.operands:
 % for w in range(x.residue_groups):
-    add.u32 %src_${x.role}_at${w}, %src_${x.role}${w}, %stage_start;
-    mad.lo.u32 %dst_${x.role}_at${w}, %prev_offset, 16, %dst_${x.role}${w};
+    add.u32 %src_${x.role}_addr${w}, %src_${x.role}${w}, %stage_start;
+    mad.lo.u32 %dst_${x.role}_addr${w}, %prev_offset, 16, %dst_${x.role}${w};
 % endfor
 % endfor
 % for n in range(len(r.batches) + 1):
@@ -85,8 +85,8 @@ ${wait()}\
 ## The words of a batch, and the next word where a row begins in the middle of one.
 <%def name="read(n)">
 % for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
-    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 0, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source}];
-    @${second_word(x, m)} ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 1, i]}, [%src_${x.role}_at${m.residue_group}+${x.base + m.source + 4}];
+    ${f"@%active_{x.role} " if m.guarded else ""}ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 0, i]}, [%src_${x.role}_addr${m.residue_group}+${x.base + m.source}];
+    @${second_word(x, m)} ld.shared.b32 ${plan.mainloop.realign.words[n % 2, 1, i]}, [%src_${x.role}_addr${m.residue_group}+${x.base + m.source + 4}];
 % endfor
 </%def>
 
@@ -94,7 +94,7 @@ ${wait()}\
 % for i, (x, m) in enumerate(plan.mainloop.realign.batches[n]):
 <% low, high = (plan.mainloop.realign.words[n % 2, half, i] for half in range(2)) %>\
     @${second_word(x, m)} prmt.b32 ${low}, ${low}, ${high}, 0x5432;
-    ${f"@%active_{x.role} " if m.guarded else ""}st.shared.b32 [%dst_${x.role}_at${m.residue_group}+${x.base + m.target}], ${low};
+    ${f"@%active_{x.role} " if m.guarded else ""}st.shared.b32 [%dst_${x.role}_addr${m.residue_group}+${x.base + m.target}], ${low};
 % endfor
 </%def>
 

@@ -19,8 +19,8 @@
     .reg .b16 ${m.mask};
     mov.b16 ${m.mask}, ${f"0x{m.first_mask:04x}"};
 % if plan.pipeline.multicast_2d:
-    mul.lo.u32 %t0, ${m.line}, ${m.line_stride};
-    shl.b16 ${m.mask}, ${m.mask}, %t0;
+    mul.lo.u32 %tmp0, ${m.line}, ${m.line_stride};
+    shl.b16 ${m.mask}, ${m.mask}, %tmp0;
 % endif
 % endfor
 ${addr.setup()}\
@@ -53,7 +53,7 @@ ${addr.step()}\
     y_base = "%y_base" if plan.loads.units > 1 and y.multicast else "%stage_base"
 %>\
     {
-    .reg .b32 %stage_base, %box_smem, %inner, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
+    .reg .b32 %stage_base, %box_smem, %inner_coord, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], ${plan.mainloop.tx_bytes};
     mad.lo.u32 %stage_base, %stage, ${plan.mainloop.stage_bytes}, %smem;
 % for unit in range(plan.loads.units):
@@ -86,7 +86,7 @@ ${addr.step()}\
 % endif
 % for b in x.boxes_of(unit):
 ${constants.add("%box_smem", base, x.base + b.offset)}\
-${constants.add("%inner", x.inner_coordinate(b, first), b.inner)}\
+${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
     cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -17,7 +17,7 @@
 .maxntid ${t.threads}, 1, 1
 {
     .reg .b64 %map_src, %map_dst;
-    .reg .b32 %thread, %smem, %k_tiles, %k, %mn, %load_addr, %store_addr, %t0, %t1, %t2, %t3;
+    .reg .b32 %thread, %smem, %k_tiles, %k, %mn, %load_addr, %store_addr, %tmp0, %tmp1, %tmp2, %tmp3;
     .reg .pred %p, %elected;
     ${t.loaded.declaration}
 % if t.size == 1:
@@ -33,16 +33,16 @@ ${pdl.trigger_and_wait()}\
 % if plan.batch.active:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];
-    mov.u32 %t0, %ctaid.z;
-    add.u32 %item, %item, %t0;
+    mov.u32 %tmp0, %ctaid.z;
+    add.u32 %item, %item, %tmp0;
 % endif
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     // the block's first element along K and along the other side
-    mov.u32 %t0, %ctaid.x;
-    div.u32 %mn, %t0, %k_tiles;
-    mul.lo.u32 %t1, %mn, %k_tiles;
-    sub.u32 %k, %t0, %t1;
+    mov.u32 %tmp0, %ctaid.x;
+    div.u32 %mn, %tmp0, %k_tiles;
+    mul.lo.u32 %tmp1, %mn, %k_tiles;
+    sub.u32 %k, %tmp0, %tmp1;
     mul.lo.u32 %mn, %mn, ${t.side};
     mul.lo.u32 %k, %k, ${t.DEPTH};
     setp.eq.u32 %elected, %thread, 0;
@@ -50,38 +50,38 @@ ${pdl.trigger_and_wait()}\
     mbarrier.init.shared::cta.b64 [%smem+${t.barrier}], 1;
     fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%smem+${t.barrier}], ${t.TILE};
-    add.u32 %t0, %smem, ${t.barrier};
-    cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%map_src, {%mn, %k${item}}], [%t0];
+    add.u32 %tmp0, %smem, ${t.barrier};
+    cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%smem], [%map_src, {%mn, %k${item}}], [%tmp0];
 LOADING:
     // ---- wait: the mbarrier is initialised
     bar.sync 0, ${t.threads};
-    // this thread's chunk %t0 along M or N and %t1 along K: eight threads access different banks, both ways
-    and.b32 %t0, %thread, 7;
-    shr.u32 %t1, %thread, 3;
-    and.b32 %t1, %t1, 7;
-    xor.b32 %t1, %t1, %t0;
-    shr.u32 %t3, %thread, 6;
+    // this thread's chunk %tmp0 along M or N and %tmp1 along K: eight threads access different banks, both ways
+    and.b32 %tmp0, %thread, 7;
+    shr.u32 %tmp1, %thread, 3;
+    and.b32 %tmp1, %tmp1, 7;
+    xor.b32 %tmp1, %tmp1, %tmp0;
+    shr.u32 %tmp3, %thread, 6;
     // addresses that this thread loads from
-    mul.lo.u32 %load_addr, %t1, ${t.chunk_elements};
-    and.b32 %t2, %load_addr, 7;
-    xor.b32 %t2, %t2, %t0;
-    mad.lo.u32 %load_addr, %t3, ${t.side}, %load_addr;
+    mul.lo.u32 %load_addr, %tmp1, ${t.chunk_elements};
+    and.b32 %tmp2, %load_addr, 7;
+    xor.b32 %tmp2, %tmp2, %tmp0;
+    mad.lo.u32 %load_addr, %tmp3, ${t.side}, %load_addr;
     shl.b32 %load_addr, %load_addr, 7;
-    mad.lo.u32 %load_addr, %t2, 16, %load_addr;
+    mad.lo.u32 %load_addr, %tmp2, 16, %load_addr;
     add.u32 %load_addr, %load_addr, %smem;
     // addresses that this thread stores to
-    mul.lo.u32 %store_addr, %t0, ${t.chunk_elements};
-    and.b32 %t2, %store_addr, 7;
-    xor.b32 %t2, %t2, %t1;
+    mul.lo.u32 %store_addr, %tmp0, ${t.chunk_elements};
+    and.b32 %tmp2, %store_addr, 7;
+    xor.b32 %tmp2, %tmp2, %tmp1;
     shl.b32 %store_addr, %store_addr, 7;
-    mad.lo.u32 %store_addr, %t2, 16, %store_addr;
-    mad.lo.u32 %store_addr, %t3, ${t.side * t.ROW}, %store_addr;
+    mad.lo.u32 %store_addr, %tmp2, 16, %store_addr;
+    mad.lo.u32 %store_addr, %tmp3, ${t.side * t.ROW}, %store_addr;
     add.u32 %store_addr, %store_addr, %smem;
     // ---- wait: the tile is in shared memory
 ${sync.wait(f"%smem+{t.barrier}", 0)}\
 % for x in t.loads:
-${constants.xor("%t0", "%load_addr", x.swizzle)}\
-    ld.shared.v4.b32 ${x.words}, [%t0+${x.offset}];
+${constants.xor("%tmp0", "%load_addr", x.swizzle)}\
+    ld.shared.v4.b32 ${x.words}, [%tmp0+${x.offset}];
 % endfor
     // transpose squares of 4 x 4 bytes
 % for (a, b, c, d), to in t.squares:
@@ -94,8 +94,8 @@ ${constants.xor("%t0", "%load_addr", x.swizzle)}\
 % endfor
 % endfor
 % for x in t.stores:
-${constants.xor("%t0", "%store_addr", x.swizzle)}\
-    st.shared.v4.b32 [%t0+${t.TILE + x.offset}], ${x.words};
+${constants.xor("%tmp0", "%store_addr", x.swizzle)}\
+    st.shared.v4.b32 [%tmp0+${t.TILE + x.offset}], ${x.words};
 % endfor
     // ---- wait: the block has written the transposed tiles
     fence.proxy.async.shared::cta;
@@ -103,9 +103,9 @@ ${constants.xor("%t0", "%store_addr", x.swizzle)}\
     // one thread stores the tiles
     @!%elected bra DONE;
 % for n in range(t.tiles):
-    add.u32 %t0, %smem, ${t.TILE + n * t.side * t.ROW};
-${constants.add("%t1", "%k", n * t.side)}\
-    cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%map_dst, {%t1, %mn${item}}], [%t0];
+    add.u32 %tmp0, %smem, ${t.TILE + n * t.side * t.ROW};
+${constants.add("%tmp1", "%k", n * t.side)}\
+    cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%map_dst, {%tmp1, %mn${item}}], [%tmp0];
 % endfor
     cp.async.bulk.commit_group;
     cp.async.bulk.wait_group.read 0;

@@ -1,13 +1,13 @@
 ## Addresses of C, or of partial sums: rows at a leading dimension.
 ## at: the register that receives the address; row, column: registers with the element's row and column.
 <%def name="element(at, row, column, base, ld, size)">
-    mul.wide.u32 %t64, ${row}, ${ld};
-    cvt.u64.u32 %u64, ${column};
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 ${at}, %t64, ${size}, ${base};
+    mul.wide.u32 %tmp64, ${row}, ${ld};
+    cvt.u64.u32 %tmp64b, ${column};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 ${at}, %tmp64, ${size}, ${base};
 </%def>
 
-## The column as 64 bits in %u64, where ``element`` has put it.
+## The column as 64 bits in %tmp64b, where ``element`` has put it.
 <%def name="column(column)"></%def>
 
 ## Several columns of several rows: ``columns`` sets up the columns, ``next_row`` advances by a row, ``column_address`` is the

@@ -18,9 +18,9 @@ ${look_up("%col_offset", "columns_c", column, 0)}\
     ld.global.nc.b32 ${into}, [%table+${4 * ahead}];
 </%def>
 
-## The column as 64 bits in %u64.
+## The column as 64 bits in %tmp64b.
 <%def name="column(column)">
-    cvt.u64.u32 %u64, ${column};
+    cvt.u64.u32 %tmp64b, ${column};
 </%def>
 
 ## Several columns of several rows: ``columns`` sets up the columns, ``next_row`` advances by a row, ``column_address`` is the
@@ -36,7 +36,7 @@ ${look_up(f"%col_offset{n}", "columns_c", column, ahead)}\
 ${look_up("%row_offset", "rows_c", row, row_offset)}\
 </%def>
 <%def name="column_address(at, n, base, size)">
-    add.s32 %t0, %row_offset, %col_offset${n};
-    mad.wide.s32 ${at}, %t0, ${size}, ${base};
+    add.s32 %tmp0, %row_offset, %col_offset${n};
+    mad.wide.s32 ${at}, %tmp0, ${size}, ${base};
 </%def>
 <%def name="offset(column, size)"><% return 0 %></%def>

@@ -5,48 +5,48 @@
 <%def name="store_partials()">
 <% s, n, threads, size = plan.mainloop.strip, plan.mainloop.vec, plan.threads, plan.arithmetic.bytes %>\
     // ---- reduction in the block: sums in shared memory [tap][thread]
-    mad.lo.u32 %t0, %thread, ${size}, %smem;
+    mad.lo.u32 %tmp0, %thread, ${size}, %smem;
 % for i, r in enumerate(plan.mainloop.acc.all):
-    st.shared.${plan.arithmetic.type} [%t0+${i * threads * size}], ${r};
+    st.shared.${plan.arithmetic.type} [%tmp0+${i * threads * size}], ${r};
 % endfor
     // ---- wait: all sums are in shared memory
     bar.sync 0;
-    .reg .b32 %sum, %filter, %tap, %sums;
+    .reg .b32 %sum_index, %filter, %tap, %n_sums;
 % if s.grouped:
-    // thread l of sum %sum adds the sums of lane l over all rows
-    shr.u32 %sum, %thread, ${plan.mainloop.log2_lanes};
-    mov.u32 %sums, ${s.tap_count * n};
+    // thread l of sum number %sum_index adds the sums of lane l over all rows
+    shr.u32 %sum_index, %thread, ${plan.mainloop.log2_lanes};
+    mov.u32 %n_sums, ${s.tap_count * n};
 % else:
     // ${plan.tap_sums.TAP_THREADS} threads add a tap's sums; then one thread adds theirs
-    shr.u32 %sum, %thread, 5;
+    shr.u32 %sum_index, %thread, 5;
     and.b32 %lane_thread, %thread, ${plan.tap_sums.TAP_THREADS - 1};
-    mov.u32 %sums, ${s.tap_count};
+    mov.u32 %n_sums, ${s.tap_count};
 % endif
 REDUCE:
-    setp.ge.u32 %p, %sum, %sums;
+    setp.ge.u32 %p, %sum_index, %n_sums;
     @%p bra REDUCED;
-    mad.lo.u32 %t0, %sum, ${threads}, %lane_thread;
-    mad.lo.u32 %t0, %t0, ${size}, %smem;
-    mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
+    mad.lo.u32 %tmp0, %sum_index, ${threads}, %lane_thread;
+    mad.lo.u32 %tmp0, %tmp0, ${size}, %smem;
+    mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 <% step = plan.config.block_lanes if s.grouped else plan.tap_sums.TAP_THREADS %>\
 % for m in range(threads // step):
-    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * step * size}];
-    add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * step * size}];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
 % endfor
 % if s.grouped:
     // sum = tap * ${n} + number of the filter among ${n} adjacent ones
-    div.u32 %tap, %sum, ${n};
-    mul.lo.u32 %t0, %tap, ${n};
-    sub.u32 %filter, %sum, %t0;
-    mad.lo.u32 %t0, %tile, ${plan.config.block_lanes}, %lane_thread;
-    mad.lo.u32 %filter, %t0, ${n}, %filter;
-    setp.lt.u32 %in_range, %filter, %n_lanes;
-    mov.u32 %t1, %n_lanes;
-${store("@%in_range ")}\
+    div.u32 %tap, %sum_index, ${n};
+    mul.lo.u32 %tmp0, %tap, ${n};
+    sub.u32 %filter, %sum_index, %tmp0;
+    mad.lo.u32 %tmp0, %tile, ${plan.config.block_lanes}, %lane_thread;
+    mad.lo.u32 %filter, %tmp0, ${n}, %filter;
+    setp.lt.u32 %in_filters, %filter, %n_lanes;
+    mov.u32 %tmp1, %n_lanes;
+${store("@%in_filters ")}\
 % else:
-    st.shared.${plan.arithmetic.type} [%t0], %alpha;
+    st.shared.${plan.arithmetic.type} [%tmp0], %sum;
 % endif
-    add.u32 %sum, %sum, ${threads // step};
+    add.u32 %sum_index, %sum_index, ${threads // step};
     bra REDUCE;
 REDUCED:
 % if not s.grouped:
@@ -56,14 +56,14 @@ REDUCED:
 TAP_SUM:
     setp.ge.u32 %p, %tap, ${s.tap_count};
     @%p bra DONE;
-    mad.lo.u32 %t0, %tap, ${threads * size}, %smem;
-    mov.${plan.arithmetic.type} %alpha, ${plan.arithmetic.zero};
+    mad.lo.u32 %tmp0, %tap, ${threads * size}, %smem;
+    mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 % for m in range(plan.tap_sums.TAP_THREADS):
-    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * size}];
-    add.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * size}];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
 % endfor
     mov.u32 %filter, %tile;
-    mov.u32 %t1, %nctaid.x;
+    mov.u32 %tmp1, %nctaid.x;
 ${store("")}\
     add.u32 %tap, %tap, ${threads};
     bra TAP_SUM;
@@ -71,16 +71,16 @@ DONE:
 % endif
 </%def>
 
-## Stores the sum %alpha, times alpha, as tap %tap of %filter; %t1: number of filters.
+## Stores %sum, times alpha, as tap %tap of %filter; %tmp1: number of filters.
 <%def name="store(guard)">
-    ld.param.${plan.arithmetic.type} %v, [alpha];
-    mul.rn.${plan.arithmetic.type} %alpha, %alpha, %v;
-    mad.lo.u32 %t1, %t1, %slice, %filter;
-    mul.wide.u32 %t64, %t1, ${plan.mainloop.strip.tap_count};
-    cvt.u64.u32 %table, %tap;
-    add.u64 %t64, %t64, %table;
-    mad.lo.u64 %t64, %t64, ${plan.arithmetic.bytes}, %W;
-    ${guard}st.global.${plan.arithmetic.type} [%t64], %alpha;
+    ld.param.${plan.arithmetic.type} %alpha, [alpha];
+    mul.rn.${plan.arithmetic.type} %sum, %sum, %alpha;
+    mad.lo.u32 %tmp1, %tmp1, %slice, %filter;
+    mul.wide.u32 %tmp64, %tmp1, ${plan.mainloop.strip.tap_count};
+    cvt.u64.u32 %tmp64b, %tap;
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %tmp64, %tmp64, ${plan.arithmetic.bytes}, %workspace;
+    ${guard}st.global.${plan.arithmetic.type} [%tmp64], %sum;
 </%def>
 
 <%def name="entries()">
@@ -93,58 +93,58 @@ DONE:
 )
 .maxntid ${plan.tap_sums.TAPS_PER_BLOCK * plan.tap_sums.THREADS_PER_TAP}, 1, 1
 {
-    .reg .b64 %C, %W, %addr, %t64, %slice_step;
-    .reg .b32 %sums, %taps, %slices, %filter_stride, %tap_stride, %thread, %smem, %index, %slice, %t0, %t1;
+    .reg .b64 %C, %workspace, %c_addr, %partial_ptr, %tmp64, %slice_step;
+    .reg .b32 %n_sums, %taps, %slices, %filter_stride, %tap_stride, %thread, %smem, %tap_index, %slice, %tmp0, %tmp1;
     .reg .pred %p, %in_bounds, %has_beta;
-    .reg .${plan.arithmetic.type} %beta, %sum, %v;
+    .reg .${plan.arithmetic.type} %beta, %sum, %partial;
     ${plan.c.declaration}
-    ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
-    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
-    ld.param.u32 %sums, [sums];  ld.param.u32 %taps, [taps];  ld.param.u32 %slices, [slices];
+    ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u32 %n_sums, [sums];  ld.param.u32 %taps, [taps];  ld.param.u32 %slices, [slices];
     ld.param.u32 %filter_stride, [filter_stride];  ld.param.u32 %tap_stride, [tap_stride];  ld.param.${plan.arithmetic.type} %beta, [beta];
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
-    mov.u32 %t0, %ctaid.x;
-    and.b32 %index, %thread, ${plan.tap_sums.TAPS_PER_BLOCK - 1};
-    mad.lo.u32 %index, %t0, ${plan.tap_sums.TAPS_PER_BLOCK}, %index;
+    mov.u32 %tmp0, %ctaid.x;
+    and.b32 %tap_index, %thread, ${plan.tap_sums.TAPS_PER_BLOCK - 1};
+    mad.lo.u32 %tap_index, %tmp0, ${plan.tap_sums.TAPS_PER_BLOCK}, %tap_index;
     div.u32 %slice, %thread, ${plan.tap_sums.TAPS_PER_BLOCK};
-    setp.lt.u32 %in_bounds, %index, %sums;
-    mad.lo.u32 %t0, %slice, %sums, %index;
-    mad.wide.u32 %addr, %t0, ${size}, %W;
-    mul.wide.u32 %slice_step, %sums, ${size * plan.tap_sums.THREADS_PER_TAP};
+    setp.lt.u32 %in_bounds, %tap_index, %n_sums;
+    mad.lo.u32 %tmp0, %slice, %n_sums, %tap_index;
+    mad.wide.u32 %partial_ptr, %tmp0, ${size}, %workspace;
+    mul.wide.u32 %slice_step, %n_sums, ${size * plan.tap_sums.THREADS_PER_TAP};
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 ADD_SLICE:
     setp.lt.and.u32 %p, %slice, %slices, %in_bounds;
     @!%p bra SLICES_ADDED;
-    ld.global.${plan.arithmetic.type} %v, [%addr];
-    add.rn.${plan.arithmetic.type} %sum, %sum, %v;
-    add.u64 %addr, %addr, %slice_step;
+    ld.global.${plan.arithmetic.type} %partial, [%partial_ptr];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
+    add.u64 %partial_ptr, %partial_ptr, %slice_step;
     add.u32 %slice, %slice, ${plan.tap_sums.THREADS_PER_TAP};
     bra ADD_SLICE;
 SLICES_ADDED:
-    mad.lo.u32 %t0, %thread, ${size}, %smem;
-    st.shared.${plan.arithmetic.type} [%t0], %sum;
+    mad.lo.u32 %tmp0, %thread, ${size}, %smem;
+    st.shared.${plan.arithmetic.type} [%tmp0], %sum;
     // ---- wait: all sums are in shared memory
     bar.sync 0;
     setp.lt.and.u32 %in_bounds, %thread, ${plan.tap_sums.TAPS_PER_BLOCK}, %in_bounds;
     @!%in_bounds bra DONE;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
 % for m in range(plan.tap_sums.THREADS_PER_TAP):
-    ld.shared.${plan.arithmetic.type} %v, [%t0+${m * plan.tap_sums.TAPS_PER_BLOCK * size}];
-    add.rn.${plan.arithmetic.type} %sum, %sum, %v;
+    ld.shared.${plan.arithmetic.type} %partial, [%tmp0+${m * plan.tap_sums.TAPS_PER_BLOCK * size}];
+    add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
 % endfor
-    // filter %t0, its tap %index
-    div.u32 %t0, %index, %taps;
-    mul.lo.u32 %t1, %t0, %taps;
-    sub.u32 %index, %index, %t1;
-    mul.lo.u32 %t0, %t0, %filter_stride;
-    mad.lo.u32 %t0, %index, %tap_stride, %t0;
-    mad.wide.u32 %addr, %t0, ${plan.c.bytes}, %C;
+    // filter %tmp0, its tap %tap_index
+    div.u32 %tmp0, %tap_index, %taps;
+    mul.lo.u32 %tmp1, %tmp0, %taps;
+    sub.u32 %tap_index, %tap_index, %tmp1;
+    mul.lo.u32 %tmp0, %tmp0, %filter_stride;
+    mad.lo.u32 %tmp0, %tap_index, %tap_stride, %tmp0;
+    mad.wide.u32 %c_addr, %tmp0, ${plan.c.bytes}, %C;
     ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
-${c_elements.load("%addr", 0, "@%has_beta ")}\
+${c_elements.load("%c_addr", 0, "@%has_beta ")}\
     @%has_beta fma.rn.${plan.arithmetic.type} %sum, ${plan.c.values[0]}, %beta, %sum;
-${c_elements.store(["%sum"], "%addr", 0, "")}\
+${c_elements.store(["%sum"], "%c_addr", 0, "")}\
 DONE:
     ret;
 }

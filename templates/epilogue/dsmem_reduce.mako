@@ -5,13 +5,13 @@
 <%
     cluster, counted, warpgroups = plan.cluster_reduction, plan.pipeline.counts_dsmem, plan.config.math_warpgroups
     send = "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" if counted else "st.shared::cluster.v4.b32"
-    done = ", [%done]" if counted else ""
+    done = ", [%peer_bar]" if counted else ""
 %>\
     // ---- wait: all blocks of the cluster have started, so that their shared memory exists
     barrier.cluster.wait.acquire.aligned;
     {
-    .reg .b32 %smem_c, %to, %done;
-    .reg .${plan.mainloop.acc_type} %part<4>;
+    .reg .b32 %smem_c, %peer_smem, %peer_bar;
+    .reg .${plan.mainloop.acc_type} %received<4>;
     // 16 bytes a thread and group of columns, at [sender][warpgroup][instruction][group][thread]
 ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
     mul.lo.u32 %smem_c, %smem_c, ${cluster.wg_bytes};
@@ -26,13 +26,13 @@ ${constants.mad("%smem_c", "%rank", warpgroups, "%wg")}\
 % endif
     // send each owner its part of this block's sums
 % for owner, sent in enumerate(cluster.sent):
-    mapa.shared::cluster.u32 %to, %smem_c, ${owner};
+    mapa.shared::cluster.u32 %peer_smem, %smem_c, ${owner};
 % if counted:
-    add.u32 %done, %bars, ${plan.pipeline.dsmem};
-    mapa.shared::cluster.u32 %done, %done, ${owner};
+    add.u32 %peer_bar, %bars, ${plan.pipeline.dsmem};
+    mapa.shared::cluster.u32 %peer_bar, %peer_bar, ${owner};
 % endif
 % for slot in sent:
-    ${send} [%to+${slot.offset}], ${operand_list(slot.registers)}${done};
+    ${send} [%peer_smem+${slot.offset}], ${operand_list(slot.registers)}${done};
 % endfor
 % endfor
 SENT:
@@ -61,9 +61,9 @@ ${sync.wait(f"%bars+{plan.pipeline.dsmem}", 0, ".acquire.cluster")}\
 % if slot.initial:
     ld.shared.v4.b32 ${operand_list(slot.registers)}, [%smem_c+${slot.offset}];
 % else:
-    ld.shared.v4.b32 {%part0, %part1, %part2, %part3}, [%smem_c+${slot.offset}];
+    ld.shared.v4.b32 {%received0, %received1, %received2, %received3}, [%smem_c+${slot.offset}];
 % for i, r in enumerate(slot.registers):
-    ${plan.mainloop.join} ${r}, ${r}, %part${i};
+    ${plan.mainloop.join} ${r}, ${r}, %received${i};
 % endfor
 % endif
 % endfor

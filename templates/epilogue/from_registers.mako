@@ -2,33 +2,33 @@
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c)">
     {
-    .reg .b64 %addr;
+    .reg .b64 %c_addr;
     .reg .b32 %c_row, %c_col;
     .reg .pred %in_m, %in_bounds, %in_n<${len(plan.epilogue.columns)}>;
     ${plan.epilogue.vector.declaration}
     add.u32 %c_row, %m0, %row;
     add.u32 %c_col, %n0, %col;
-${c_addr.columns("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.epilogue.out_bytes)}\
+${c_addr.columns("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
 % if plan.epilogue.checks_bounds:
 % for n, column in enumerate(plan.epilogue.columns):
-    add.u32 %t0, %c_col, ${column};
-    setp.lt.u32 %in_n${n}, %t0, %N;
+    add.u32 %tmp0, %c_col, ${column};
+    setp.lt.u32 %in_n${n}, %tmp0, %N;
 % endfor
 % endif
 % for i in range(plan.mainloop.ms):
     // row + ${plan.a.offset(i)}: alpha times the sums, then stores
-${c_addr.next_row("%addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ldo", plan.epilogue.out_bytes)}\
+${c_addr.next_row("%c_addr", "%c_row", plan.a.offset(i), plan.a.offset(i) - plan.a.offset(i - 1) if i else 0, "%ld_out", plan.epilogue.out_bytes)}\
 % if plan.epilogue.checks_bounds:
-    add.u32 %t0, %c_row, ${plan.a.offset(i)};
-    setp.lt.u32 %in_m, %t0, %M;
+    add.u32 %tmp0, %c_row, ${plan.a.offset(i)};
+    setp.lt.u32 %in_m, %tmp0, %M;
 % endif
 ${math.scaled_row(i)}\
 % for n, column in enumerate(plan.epilogue.columns):
 % if plan.epilogue.checks_bounds:
     and.pred %in_bounds, %in_m, %in_n${n};
 % endif
-${c_addr.column_address("%addr", n, "%out", plan.epilogue.out_bytes)}\
-${store_op.store_vector([plan.epilogue.vector[n * plan.c.vec + q] for q in range(plan.c.vec)], "%addr", c_addr.offset(column, plan.epilogue.out_bytes), "@%in_bounds " if plan.epilogue.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
+${c_addr.column_address("%c_addr", n, "%out", plan.epilogue.out_bytes)}\
+${store_op.store_vector([plan.epilogue.vector[n * plan.c.vec + q] for q in range(plan.c.vec)], "%c_addr", c_addr.offset(column, plan.epilogue.out_bytes), "@%in_bounds " if plan.epilogue.checks_bounds else "", add_c, ("%c_row", plan.a.offset(i)), ("%c_col", column))}\
 % endfor
 % endfor
     }

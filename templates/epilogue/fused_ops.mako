@@ -8,8 +8,8 @@
     ld.param.u64 %${name}, [${name}];
     cvta.to.global.u64 %${name}, %${name};
 % if plan.fused_ops.grouped:
-    ld.global.u64 %t64, [%descriptor+${plan.scheduler.table.at(name)}];
-    add.u64 %${name}, %${name}, %t64;
+    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.at(name)}];
+    add.u64 %${name}, %${name}, %tmp64;
 % endif
 % endfor
 % if plan.fused_ops.scalar_bias:
@@ -17,8 +17,8 @@
 % endif
 % if plan.fused_ops.batched_bias:
     // one bias per batch item
-    mul.wide.u32 %t64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
-    mad.lo.u64 %bias, %t64, ${plan.fused_ops.operands["bias"][1]}, %bias;
+    mul.wide.u32 %tmp64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
+    mad.lo.u64 %bias, %tmp64, ${plan.fused_ops.operands["bias"][1]}, %bias;
 % endif
 % if "residual" in plan.fused_ops.operands:
     // %residual: bytes from an element of C to its residual
@@ -42,13 +42,13 @@ ${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], regis
 %>\
     {
     .reg .b64 %elem_addr;
-    .reg .b32 %index;
+    .reg .b32 %elem_index;
     .reg .b16 %elem16;
     .reg .f32 %elem32;
-    .reg .${plan.arithmetic.type} %v;
-    .reg .pred %low;
+    .reg .${plan.arithmetic.type} %elem;
+    .reg .pred %is_negative;
 % if plan.c.preinitialised:
-    mov.${plan.arithmetic.type} %v, ${plan.arithmetic.zero};
+    mov.${plan.arithmetic.type} %elem, ${plan.arithmetic.zero};
     mov.b16 %elem16, 0;
     mov.f32 %elem32, 0f00000000;
 % endif
@@ -58,26 +58,26 @@ ${stages[stage](registers, at, offset, guard, row, column)}\
     }
 </%def>
 
-## %v = element ``index`` of an array, in the epilogue's type.
+## %elem = element ``index`` of an array, in the epilogue's type.
 <%def name="element(name, index, guard)">
 <% kind, size = plan.fused_ops.operands[name] %>\
-    add.u32 %index, ${index[0]}, ${index[1]};
-    mad.wide.u32 %elem_addr, %index, ${size}, %${name};
+    add.u32 %elem_index, ${index[0]}, ${index[1]};
+    mad.wide.u32 %elem_addr, %elem_index, ${size}, %${name};
 % if kind == "b16":
     ${guard}ld.global.nc.b16 %elem16, [%elem_addr];
-${convert.widen(plan.problem.out, "%v", "%elem16", guard)}\
+${convert.widen(plan.problem.out, "%elem", "%elem16", guard)}\
 % else:
 ${load(kind, "%elem_addr", guard)}\
 % endif
 </%def>
 
-## %v = the element at an address, in the epilogue's type.
+## %elem = the element at an address, in the epilogue's type.
 <%def name="load(kind, at, guard)">
 % if kind == plan.arithmetic.type:
-    ${guard}ld.global.nc.${kind} %v, [${at}];
+    ${guard}ld.global.nc.${kind} %elem, [${at}];
 % else:
     ${guard}ld.global.nc.${kind} %elem32, [${at}];
-    ${guard}cvt.${plan.arithmetic.type}.${kind} %v, %elem32;
+    ${guard}cvt.${plan.arithmetic.type}.${kind} %elem, %elem32;
 % endif
 </%def>
 
@@ -89,13 +89,13 @@ ${element(name, row, guard)}\
 % if row is column:
 ${element(name, (column[0], column[1] + q), guard)}\
 % endif
-    ${guard}${operation} ${r}, ${r}, %v;
+    ${guard}${operation} ${r}, ${r}, %elem;
 % endfor
 </%def>
 
 <%def name="apply(operation, registers, guard='')">
 % for r in registers:
-    ${guard}${operation} ${r}, ${r}, %v;
+    ${guard}${operation} ${r}, ${r}, %elem;
 % endfor
 </%def>
 
@@ -125,30 +125,30 @@ ${c_elements.load("%elem_addr", offset, guard)}\
 ## ReLU; NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}setp.le.${plan.arithmetic.type} %low, ${r}, ${plan.arithmetic.zero};
-    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %low;
+    ${guard}setp.le.${plan.arithmetic.type} %is_negative, ${r}, ${plan.arithmetic.zero};
+    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %is_negative;
 % endfor
 </%def>
 ## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).
 <%def name="silu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}mul.rn.f32 %v, ${r}, ${plan.fused_ops.MINUS_LOG2E};
+    ${guard}mul.rn.f32 %elem, ${r}, ${plan.fused_ops.MINUS_LOG2E};
 ${logistic(r, guard)}\
 % endfor
 </%def>
 ## GELU in its tanh form, written as x times a logistic function.
 <%def name="gelu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}mul.rn.f32 %v, ${r}, ${r};
-    ${guard}fma.rn.f32 %v, %v, ${plan.fused_ops.GELU_CUBIC}, ${plan.fused_ops.GELU_LINEAR};
-    ${guard}mul.rn.f32 %v, %v, ${r};
+    ${guard}mul.rn.f32 %elem, ${r}, ${r};
+    ${guard}fma.rn.f32 %elem, %elem, ${plan.fused_ops.GELU_CUBIC}, ${plan.fused_ops.GELU_LINEAR};
+    ${guard}mul.rn.f32 %elem, %elem, ${r};
 ${logistic(r, guard)}\
 % endfor
 </%def>
-## r = r / (1 + 2^%v).
+## r = r / (1 + 2^%elem).
 <%def name="logistic(r, guard)">
-    ${guard}ex2.approx.ftz.f32 %v, %v;
-    ${guard}add.rn.f32 %v, %v, 0f3F800000;
-    ${guard}rcp.approx.ftz.f32 %v, %v;
-    ${guard}mul.rn.f32 ${r}, ${r}, %v;
+    ${guard}ex2.approx.ftz.f32 %elem, %elem;
+    ${guard}add.rn.f32 %elem, %elem, 0f3F800000;
+    ${guard}rcp.approx.ftz.f32 %elem, %elem;
+    ${guard}mul.rn.f32 ${r}, ${r}, %elem;
 </%def>

@@ -6,19 +6,19 @@
 
 <%def name="registers()">
     // this thread's first sum, and rows and columns of C from there on
-    .reg .b64 %array;
+    .reg .b64 %operand_ptr;
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
-    .reg .b16 %element;
-    .reg .f32 %v;
-    .reg .pred %low, %in_bounds;
+    .reg .b16 %elem16;
+    .reg .f32 %elem;
+    .reg .pred %is_negative, %past_end, %in_bounds;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
-    add.u32 %x_first, %x_first, %x;
+    add.u32 %x_first, %x_first, %c_x;
     and.b32 %y_first, %lane, 3;
-    mad.lo.u32 %y_first, %y_first, 2, %y;
+    mad.lo.u32 %y_first, %y_first, 2, %c_y;
     sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x_first;
     sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y_first;
-    sub.s32 %subtile_rem, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %subtile_rem, ${plan.scheduler.y_extent}, %c_y;
 </%def>
 
 <%def name="scale_subtile(chunk)">
@@ -26,7 +26,7 @@
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
 ${pointer(name)}\
-${fused.load("f32", "%array", "")}\
+${fused.load("f32", "%operand_ptr", "")}\
 % for _, registers in chunk.along_x:
 ${fused.apply(plan.arithmetic.mul, registers)}\
 % endfor
@@ -59,8 +59,8 @@ ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan
     mov.f32 ${out}, ${r};
 % endfor
 % if stage != "relu":
-    setp.le.s32 %low, %subtile_rem, ${stmatrix.column};
-    @%low bra.uni ${label};
+    setp.le.s32 %past_end, %subtile_rem, ${stmatrix.column};
+    @%past_end bra.uni ${label};
 % endif
 ${curves[stage](to, "", 0, "", None, None)}\
 % if stage != "relu":
@@ -77,16 +77,16 @@ ${label}:
     kind, size = plan.fused_ops.operands[name]
 %>\
 ${pointer(name)}\
-    mad.wide.u32 %array, %${side}_first, ${size}, %array;
+    mad.wide.u32 %operand_ptr, %${side}_first, ${size}, %operand_ptr;
 % for place, registers in shared:
     setp.gt.s32 %in_bounds, %${side}_rem, ${place};
 % if kind == "b16":
-    mov.b16 %element, 0;
-    @%in_bounds ld.global.nc.b16 %element, [%array+${place * size}];
-${convert.widen(plan.problem.out, "%v", "%element")}\
+    mov.b16 %elem16, 0;
+    @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${place * size}];
+${convert.widen(plan.problem.out, "%elem", "%elem16")}\
 % else:
-    mov.f32 %v, 0f00000000;
-    @%in_bounds ld.global.nc.${kind} %v, [%array+${place * size}];
+    mov.f32 %elem, 0f00000000;
+    @%in_bounds ld.global.nc.${kind} %elem, [%operand_ptr+${place * size}];
 % endif
 ${fused.apply(operation, registers)}\
 % endfor
@@ -94,10 +94,10 @@ ${fused.apply(operation, registers)}\
 
 ## The address of an array: loaded here, so that no register holds it during the K loop.
 <%def name="pointer(name)">
-    ld.param.u64 %array, [${name}];
-    cvta.to.global.u64 %array, %array;
+    ld.param.u64 %operand_ptr, [${name}];
+    cvta.to.global.u64 %operand_ptr, %operand_ptr;
 % if plan.fused_ops.grouped:
-    ld.global.u64 %t64, [%descriptor+${plan.scheduler.table.at(name)}];
-    add.u64 %array, %array, %t64;
+    ld.global.u64 %tmp64, [%descriptor+${plan.scheduler.table.at(name)}];
+    add.u64 %operand_ptr, %operand_ptr, %tmp64;
 % endif
 </%def>

@@ -8,27 +8,27 @@
 <% k = s.rows %>\
 % for n, segment in enumerate(k.segments(c.index)):
     {
-    .reg .b32 %w;
+    .reg .b32 %word;
     .reg .pred %in_row, %has_word;
 ${rows.addresses(s, segment)}\
     shl.b32 %column, %lane, 1;
-    mul.wide.u32 %t64, %column, 2;
-    add.u64 %c_addr, %c_addr, %t64;
+    mul.wide.u32 %tmp64, %column, 2;
+    add.u64 %c_addr, %c_addr, %tmp64;
     setp.lt.u32 %has_word, %lane, ${k.last_words};
     .pragma "nounroll";
 LOAD_ROWS${c.index}_${n}:
 % for row, part in k.batch:
 <% last = part == k.parts - 1 %>\
-${constants.add("%t0", "%row", 4 * row)}\
-    setp.lt.s32 %in_row, %t0, %rows_rem;
+${constants.add("%tmp0", "%row", 4 * row)}\
+    setp.lt.s32 %in_row, %tmp0, %rows_rem;
 % for i in range(2):
-${constants.add("%t0", "%column", 64 * part + i)}\
-    setp.lt.and.s32 %p, %t0, %columns_left, %in_row;
+${constants.add("%tmp0", "%column", 64 * part + i)}\
+    setp.lt.and.s32 %p, %tmp0, %columns_left, %in_row;
     mov.b16 %half${i}, 0;
     @%p ld.global.b16 %half${i}, [%c_addr+${128 * part + 2 * i}];
 % endfor
-    mov.b32 %w, {%half0, %half1};
-    ${"@%has_word " if last else ""}st.shared.b32 [${k.address(segment, row, part)}], %w;
+    mov.b32 %word, {%half0, %half1};
+    ${"@%has_word " if last else ""}st.shared.b32 [${k.address(segment, row, part)}], %word;
 % if last:
     add.u64 %c_addr, %c_addr, %row_step;
 % endif

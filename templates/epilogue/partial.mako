@@ -3,18 +3,18 @@
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
-    .reg .b32 %ldo;
+    .reg .b32 %ld_out;
     // %out: this slice's sums${" of the block's batch item" if plan.batch.active else ""}
-    mul.wide.u32 %t64, %M, %N;
+    mul.wide.u32 %tmp64, %M, %N;
 % if plan.batch.active:
-    mad.lo.u32 %t0, %z, %items, %item;
-    cvt.u64.u32 %u64, %t0;
+    mad.lo.u32 %tmp0, %slice, %items, %item;
+    cvt.u64.u32 %tmp64b, %tmp0;
 % else:
-    cvt.u64.u32 %u64, %z;
+    cvt.u64.u32 %tmp64b, %slice;
 % endif
-    mul.lo.u64 %t64, %t64, %u64;
-    mad.lo.u64 %out, %t64, ${plan.arithmetic.bytes}, %W;
-    mov.b32 %ldo, %N;
+    mul.lo.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %out, %tmp64, ${plan.arithmetic.bytes}, %workspace;
+    mov.b32 %ld_out, %N;
 ${store_c.store_tile(math, store_op, False)}\
 </%def>
 

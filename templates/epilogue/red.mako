@@ -6,17 +6,17 @@
 % if plan.reduction.uses_flag:
 
     // ---- split K: slice 0 stores beta C to the tile while its first stages load, then sets the tile's flag
-    .reg .b64 %flag;
-    mov.u32 %t0, %ctaid.x;
-    mov.u32 %t1, %ctaid.y;
-    mov.u32 %t2, %nctaid.x;
-    mad.lo.u32 %t0, %t1, %t2, %t0;
-${batch.tile_index("%t0")}\
-    mad.wide.u32 %flag, %t0, 4, %W;
-    setp.ne.u32 %p, %z, 0;
+    .reg .b64 %flag_addr;
+    mov.u32 %tmp0, %ctaid.x;
+    mov.u32 %tmp1, %ctaid.y;
+    mov.u32 %tmp2, %nctaid.x;
+    mad.lo.u32 %tmp0, %tmp1, %tmp2, %tmp0;
+${batch.tile_index("%tmp0")}\
+    mad.wide.u32 %flag_addr, %tmp0, 4, %workspace;
+    setp.ne.u32 %p, %slice, 0;
     @%p bra.uni C_SCALED;
     {
-    .reg .b64 %addr;
+    .reg .b64 %c_addr;
     .reg .b32 %vec_index, %c_row, %c_col;
     .reg .pred %in_bounds, %has_beta;
     ${plan.epilogue.vector.declaration}
@@ -34,16 +34,16 @@ SCALE_C:
 % if plan.epilogue.gather_loads < plan.threads:
     setp.lt.and.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}, %in_bounds;
 % endif
-${c_addr.element("%addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
+${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
 % for q in range(plan.c.vec):
     mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
 % endfor
     and.pred %p, %in_bounds, %has_beta;
-${c_elements.load("%addr", 0, "@%p ")}\
+${c_elements.load("%c_addr", 0, "@%p ")}\
 % for q in range(plan.c.vec):
     @%p ${plan.arithmetic.mul} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta;
 % endfor
-${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "@%in_bounds ")}\
+${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "@%in_bounds ")}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
     setp.lt.u32 %p, %vec_index, ${plan.epilogue.gather_loads};
     @%p bra SCALE_C;
@@ -52,32 +52,32 @@ ${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr"
     fence.acq_rel.gpu;
     bar.sync 0;
     setp.eq.u32 %p, %thread, 0;
-    @%p red.release.gpu.global.add.u32 [%flag], 1;
+    @%p red.release.gpu.global.add.u32 [%flag_addr], 1;
 C_SCALED:
 % endif
 </%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
-    .reg .b32 %ldo;
+    .reg .b32 %ld_out;
     mov.b64 %out, ${plan.batch.c_base};
-    mov.b32 %ldo, %ldc;
+    mov.b32 %ld_out, %ldc;
 % if plan.reduction.uses_flag:
     // ---- wait: slice 0 has scaled the tile; the last slice clears the flag for the next launch
     setp.ne.u32 %p, %thread, 0;
     @%p bra FLAG_SET;
 WAIT_FLAG:
-    ld.acquire.gpu.global.u32 %t0, [%flag];
-    setp.eq.u32 %p, %t0, 0;
+    ld.acquire.gpu.global.u32 %tmp0, [%flag_addr];
+    setp.eq.u32 %p, %tmp0, 0;
     @%p bra WAIT_FLAG;
-    atom.acq_rel.gpu.global.add.u32 %t0, [%flag], 1;
-    mov.u32 %t1, %nctaid.z;
+    atom.acq_rel.gpu.global.add.u32 %tmp0, [%flag_addr], 1;
+    mov.u32 %tmp1, %nctaid.z;
 % if plan.batch.active:
-    div.u32 %t1, %t1, %items;
+    div.u32 %tmp1, %tmp1, %items;
 % endif
-    setp.eq.u32 %p, %t0, %t1;
-    mov.u32 %t1, 0;
-    @%p st.relaxed.gpu.global.u32 [%flag], %t1;
+    setp.eq.u32 %p, %tmp0, %tmp1;
+    mov.u32 %tmp1, 0;
+    @%p st.relaxed.gpu.global.u32 [%flag_addr], %tmp1;
 FLAG_SET:
     bar.sync 0;
 % endif

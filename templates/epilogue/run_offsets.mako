@@ -2,13 +2,13 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 ## Elements from the start of C to a row or a column.
 <%def name="offset(run, to, first, plus)">
-${constants.add("%t0", first, plus)}\
-    mul.lo.u32 ${to}, %t0, %step_${run.name};
+${constants.add("%tmp0", first, plus)}\
+    mul.lo.u32 ${to}, %tmp0, %step_${run.name};
 % if run.has_gaps:
-    mul.wide.u32 %high, %t0, %magic_${run.name};
-    shr.u64 %high, %high, %shift_${run.name};
-    cvt.u32.u64 %t0, %high;
-    mad.lo.u32 ${to}, %t0, %run_gap_${run.name}, ${to};
+    mul.wide.u32 %product, %tmp0, %magic_${run.name};
+    shr.u64 %product, %product, %shift_${run.name};
+    cvt.u32.u64 %tmp0, %product;
+    mad.lo.u32 ${to}, %tmp0, %run_gap_${run.name}, ${to};
 % endif
 </%def>
 

@@ -29,7 +29,7 @@ ${in_bounds(s, row)}\
     mov.b32 {%half0, %half1}, %pair${n};
     @%p st.global.b16 [%c_addr], %half0;
     and.pred %p, %p, %next_in_n;
-    @%p st.global.b16 [%next_addr], %half1;
+    @%p st.global.b16 [%next_c_addr], %half1;
 % endif
 ${next_row()}\
 % endfor
@@ -55,7 +55,7 @@ ${in_bounds(s, row)}\
     mov.b16 %half1, 0;
     @%p ld.global.b16 %half0, [%c_addr];
     and.pred %p, %p, %next_in_n;
-    @%p ld.global.b16 %half1, [%next_addr];
+    @%p ld.global.b16 %half1, [%next_c_addr];
     mov.b32 %pair${n}, {%half0, %half1};
 % endif
 ${next_row()}\
@@ -72,7 +72,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
-## A thread's two columns of a box's first row: %c_addr and %next_addr in C, %smem_at in the box; %rows_rem: rows of C from
+## A thread's two columns of a box's first row: %c_addr and %next_c_addr in C, %smem_addr in the box; %rows_rem: rows of C from
 ## there on. Loops over many boxes: unrolled, ptxas hoists every address and spills.
 <%def name="begin(s, b, label)">
 <%
@@ -81,8 +81,8 @@ ${boxes.merge(c, s, boxes.add_beta_c)}\
     looped = ("%loop_x", "%loop_y", "%box")
     first_row, first_column, staging = looped if s.pairs.loops else (s.rows.row, s.rows.column, "%staging")
 %>\
-    .reg .b64 %c_addr, %high, %next_addr, %row_bytes;
-    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_at, %smem_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
+    .reg .b64 %c_addr, %product, %next_c_addr, %row_bytes;
+    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${", ".join(f"%{n}" for n in rows.parameters + columns.parameters)};
     .reg .pred %in_n, %next_in_n;
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
@@ -96,33 +96,33 @@ ${label}:
 % endfor
     shr.u32 %row, %wg_thread, ${s.pairs.shift};
     and.b32 %pair_index, %wg_thread, ${s.pairs.threads - 1};
-    mad.lo.u32 %t2, %pair_index, 2, ${first_column};
-${scatter.offset(columns, "%col_offset", "%t2", column)}\
-${scatter.offset(columns, "%next_col_offset", "%t2", column + 1)}\
-${constants.add("%t2", "%t2", column)}\
-    setp.lt.u32 %in_n, %t2, %N;
-    add.u32 %t2, %t2, 1;
-    setp.lt.u32 %next_in_n, %t2, %N;
-    add.u32 %t2, ${first_row}, %row;
-${scatter.offset(rows, "%row_offset", "%t2", row)}\
-${constants.add("%t2", "%t2", row)}\
-    sub.s32 %rows_rem, %M, %t2;
-    add.s32 %t1, %row_offset, %col_offset;
-    mad.wide.s32 %c_addr, %t1, 2, ${plan.batch.c_base};
-    add.s32 %t1, %row_offset, %next_col_offset;
-    mad.wide.s32 %next_addr, %t1, 2, ${plan.batch.c_base};
+    mad.lo.u32 %tmp2, %pair_index, 2, ${first_column};
+${scatter.offset(columns, "%col_offset", "%tmp2", column)}\
+${scatter.offset(columns, "%next_col_offset", "%tmp2", column + 1)}\
+${constants.add("%tmp2", "%tmp2", column)}\
+    setp.lt.u32 %in_n, %tmp2, %N;
+    add.u32 %tmp2, %tmp2, 1;
+    setp.lt.u32 %next_in_n, %tmp2, %N;
+    add.u32 %tmp2, ${first_row}, %row;
+${scatter.offset(rows, "%row_offset", "%tmp2", row)}\
+${constants.add("%tmp2", "%tmp2", row)}\
+    sub.s32 %rows_rem, %M, %tmp2;
+    add.s32 %tmp1, %row_offset, %col_offset;
+    mad.wide.s32 %c_addr, %tmp1, 2, ${plan.batch.c_base};
+    add.s32 %tmp1, %row_offset, %next_col_offset;
+    mad.wide.s32 %next_c_addr, %tmp1, 2, ${plan.batch.c_base};
     mul.wide.u32 %row_bytes, %step_${rows.name}, ${2 * s.pairs.row_step};
     // the swizzled offset in the box
-${constants.shr("%t0", "%row", s.swizzle_shift)}\
-    and.b32 %t0, %t0, ${s.swizzle_mask};
-    shr.u32 %t1, %pair_index, 2;
-    xor.b32 %t0, %t0, %t1;
-    and.b32 %t1, %pair_index, 3;
-    mad.lo.u32 %t0, %t0, 4, %t1;
-    mad.lo.u32 %smem_at, %row, ${s.span // 4}, %t0;
-    mad.lo.u32 %smem_at, %smem_at, 4, ${staging};
-${constants.add("%smem_at", "%smem_at", b.offset)}\
-${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
+${constants.shr("%tmp0", "%row", s.swizzle_shift)}\
+    and.b32 %tmp0, %tmp0, ${s.swizzle_mask};
+    shr.u32 %tmp1, %pair_index, 2;
+    xor.b32 %tmp0, %tmp0, %tmp1;
+    and.b32 %tmp1, %pair_index, 3;
+    mad.lo.u32 %tmp0, %tmp0, 4, %tmp1;
+    mad.lo.u32 %smem_addr, %row, ${s.span // 4}, %tmp0;
+    mad.lo.u32 %smem_addr, %smem_addr, 4, ${staging};
+${constants.add("%smem_addr", "%smem_addr", b.offset)}\
+${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 </%def>
 
 <%def name="end(s, c, label)">
@@ -131,8 +131,8 @@ ${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
     add.u32 %boxes, %boxes, 1;  add.u32 %loop_y, %loop_y, ${s.width};
 % if s.mi > 1:
     // from the last box of 64 rows to the first of the next
-    rem.u32 %t0, %boxes, ${s.columns // s.width};
-    setp.eq.u32 %p, %t0, 0;
+    rem.u32 %tmp0, %boxes, ${s.columns // s.width};
+    setp.eq.u32 %p, %tmp0, 0;
     @%p add.u32 %loop_x, %loop_x, 64;
     @%p sub.u32 %loop_y, %loop_y, ${s.columns};
 % endif
@@ -141,7 +141,7 @@ ${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
 % endif
 </%def>
 
-<%def name="smem_address(s, row)">%${"smem_odd" if row % 2 else "smem_at"}+${row * s.pairs.row_step * s.span}</%def>
+<%def name="smem_address(s, row)">%${"smem_addr_odd" if row % 2 else "smem_addr"}+${row * s.pairs.row_step * s.span}</%def>
 
 <%def name="in_bounds(s, row)">
     setp.gt.and.s32 %p, %rows_rem, ${row * s.pairs.row_step}, %in_n;
@@ -150,6 +150,6 @@ ${constants.xor("%smem_odd", "%smem_at", s.pairs.swizzle)}\
 <%def name="next_row()">
     add.u64 %c_addr, %c_addr, %row_bytes;
 % if not plan.epilogue.paired:
-    add.u64 %next_addr, %next_addr, %row_bytes;
+    add.u64 %next_c_addr, %next_c_addr, %row_bytes;
 % endif
 </%def>

@@ -8,27 +8,27 @@
     .reg .b64 %tile_sums, %slice_sums;
     .reg .b32 %word<4>, %zero;
     .reg .b32 %loaded<${4 * f.batch}>;
-    .reg .${plan.mainloop.acc_type} %value;
+    .reg .${plan.mainloop.acc_type} %partial;
     .reg .pred %missing;
     // 16 bytes a thread and group of columns, at [tile][owner][slice][warpgroup][instruction][group][thread]
-    mov.u32 %t0, %ctaid.x;
-    mov.u32 %t1, %ctaid.y;
-    mov.u32 %t2, %nctaid.x;
-    mad.lo.u32 %t0, %t1, %t2, %t0;
-${batch.tile_index("%t0")}\
-    mul.wide.u32 %t64, %t0, ${f.tile_bytes};
-    add.u64 %tile_sums, %W, %t64;
-    mul.lo.u32 %t0, %wg, ${f.wg_bytes};
-    mad.lo.u32 %t0, %wg_thread, 16, %t0;
-    cvt.u64.u32 %t64, %t0;
-    add.u64 %tile_sums, %tile_sums, %t64;
+    mov.u32 %tmp0, %ctaid.x;
+    mov.u32 %tmp1, %ctaid.y;
+    mov.u32 %tmp2, %nctaid.x;
+    mad.lo.u32 %tmp0, %tmp1, %tmp2, %tmp0;
+${batch.tile_index("%tmp0")}\
+    mul.wide.u32 %tmp64, %tmp0, ${f.tile_bytes};
+    add.u64 %tile_sums, %workspace, %tmp64;
+    mul.lo.u32 %tmp0, %wg, ${f.wg_bytes};
+    mad.lo.u32 %tmp0, %wg_thread, 16, %tmp0;
+    cvt.u64.u32 %tmp64, %tmp0;
+    add.u64 %tile_sums, %tile_sums, %tmp64;
 % if not f.distributed:
     // the last slice keeps its sums in registers, and adds the others
-    setp.eq.u32 %p, %z, ${kg - 1};
+    setp.eq.u32 %p, %slice, ${kg - 1};
     @%p bra.uni REDUCE;
 % endif
-    mul.wide.u32 %t64, %z, ${f.slice_bytes};
-    add.u64 %slice_sums, %tile_sums, %t64;
+    mul.wide.u32 %tmp64, %slice, ${f.slice_bytes};
+    add.u64 %slice_sums, %tile_sums, %tmp64;
     // store this slice's sums
 % for slot in f.stored:
 % for n, r in enumerate(slot.registers):
@@ -38,12 +38,12 @@ ${batch.tile_index("%t0")}\
 % endfor
 % if f.distributed:
 % if f.owners < kg:
-    setp.ge.u32 %p, %z, ${f.owners};
+    setp.ge.u32 %p, %slice, ${f.owners};
     @%p bra.uni END;
 % endif
-    mul.wide.u32 %t64, %z, ${f.slice_bytes * kg};
-    add.u64 %tile_sums, %tile_sums, %t64;
-    mad.lo.u32 %y0, %z, ${plan.epilogue.y_columns}, %y0;
+    mul.wide.u32 %tmp64, %slice, ${f.slice_bytes * kg};
+    add.u64 %tile_sums, %tile_sums, %tmp64;
+    mad.lo.u32 %y0, %slice, ${plan.epilogue.y_columns}, %y0;
 % else:
     bra.uni END;
 REDUCE:
@@ -63,9 +63,9 @@ POLL${b}:
 % for n, slot in enumerate(slots):
     st.relaxed.gpu.global.v4.b32 [%tile_sums+${slot.offset}], {%zero, %zero, %zero, %zero};
 % for i, r in enumerate(slot.registers):
-    xor.b32 ${r if slot.initial else "%value"}, %loaded${4 * n + i}, ${f.inverted_bits};
+    xor.b32 ${r if slot.initial else "%partial"}, %loaded${4 * n + i}, ${f.inverted_bits};
 % if not slot.initial:
-    ${plan.mainloop.join} ${r}, ${r}, %value;
+    ${plan.mainloop.join} ${r}, ${r}, %partial;
 % endif
 % endfor
 % endfor

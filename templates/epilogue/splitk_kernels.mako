@@ -22,15 +22,15 @@ ${entry("reduce")}\
 )
 .maxntid ${plan.c_kernels.THREADS}, 1, 1
 {
-    .reg .b64 %C, %W, %addr, %partial_ptr, %slice_bytes, %t64, %u64;
-    .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %t0, %slices, %slice;
+    .reg .b64 %C, %workspace, %c_addr, %partial_ptr, %slice_bytes, %tmp64, %tmp64b;
+    .reg .b32 %M, %N, %ldc, %shift, %thread, %c_row, %c_col, %block_rows, %row_step, %tmp0, %slices, %slice;
     .reg .pred %in_bounds, %has_beta, %p;
     .reg .${plan.arithmetic.type} %beta;
     ${plan.epilogue.vector.declaration}
     ${plan.c.addend.declaration}
     ${plan.c.declaration}
-    ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
-    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %shift, [shift];
     ld.param.${plan.arithmetic.type} %beta, [beta];
 ${batch.registers()}\
@@ -44,42 +44,42 @@ ${fused_ops.setup()}\
 ${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     // 2^shift threads along a row; each block loops over rows
-    mov.u32 %t0, %ctaid.x;
-    shl.b32 %t0, %t0, %shift;
+    mov.u32 %tmp0, %ctaid.x;
+    shl.b32 %tmp0, %tmp0, %shift;
     mov.u32 %c_col, 1;
     shl.b32 %c_col, %c_col, %shift;
     sub.u32 %c_col, %c_col, 1;
     and.b32 %c_col, %thread, %c_col;
-    add.u32 %c_col, %c_col, %t0;
+    add.u32 %c_col, %c_col, %tmp0;
     mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
     setp.lt.u32 %in_bounds, %c_col, %N;
     mov.u32 %block_rows, ${plan.c_kernels.THREADS};
     shr.u32 %block_rows, %block_rows, %shift;
     shr.u32 %c_row, %thread, %shift;
-    mov.u32 %t0, %ctaid.y;
-    mad.lo.u32 %c_row, %t0, %block_rows, %c_row;
+    mov.u32 %tmp0, %ctaid.y;
+    mad.lo.u32 %c_row, %tmp0, %block_rows, %c_row;
     mov.u32 %row_step, %nctaid.y;
     mul.lo.u32 %row_step, %row_step, %block_rows;
     setp.lt.and.u32 %in_bounds, %c_row, %M, %in_bounds;
     @!%in_bounds bra DONE;
     ${plan.arithmetic.setp_ne} %has_beta, %beta, ${plan.arithmetic.zero};
 ROW_LOOP:
-${c_addr.element("%addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
+${c_addr.element("%c_addr", "%c_row", "%c_col", plan.batch.c_base, "%ldc", plan.c.bytes)}\
 % for q in range(plan.c.vec):
     mov.${plan.arithmetic.type} ${plan.epilogue.vector[q]}, ${plan.arithmetic.zero};
 % endfor
 % if plan.reduction.stores_partials:
-    mul.wide.u32 %t64, %c_row, %N;
+    mul.wide.u32 %tmp64, %c_row, %N;
 ${c_addr.column("%c_col")}\
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %partial_ptr, %t64, ${plan.arithmetic.bytes}, %W;
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %partial_ptr, %tmp64, ${plan.arithmetic.bytes}, %workspace;
     mul.wide.u32 %slice_bytes, %M, %N;
     mul.lo.u64 %slice_bytes, %slice_bytes, ${plan.arithmetic.bytes};
 % if plan.batch.active:
-    cvt.u64.u32 %u64, %item;
-    mad.lo.u64 %partial_ptr, %slice_bytes, %u64, %partial_ptr;
-    cvt.u64.u32 %u64, %items;
-    mul.lo.u64 %slice_bytes, %slice_bytes, %u64;
+    cvt.u64.u32 %tmp64b, %item;
+    mad.lo.u64 %partial_ptr, %slice_bytes, %tmp64b, %partial_ptr;
+    cvt.u64.u32 %tmp64b, %items;
+    mul.lo.u64 %slice_bytes, %slice_bytes, %tmp64b;
 % endif
     ld.param.u32 %slices, [slices];
     mov.u32 %slice, 0;
@@ -94,16 +94,16 @@ ADD_SLICE:
     @%p bra ADD_SLICE;
 % endif
 % if plan.reduction.stores_partials:
-${fused_ops.scale_product([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.scale_product([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${c_elements.load("%addr", 0, "@%has_beta ")}\
+${c_elements.load("%c_addr", 0, "@%has_beta ")}\
 % for q in range(plan.c.vec):
     @%has_beta ${plan.arithmetic.fma} ${plan.epilogue.vector[q]}, ${plan.c.values[q]}, %beta, ${plan.epilogue.vector[q]};
 % endfor
 % if plan.reduction.stores_partials:
-${fused_ops.finish([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
+${fused_ops.finish([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "", ("%c_row", 0), ("%c_col", 0))}\
 % endif
-${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, "")}\
+${c_elements.store([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, "")}\
     add.u32 %c_row, %c_row, %row_step;
     setp.lt.u32 %p, %c_row, %M;
     @%p bra ROW_LOOP;

@@ -15,28 +15,28 @@ ${constants.add("%c_bar", "%c_bar", plan.pipeline.c)}\
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
 ${constants.add("%staging", "%staging", plan.epilogue.staging_base)}\
     {
-    .reg .b32 %r, %q;
+    .reg .b32 %row_addr, %chunk;
 % if s.transposed:
     // C is contiguous along X: pairs of matrices are neighbours along X, then along Y
-    shr.u32 %q, %lane, 3;
-    and.b32 %q, %q, 1;
-    mad.lo.u32 %q, %wg_warp, 2, %q;
-    and.b32 %t0, %lane, 7;
-    xor.b32 %q, %q, %t0;
-    shr.u32 %r, %lane, 4;
-    mad.lo.u32 %r, %r, 8, %t0;
+    shr.u32 %chunk, %lane, 3;
+    and.b32 %chunk, %chunk, 1;
+    mad.lo.u32 %chunk, %wg_warp, 2, %chunk;
+    and.b32 %tmp0, %lane, 7;
+    xor.b32 %chunk, %chunk, %tmp0;
+    shr.u32 %row_addr, %lane, 4;
+    mad.lo.u32 %row_addr, %row_addr, 8, %tmp0;
 % else:
-    and.b32 %r, %lane, 15;
-    mad.lo.u32 %r, %wg_warp, 16, %r;
-${constants.shr("%q", "%r", s.swizzle_shift)}\
-    shr.u32 %t0, %lane, 4;
-    xor.b32 %q, %q, %t0;
-    and.b32 %q, %q, ${s.swizzle_mask};
+    and.b32 %row_addr, %lane, 15;
+    mad.lo.u32 %row_addr, %wg_warp, 16, %row_addr;
+${constants.shr("%chunk", "%row_addr", s.swizzle_shift)}\
+    shr.u32 %tmp0, %lane, 4;
+    xor.b32 %chunk, %chunk, %tmp0;
+    and.b32 %chunk, %chunk, ${s.swizzle_mask};
 % endif
-    mad.lo.u32 %r, %r, ${s.span}, %staging;
+    mad.lo.u32 %row_addr, %row_addr, ${s.span}, %staging;
 % for v in range(s.variants):
-${constants.xor("%t0", "%q", 2 * v)}\
-    mad.lo.u32 %stmatrix_row${v}, %t0, 16, %r;
+${constants.xor("%tmp0", "%chunk", 2 * v)}\
+    mad.lo.u32 %stmatrix_row${v}, %tmp0, 16, %row_addr;
 % endfor
     }
 ${fused_ops.setup()}\
@@ -51,11 +51,11 @@ ${fused_ops.setup()}\
 <%def name="store_tiles(store_c, math, store_op)">
 <% s = plan.epilogue.staging %>\
     {
-    .reg .b32 %x, %y, %box_smem, %box_x, %box_y, %word<4>;
+    .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
-    .reg .f32 %wide<${8 if plan.epilogue.has_activation else 2}>;
-${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
-    mov.b32 %y, %y0;
+    .reg .f32 %c_val<${8 if plan.epilogue.has_activation else 2}>;
+${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
+    mov.b32 %c_y, %y0;
     // whether C is read, and whether sums are scaled
     setp.neu.f32 %has_beta, %beta, 0f00000000;
     setp.neu.f32 %scaled, %alpha, 0f3F800000;

@@ -5,9 +5,9 @@
 
 <%def name="store_tiles(store_c, math, store_op)">
     .reg .b64 %out;
-    .reg .b32 %ldo;
+    .reg .b32 %ld_out;
     mov.b64 %out, ${plan.batch.c_base};
-    mov.b32 %ldo, %ldc;
+    mov.b32 %ld_out, %ldc;
 ${fused_ops.setup()}\
     ${plan.arithmetic.setp_ne} %p, %beta, ${plan.arithmetic.zero};
     @%p bra.uni WITH_BETA;

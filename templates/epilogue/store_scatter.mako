@@ -12,8 +12,8 @@
 % if plan.epilogue.out_of_place:
     ${plan.epilogue.vector.declaration}
 % endif
-    .reg .b64 %c_addr, %high;
-    .reg .b32 %x, %y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.registers)};
+    .reg .b64 %c_addr, %product;
+    .reg .b32 %c_x, %c_y, %x_rem, %y_rem, %offset_x<${plan.epilogue.rows}>, %offset_y<2>, ${", ".join(f"%{n}" for run in plan.epilogue.runs for n in run.registers)};
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
 % for run in plan.epilogue.runs:
 % for name in run.registers:
@@ -21,19 +21,19 @@
 % endfor
 % endfor
     // this thread's first element of C
-${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
-${convert.add_thread_terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
-    and.b32 %y, %lane, 3;
-    mad.lo.u32 %y, %y, 2, %y0;
+${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
+${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
+    and.b32 %c_y, %lane, 3;
+    mad.lo.u32 %c_y, %c_y, 2, %y0;
     // rows and columns of C from there on
-    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
-    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %c_x;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %c_y;
 % for n in range(plan.epilogue.rows):
-${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%x", plan.epilogue.row_offset(n))}\
+${locations.locate(runs_x, f"%offset_x{n}", f"%in_x{n}", "%x_rem", "%c_x", plan.epilogue.row_offset(n))}\
 % endfor
 % for j in range(plan.epilogue.y_columns // 8):
 % for e in range(2):
-${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%y", 8 * j + e)}\
+${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%c_y", 8 * j + e)}\
 % endfor
 % for n in range(plan.epilogue.rows):
 % for w in plan.epilogue.stores(j, n):
@@ -42,8 +42,8 @@ ${locations.locate(runs_y, f"%offset_y{e}", f"%in_y{e}", "%y_rem", "%y", 8 * j +
     ${plan.arithmetic.mul} ${to}, ${r}, %alpha;
 % endfor
     and.pred %in_bounds, %in_x${n}, %in_y${w.second};
-    add.s32 %t0, %offset_x${n}, %offset_y${w.second};
-    mad.wide.s32 %c_addr, %t0, ${plan.epilogue.out_bytes}, %out;
+    add.s32 %tmp0, %offset_x${n}, %offset_y${w.second};
+    mad.wide.s32 %c_addr, %tmp0, ${plan.epilogue.out_bytes}, %out;
 ${store_op.store_vector(out, "%c_addr", 0, "@%in_bounds ", add, w.row, w.column)}\
 % endfor
 % endfor

@@ -6,9 +6,9 @@
 <%def name="early()">
 % if plan.epilogue.residual_early:
     {
-    .reg .b32 %x, %y, %box_smem, %box_x, %box_y;
-${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
-    mov.b32 %y, %y0;
+    .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y;
+${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
+    mov.b32 %c_y, %y0;
 % if plan.config.persistent:
     // ---- wait: TMA has read all buffers
     @%leader cp.async.bulk.wait_group.read 0;
@@ -66,8 +66,8 @@ STORED${c.index}:
 
 <%def name="box_coordinates(b)">
 ${constants.add("%box_smem", "%staging", b.offset)}\
-${constants.add("%box_x", "%x", b.x)}\
-${constants.add("%box_y", "%y", b.y)}\
+${constants.add("%box_x", "%c_x", b.x)}\
+${constants.add("%box_y", "%c_y", b.y)}\
 % if plan.epilogue.shifted_rows:
     add.u32 ${plan.epilogue.shifted_rows}, ${plan.epilogue.shifted_rows}, %row_shift;
 % endif
@@ -90,9 +90,9 @@ ${merge(c, s, add_beta_c)}\
 % for stmatrix in c.stmatrices:
     ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
 % for n, (low, high) in enumerate(stmatrix.registers):
-${convert.widen_pair(plan.problem.out, "%wide0", "%wide1", f"%word{n}", ("%half0", "%half1"))}\
-${operation(low, "%wide0")}\
-${operation(high, "%wide1")}\
+${convert.widen_pair(plan.problem.out, "%c_val0", "%c_val1", f"%word{n}", ("%half0", "%half1"))}\
+${operation(low, "%c_val0")}\
+${operation(high, "%c_val1")}\
 % endfor
 % endfor
 </%def>

@@ -20,7 +20,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 % for n, segment in enumerate(s.rows.segments(c.index)):
 <% k, label = s.rows, f"{c.index}_{n}" %>\
     {
-    .reg .b32 %head, %w<${len(k.batch)}>, %v<${len(k.batch)}>;
+    .reg .b32 %head, %word<${len(k.batch)}>, %next_word<${len(k.batch)}>;
     .reg .pred %whole<${k.parts}>;
 ${rows.addresses(s, segment)}\
     // one element before the first word, where the row begins in the middle of a word
@@ -28,11 +28,11 @@ ${rows.addresses(s, segment)}\
     shr.u32 %head, %head, 1;
     and.b32 %head, %head, 1;
     mad.lo.u32 %column, %lane, 2, %head;
-    mul.wide.u32 %t64, %column, 2;
-    add.u64 %c_addr, %c_addr, %t64;
+    mul.wide.u32 %tmp64, %column, 2;
+    add.u64 %c_addr, %c_addr, %tmp64;
 % for part in range(k.parts):
-    add.u32 %t0, %column, ${64 * part + 1};
-    setp.lt.s32 %whole${part}, %t0, %columns_left;
+    add.u32 %tmp0, %column, ${64 * part + 1};
+    setp.lt.s32 %whole${part}, %tmp0, %columns_left;
 % endfor
     setp.eq.u32 %p, %head, 0;
     @%p bra EVEN${label};
@@ -51,18 +51,18 @@ ${rows.tails(s, segment, label)}\
     .pragma "nounroll";
 ${label}:
 % for i, (row, part) in enumerate(k.batch):
-    ld.shared.b32 %w${i}, [${k.address(segment, row, part)}];
+    ld.shared.b32 %word${i}, [${k.address(segment, row, part)}];
 % if odd:
-    ld.shared.b32 %v${i}, [${k.address(segment, row, part, True)}];
+    ld.shared.b32 %next_word${i}, [${k.address(segment, row, part, True)}];
 % endif
 % endfor
 % for i, (row, part) in enumerate(k.batch):
 % if odd:
-    prmt.b32 %w${i}, %w${i}, %v${i}, 0x5432;
+    prmt.b32 %word${i}, %word${i}, %next_word${i}, 0x5432;
 % endif
-${constants.add("%t0", "%row", 4 * row)}\
-    setp.lt.and.s32 %p, %t0, %rows_rem, %whole${part};
-    @%p st.global.b32 [%c_addr+${128 * part}], %w${i};
+${constants.add("%tmp0", "%row", 4 * row)}\
+    setp.lt.and.s32 %p, %tmp0, %rows_rem, %whole${part};
+    @%p st.global.b32 [%c_addr+${128 * part}], %word${i};
 % if part == k.parts - 1:
     add.u64 %c_addr, %c_addr, %row_step;
 % endif

@@ -23,7 +23,7 @@ ${rows(s, strip, batch)}\
 ${column(s, b)}\
 % for n, row in enumerate(batch):
     and.pred %p, %in_row${n}, %in_column;
-    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_at+${s.vectors.offset(b, row)}];
+    @%p ld.shared.v4.b32 ${s.vectors.vector(n)}, [%smem_addr+${s.vectors.offset(b, row)}];
     @%p st.global${plan.c.store_cache_op}.v4.b32 [%row_addr${n}+${s.vectors.column_bytes(b)}], ${s.vectors.vector(n)};
 % endfor
 % endfor
@@ -50,10 +50,10 @@ ${column(s, b)}\
     and.pred %p, %in_row${n}, %in_column;
     @%p ld.global.v4.b32 ${s.vectors.vector(n)}, [%row_addr${n}+${s.vectors.column_bytes(b)}];
 % if s.vectors.whole:
-    st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
+    st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
 % else:
     setp.lt.u32 %p, %row, ${s.vectors.box_rows - row * s.vectors.row_step};
-    @%p st.shared.v4.b32 [%smem_at+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
+    @%p st.shared.v4.b32 [%smem_addr+${s.vectors.offset(b, row)}], ${s.vectors.vector(n)};
 % endif
 % endfor
 % endfor
@@ -68,7 +68,7 @@ ${boxes.merge(c, s, boxes.add_beta_c)}\
 
 ## A thread's place in a box, and its first row and column of C.
 <%def name="place(s)">
-    .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %swizzled, %smem_at;
+    .reg .b32 %row, %chunk, %first_row, %rows_rem, %first_column, %columns_rem, %swizzled, %smem_addr;
     shr.u32 %row, %wg_thread, ${s.vectors.shift};
     and.b32 %chunk, %wg_thread, ${s.vectors.threads - 1};
     add.u32 %first_row, ${s.rows.row}, %row;
@@ -79,8 +79,8 @@ ${boxes.merge(c, s, boxes.add_beta_c)}\
 ${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
     and.b32 %swizzled, %swizzled, ${s.swizzle_mask};
     xor.b32 %swizzled, %swizzled, %chunk;
-    mad.lo.u32 %smem_at, %row, ${s.span}, %staging;
-    mad.lo.u32 %smem_at, %swizzled, 16, %smem_at;
+    mad.lo.u32 %smem_addr, %row, ${s.span}, %staging;
+    mad.lo.u32 %smem_addr, %swizzled, 16, %smem_addr;
 </%def>
 
 ## The addresses in C of a batch of a thread's rows, at its first column.
@@ -89,20 +89,20 @@ ${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
     runs_rows, _ = plan.epilogue.runs
     first = strip[0].y if s.transposed else strip[0].x
 %>\
-    .reg .b64 %row_addr<${len(batch)}>, %high;
-    .reg .b32 %offset, ${", ".join(f"%{n}" for n in runs_rows.registers)};
+    .reg .b64 %row_addr<${len(batch)}>, %product;
+    .reg .b32 %c_offset, ${", ".join(f"%{n}" for n in runs_rows.registers)};
     ${s.vectors.words.declaration}
     .reg .pred %in_row<${len(batch)}>, %in_column;
 % for name in runs_rows.registers:
     ld.param.u32 %${name}, [${name}];
 % endfor
 % for n, row in enumerate(batch):
-${locations.locate(runs_rows, "%offset", f"%in_row{n}", "%rows_rem", "%first_row", first + row * s.vectors.row_step)}\
+${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_row", first + row * s.vectors.row_step)}\
 % if not s.vectors.whole:
     setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - row * s.vectors.row_step}, %in_row${n};
 % endif
-    add.u32 %offset, %offset, %first_column;
-    mad.wide.u32 %row_addr${n}, %offset, 2, ${plan.batch.c_base};
+    add.u32 %c_offset, %c_offset, %first_column;
+    mad.wide.u32 %row_addr${n}, %c_offset, 2, ${plan.batch.c_base};
 % endfor
 </%def>
 

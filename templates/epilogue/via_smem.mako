@@ -4,7 +4,7 @@
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c)">
     {
-    .reg .b64 %addr;
+    .reg .b64 %c_addr;
     .reg .b32 %c_row, %c_col, %vec_index;
     .reg .pred %in_bounds;
     ${plan.epilogue.vector.declaration}
@@ -27,8 +27,8 @@ STORE_ROWS${int(add_c)}:
     shr.u32 %c_row, %vec_index, ${plan.epilogue.log2_row_vectors};
     and.b32 %c_col, %vec_index, ${plan.epilogue.row_vectors - 1};
     mul.lo.u32 %c_col, %c_col, ${plan.c.vec};
-    mad.lo.u32 %t0, %c_row, ${plan.epilogue.row_pitch}, %c_col;
-    mad.lo.u32 %t0, %t0, ${plan.arithmetic.bytes}, %smem;
+    mad.lo.u32 %tmp0, %c_row, ${plan.epilogue.row_pitch}, %c_col;
+    mad.lo.u32 %tmp0, %tmp0, ${plan.arithmetic.bytes}, %smem;
     add.u32 %c_row, %c_row, %m0;
     add.u32 %c_col, %c_col, %n0;
 % if plan.epilogue.checks_bounds:
@@ -38,17 +38,17 @@ STORE_ROWS${int(add_c)}:
 % if plan.epilogue.gather_loads < plan.threads:
     setp.lt${".and" if plan.epilogue.checks_bounds else ""}.u32 %in_bounds, %vec_index, ${plan.epilogue.gather_loads}${", %in_bounds" if plan.epilogue.checks_bounds else ""};
 % endif
-${c_addr.element("%addr", "%c_row", "%c_col", "%out", "%ldo", plan.epilogue.out_bytes)}\
+${c_addr.element("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue.out_bytes)}\
 % for g in range(plan.config.kl):
 <% into = plan.c.addend if g else plan.epilogue.vector %>\
-    ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%t0+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
+    ${plan.epilogue.gather_guard}ld.shared.${plan.c.sums_type} ${into.vector(0, n=plan.c.vec)}, [%tmp0+${g * plan.config.ml * plan.epilogue.row_pitch * plan.arithmetic.bytes}];
 % if g:
 % for q in range(plan.c.vec):
     ${plan.epilogue.gather_guard}${plan.arithmetic.add} ${plan.epilogue.vector[q]}, ${plan.epilogue.vector[q]}, ${plan.c.addend[q]};
 % endfor
 % endif
 % endfor
-${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
+${store_op.store_vector([plan.epilogue.vector[q] for q in range(plan.c.vec)], "%c_addr", 0, plan.epilogue.gather_guard, add_c, ("%c_row", 0), ("%c_col", 0))}\
     add.u32 %vec_index, %vec_index, ${plan.threads};
 % endfor
 % if plan.epilogue.gather_rounds > plan.epilogue.UNROLLED:

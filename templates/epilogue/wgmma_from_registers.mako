@@ -13,25 +13,25 @@
     ${plan.epilogue.vector.declaration}
 % endif
     .reg .b64 %c_addr<${len(plan.epilogue.row_pointers)}>;
-    .reg .b32 %x, %y, %row, %x_rem, %y_rem;
+    .reg .b32 %c_x, %c_y, %row, %x_rem, %y_rem;
     .reg .pred %in_bounds, %in_x<${plan.epilogue.rows}>, %in_y<2>;
     // this thread's first element of C
-${constants.mad("%x", "%wg", plan.mainloop.wg_rows, "%x0")}\
-${convert.add_thread_terms("%x", "%wg_thread", plan.mainloop.row_terms)}\
-    and.b32 %y, %lane, 3;
-    mad.lo.u32 %y, %y, 2, %y0;
+${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
+${convert.add_thread_terms("%c_x", "%wg_thread", plan.mainloop.row_terms)}\
+    and.b32 %c_y, %lane, 3;
+    mad.lo.u32 %c_y, %c_y, 2, %y0;
     // rows and columns of C from there on
-    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %x;
-    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %y;
+    sub.s32 %x_rem, ${plan.scheduler.x_extent}, %c_x;
+    sub.s32 %y_rem, ${plan.scheduler.y_extent}, %c_y;
 % for n in range(plan.epilogue.rows):
     setp.gt.s32 %in_x${n}, %x_rem, ${plan.epilogue.row_offset(n)};
 % endfor
 % for n, first in enumerate(plan.epilogue.row_pointers):
-${constants.add("%row", "%y" if plan.epilogue.transposed else "%x", first)}\
-    mul.wide.u32 %t64, %row, %ldo;
-    cvt.u64.u32 %u64, ${"%x" if plan.epilogue.transposed else "%y"};
-    add.u64 %t64, %t64, %u64;
-    mad.lo.u64 %c_addr${n}, %t64, ${plan.epilogue.out_bytes}, %out;
+${constants.add("%row", "%c_y" if plan.epilogue.transposed else "%c_x", first)}\
+    mul.wide.u32 %tmp64, %row, %ld_out;
+    cvt.u64.u32 %tmp64b, ${"%c_x" if plan.epilogue.transposed else "%c_y"};
+    add.u64 %tmp64, %tmp64, %tmp64b;
+    mad.lo.u64 %c_addr${n}, %tmp64, ${plan.epilogue.out_bytes}, %out;
 % endfor
 % if plan.epilogue.pack_8bit:
 ${pack.setup()}\
@@ -53,7 +53,7 @@ ${pack.store(j, n)}\
 % endfor
 % if plan.epilogue.transposed:
 % for n in range(len(plan.epilogue.row_pointers)):
-    mad.wide.u32 %c_addr${n}, %ldo, ${8 * plan.epilogue.out_bytes}, %c_addr${n};
+    mad.wide.u32 %c_addr${n}, %ld_out, ${8 * plan.epilogue.out_bytes}, %c_addr${n};
 % endfor
 % endif
 % endfor

@@ -18,14 +18,14 @@
     operands = ((copy_a, addr_a, plan.a), (copy_b, addr_b, plan.b))
     last = plan.mainloop.steps - 1
 %>\
-    .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %z, %k_len, %k_iters, %k_rem;
-    .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %t0, %t1, %t2;
+    .reg .b64 %A, %B, %C, %workspace, %tmp64, %tmp64b;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len, %k_iters, %k_rem;
+    .reg .b32 %k_iter, %write_stage, %smem_end, %read_slot, %stage_step, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
     .reg .pred %issue, %prefetch, %has_next, %has_load, %wrap, %skip, %p;
     .reg .${plan.arithmetic.type} %alpha, %beta;
 
-    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
-    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
 ${raster.parameters()}\
 ${batch.registers()}\
 ${packing.operand_addresses()}\
@@ -137,11 +137,11 @@ ${store_op.store_tiles(store_c, math, store_op)}\
 ${raster.close()}\
 <%def name="begin_iteration()">
     // %prefetch: there is a stage to fill; %has_next: there is another iteration
-    add.u32 %t0, %k_iter, ${plan.mainloop.stages - 1};
-    setp.lt.u32 %prefetch, %t0, %k_iters;
+    add.u32 %tmp0, %k_iter, ${plan.mainloop.stages - 1};
+    setp.lt.u32 %prefetch, %tmp0, %k_iters;
 % if plan.mainloop.defers_sts:
-    add.u32 %t0, %k_iter, ${plan.mainloop.stages};
-    setp.lt.u32 %has_load, %t0, %k_iters;
+    add.u32 %tmp0, %k_iter, ${plan.mainloop.stages};
+    setp.lt.u32 %has_load, %tmp0, %k_iters;
 % endif
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %has_next, %k_iter, %k_iters;

@@ -12,15 +12,15 @@
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% x, y, steps = plan.mainloop.x, plan.mainloop.y, range(plan.mainloop.steps) %>\
-    .reg .b64 %A, %B, %C, %W, %t64, %u64;
-    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %z, %k_len;
-    .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %t0, %t1, %t2;
-    .reg .pred %k_lane0, %in_k, %p;
+    .reg .b64 %A, %B, %C, %workspace, %tmp64, %tmp64b;
+    .reg .b32 %M, %N, %K, %lda, %ldb, %ldc, %k_slice, %thread, %smem, %m0, %n0, %k0, %slice, %k_len;
+    .reg .b32 %k_pos, %k_iters, %k_iter, %k_rem, %row, %col, %smem_c, %tmp0, %tmp1, %tmp2;
+    .reg .pred %is_k_lane0, %in_k, %p;
     .reg .${plan.arithmetic.type} %alpha, %beta;
 ${batch.registers()}\
 
-    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
-    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
@@ -70,10 +70,10 @@ ${addr.advance(y)}\
     @%in_k bra.uni K_LOOP;
 ${ptx.banner("K remainder: predicated loads, zeros past the end of K")}\
 K_TAIL:
-    shl.b32 %t0, %k_iters, ${plan.mainloop.log2_u};
+    shl.b32 %tmp0, %k_iters, ${plan.mainloop.log2_u};
 ${thread_map.remainder()}\
 % for s in steps:
-    setp.lt.u32 %in_k, %k_pos, %t0;
+    setp.lt.u32 %in_k, %k_pos, %tmp0;
 ${addr.load(x, s, "@%in_k ", zeros=True)}\
 ${addr.load(y, s, "@%in_k ", zeros=True)}\
 ${math.multiply(s)}\

@@ -16,15 +16,15 @@
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>\
 <%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
-    .reg .b64 %C, %W, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %t64, %u64;
+    .reg .b64 %C, %workspace, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %K, %ldc, %min_iters, %extra_iters, %thread, %smem, %bars, %warp, %lane, %wg, %wg_thread, %wg_warp, %rank;
-    .reg .b32 %x0, %y0, %z, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %slot;
-    .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %t0, %t1, %t2;
-    .reg .pred %p, %elected, %leader, %wrap, %accumulate, %frees, %free;
+    .reg .b32 %x0, %y0, %slice, %k0, %k, %k_iters, %k_iter, %stage, %phase, %parity, %full_bar, %prev_stage, %bar_offset;
+    .reg .b32 %x_desc_low, %y_desc_low, %empty_bar, %tile, %tiles, %tile_step, %tiles_x, %tiles_y, %tmp0, %tmp1, %tmp2;
+    .reg .pred %p, %elected, %leader, %wrap, %accumulate, %arrives_empty, %arrives_prev;
     .reg .${plan.arithmetic.type} %alpha, %beta;
 ${ptx.banner("prologue: parameters, tensor maps, thread numbers")}\
-    ld.param.u64 %C, [C];  ld.param.u64 %W, [W];
-    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %W, %W;
+    ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %ldc, [ldc];
     ld.param.u32 %min_iters, [k_iters];  ld.param.u32 %extra_iters, [extra_iters];
     ld.param.${plan.arithmetic.type} %alpha, [alpha];  ld.param.${plan.arithmetic.type} %beta, [beta];
@@ -114,8 +114,8 @@ ${sync.alternate("sync", 4)}\
 % endif
     .pragma "nounroll";
 K_LOOP:
-    mul.lo.u32 %slot, %stage, 8;
-    add.u32 %full_bar, %bars, %slot;
+    mul.lo.u32 %bar_offset, %stage, 8;
+    add.u32 %full_bar, %bars, %bar_offset;
     // ---- wait: the stage is full
 ${sync.wait("%full_bar", "%phase")}\
     setp.ne.u32 %accumulate, %k_iter, 0;
@@ -132,7 +132,7 @@ ${sync.alternate("arrive", 5)}\
     // ---- wait: all products are complete
     wgmma.wait_group.sync.aligned 0;
 % if pipe.frees_last_stage:
-${pipeline.free('%frees')}\
+${pipeline.free('%arrives_empty')}\
 % endif
 ${math.widen()}\
 % if plan.config.cluster_k > 1:

@@ -18,7 +18,7 @@
 % endfor
 </%def>
 
-## Row i of the thread's tile, times alpha, into the registers e. Storing the accumulators themselves would tie them to
+## Row i of the thread's tile, times alpha, into %result. Storing the accumulators themselves would tie them to
 ## aligned groups of four, which costs the K loop register-bank conflicts.
 <%def name="scaled_row(i)">
 % for s in range(1, plan.mainloop.ks):

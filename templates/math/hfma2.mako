@@ -1,7 +1,7 @@
 ## fma.f16x2: pairs of columns, each row's element duplicated.
 <%def name="clear_accumulators()">
     ${plan.mainloop.pairs.declaration}
-    .reg .b16 %low, %high;
+    .reg .b16 %half0, %half1;
 % for r in plan.mainloop.acc.all:
     mov.b32 ${r}, 0;
 % endfor
@@ -33,9 +33,9 @@
 % endfor
 % endfor
 % for j in range(0, plan.mainloop.ns, 2):
-    mov.b32 {%low, %high}, ${plan.mainloop.acc[0, i, j // 2]};
-    cvt.f32.f16 ${plan.epilogue.vector[j]}, %low;
-    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %high;
+    mov.b32 {%half0, %half1}, ${plan.mainloop.acc[0, i, j // 2]};
+    cvt.f32.f16 ${plan.epilogue.vector[j]}, %half0;
+    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
 % endfor
 % for j in range(plan.mainloop.ns):
     mul.rn.f32 ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;

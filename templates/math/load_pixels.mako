@@ -1,12 +1,12 @@
 ## Loads of adjacent pixels of images or results, converted to the accumulators' type.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-## %skip: the pixel with coordinates %at_word is outside the image; %t64: the address of the pixel at offset %at_x.
+## %skip: the pixel with coordinates %pixel_coords is outside the image; %tmp64: the address of the pixel at offset %pixel_offset.
 ## (ptxas 13.0 crashes on a lop3 that setp.eq compares with 0; setp.ne is safe.)
 <%def name="locate()">
-    sub.u32 %t2, %high, %at_word;
-    lop3.b32 %t1, %at_word, %t2, %guard, ${plan.mainloop.OUT_OF_IMAGE_LUT};
-    setp.ne.u32 %skip, %t1, 0;
-    mad.wide.s32 %t64, %at_x, ${plan.mainloop.size}, ${plan.mainloop.images};
+    sub.u32 %tmp2, %max_coords, %pixel_coords;
+    lop3.b32 %tmp1, %pixel_coords, %tmp2, %guard_bits, ${plan.mainloop.OUT_OF_IMAGE_LUT};
+    setp.ne.u32 %skip, %tmp1, 0;
+    mad.wide.s32 %tmp64, %pixel_offset, ${plan.mainloop.size}, ${plan.mainloop.images};
 </%def>
 
 <%def name="load(at, guard)">

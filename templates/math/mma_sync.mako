@@ -4,7 +4,7 @@
     .reg .b32 ${x.swizzled_ptr};
 % endfor
 % if plan.mainloop.packed:
-    .reg .b16 %low, %high;
+    .reg .b16 %half0, %half1;
 % endif
 % for r in plan.mainloop.acc.all:
     mov.${plan.mainloop.acc.kind} ${r}, ${plan.arithmetic.zero if plan.mainloop.acc.kind == plan.arithmetic.type else 0};
@@ -44,13 +44,13 @@
 % endfor
 </%def>
 
-## Row i of the lane's sums, times alpha, into the registers e.
+## Row i of the lane's sums, times alpha, into %result.
 <%def name="scaled_row(i)">
 % if plan.mainloop.packed:
 % for j in range(0, plan.mainloop.ns, 2):
-    mov.b32 {%low, %high}, ${plan.mainloop.sum_at(i, j)};
-    cvt.f32.f16 ${plan.epilogue.vector[j]}, %low;
-    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %high;
+    mov.b32 {%half0, %half1}, ${plan.mainloop.sum_at(i, j)};
+    cvt.f32.f16 ${plan.epilogue.vector[j]}, %half0;
+    cvt.f32.f16 ${plan.epilogue.vector[j + 1]}, %half1;
 % endfor
 % for j in range(plan.mainloop.ns):
     ${plan.arithmetic.mul} ${plan.epilogue.vector[j]}, ${plan.epilogue.vector[j]}, %alpha;

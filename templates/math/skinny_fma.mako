@@ -98,7 +98,7 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 % endfor
 </%def>
 
-## Row i of the thread's tile, times alpha, into the registers e.
+## Row i of the thread's tile, times alpha, into %result.
 <%def name="scaled_row(i)">
 % for j in range(plan.mainloop.ns):
 % if plan.arithmetic.s32_to_f32:

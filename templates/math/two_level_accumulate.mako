@@ -9,8 +9,8 @@
 <%def name="end_iteration(pipeline)">
     // ---- wait: the products of this iteration are complete
     wgmma.wait_group.sync.aligned 0;
-    mov.b32 %prev_stage, %slot;
-${pipeline.free("%frees")}\
+    mov.b32 %prev_stage, %bar_offset;
+${pipeline.free("%arrives_empty")}\
     // add the sums of this iteration
 % for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
     ${plan.arithmetic.add} ${r}, ${r}, ${part};

@@ -27,15 +27,15 @@ ${realign.setup()}\
 ${realign.realign()}\
     // ${len(m.products)} products; descriptors advance in units of 16 bytes
     {
-    .reg .b32 %x_at, %y_at, %low, %stage_offset;
+    .reg .b32 %x_stage_desc_low, %y_stage_desc_low, %desc_low, %stage_offset;
     .reg .b64 %x_desc, %y_desc;
     mul.lo.u32 %stage_offset, %stage, ${m.stage_bytes // 16};
-    add.u32 %x_at, %x_desc_low, ${plan.x.stage_register};
-    add.u32 %y_at, %y_desc_low, ${plan.y.stage_register};
+    add.u32 %x_stage_desc_low, %x_desc_low, ${plan.x.stage_register};
+    add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
     wgmma.fence.sync.aligned;
 % for s in m.products:
-${descriptor("%x_desc", "%x_at", s.x, plan.x)}\
-${descriptor("%y_desc", "%y_at", s.y, plan.y)}\
+${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
+${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
@@ -44,8 +44,8 @@ ${descriptor("%y_desc", "%y_at", s.y, plan.y)}\
 
 <%def name="descriptor(to, low, offset, x)">
 % if offset:
-    add.u32 %low, ${low}, ${offset};
-    mov.b64 ${to}, {%low, ${x.desc_high_hex}};
+    add.u32 %desc_low, ${low}, ${offset};
+    mov.b64 ${to}, {%desc_low, ${x.desc_high_hex}};
 % else:
     mov.b64 ${to}, {${low}, ${x.desc_high_hex}};
 % endif

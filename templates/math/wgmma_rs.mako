@@ -11,7 +11,7 @@ ${smem.y_setup()}\
     ${f.tile.declaration}
 % if f.pairs:
     ${f.pairs.declaration}
-    .reg .b32 %select0, %select1;
+    .reg .b32 %selector0, %selector1;
 % endif
     {
     .reg .b32 %row, %k;
@@ -20,8 +20,8 @@ ${constants.mad("%frag_ptr0", "%wg", m.x_wg_bytes, "%smem")}\
     // a load reads a pair of neighbours along X, at K = lane mod 4, or 4 further on
     mov.u32 %row, 0;
 ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
-    shr.u32 %t0, %row, 5;
-    mad.lo.u32 %frag_ptr0, %t0, ${f.box_bytes}, %frag_ptr0;
+    shr.u32 %tmp0, %row, 5;
+    mad.lo.u32 %frag_ptr0, %tmp0, ${f.box_bytes}, %frag_ptr0;
     and.b32 %k, %wg_thread, 3;
     mad.lo.u32 %frag_ptr0, %k, ${f.span}, %frag_ptr0;
     and.b32 %row, %row, 31;
@@ -33,26 +33,26 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     add.u32 %frag_ptr1, %frag_ptr1, ${4 * f.span};
 % else:
     // ldmatrix loads pairs of neighbours along X, of two K a register; the order of the lanes' rows avoids bank conflicts
-    shr.u32 %t0, %lane, 1;
-    xor.b32 %t0, %t0, %lane;
-    shr.u32 %t0, %t0, 2;
-    and.b32 %t0, %t0, 1;
-    shl.b32 %k, %t0, 1;
-    and.b32 %t0, %lane, 1;
-    add.u32 %k, %k, %t0;
-    and.b32 %t0, %lane, 6;
-    mad.lo.u32 %k, %t0, 2, %k;
-    and.b32 %t0, %lane, 16;
-    add.u32 %k, %k, %t0;
+    shr.u32 %tmp0, %lane, 1;
+    xor.b32 %tmp0, %tmp0, %lane;
+    shr.u32 %tmp0, %tmp0, 2;
+    and.b32 %tmp0, %tmp0, 1;
+    shl.b32 %k, %tmp0, 1;
+    and.b32 %tmp0, %lane, 1;
+    add.u32 %k, %k, %tmp0;
+    and.b32 %tmp0, %lane, 6;
+    mad.lo.u32 %k, %tmp0, 2, %k;
+    and.b32 %tmp0, %lane, 16;
+    add.u32 %k, %k, %tmp0;
     mad.lo.u32 %frag_ptr0, %k, ${f.span}, %frag_ptr0;
     shr.u32 %k, %k, 1;
     and.b32 %k, %k, 3;
     xor.b32 %k, %k, %wg_warp;
     mad.lo.u32 %frag_ptr0, %k, 16, %frag_ptr0;
-    and.b32 %t0, %lane, 2;
-    setp.eq.u32 %p, %t0, 0;
-    selp.b32 %select0, 0x6420, 0x2064, %p;
-    add.u32 %select1, %select0, 0x1111;
+    and.b32 %tmp0, %lane, 2;
+    setp.eq.u32 %p, %tmp0, 0;
+    selp.b32 %selector0, 0x6420, 0x2064, %p;
+    add.u32 %selector1, %selector0, 0x1111;
 % endif
     }
 </%def>
@@ -60,14 +60,14 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
 <%def name="multiply(pipeline)">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
     {
-    .reg .b32 %frag_addr<${f.bases}>, %y_at, %low;
+    .reg .b32 %frag_addr<${f.bases}>, %y_stage_desc_low, %desc_low;
     .reg .b64 %y_desc;
 % for n in range(f.bases):
     mad.lo.u32 %frag_addr${n}, %stage, ${m.stage_bytes}, %frag_ptr${n};
 % endfor
     // this stage: addresses of X, descriptor of Y in units of 16 bytes
-    mul.lo.u32 %low, %stage, ${m.stage_bytes // 16};
-    add.u32 %y_at, %y_desc_low, %low;
+    mul.lo.u32 %desc_low, %stage, ${m.stage_bytes // 16};
+    add.u32 %y_stage_desc_low, %y_desc_low, %desc_low;
 % for k in range(f.k_steps):
     // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
@@ -82,11 +82,11 @@ ${pipeline.free_previous()}\
 % endif
 % endfor
 % for to, low, high, row in f.permutes(k):
-    prmt.b32 ${to}, ${low}, ${high}, ${"%select1" if row else "%select0"};
+    prmt.b32 ${to}, ${low}, ${high}, ${"%selector1" if row else "%selector0"};
 % endfor
     wgmma.fence.sync.aligned;
 % for s in m.products[k * m.mi : (k + 1) * m.mi]:
-${smem.descriptor("%y_desc", "%y_at", s.y, plan.y)}\
+${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
@@ -96,7 +96,7 @@ ${smem.descriptor("%y_desc", "%y_at", s.y, plan.y)}\
 
 ## The K steps have freed the previous stage.
 <%def name="end_iteration(pipeline)">
-    mov.b32 %prev_stage, %slot;
+    mov.b32 %prev_stage, %bar_offset;
 </%def>
 <%def name="begin()"></%def>
 

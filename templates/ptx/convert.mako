@@ -2,18 +2,18 @@
 ## Adds weighted bit fields of a thread's number: to += ((thread >> shift) & mask) * weight for each term.
 <%def name="add_thread_terms(to, thread, terms)">
 % for t in terms:
-    shr.u32 %t0, ${thread}, ${t.shift};
-    and.b32 %t0, %t0, ${t.mask};
-    mad.lo.u32 ${to}, %t0, ${t.weight}, ${to};
+    shr.u32 %tmp0, ${thread}, ${t.shift};
+    and.b32 %tmp0, %tmp0, ${t.mask};
+    mad.lo.u32 ${to}, %tmp0, ${t.weight}, ${to};
 % endfor
 </%def>
 
 <%def name="widen(kind, wide, half, guard='')">
 % if kind == "bf16":
     { // the upper half of an f32
-    .reg .b16 %none;
-    mov.b16 %none, 0;
-    ${guard}mov.b32 ${wide}, {%none, ${half}};
+    .reg .b16 %zero16;
+    mov.b16 %zero16, 0;
+    ${guard}mov.b32 ${wide}, {%zero16, ${half}};
     }
 % else:
     ${guard}cvt.f32.${kind} ${wide}, ${half};

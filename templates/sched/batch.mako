@@ -12,11 +12,11 @@
 % if plan.batch.active:
     mov.u32 %item, %ctaid.z;
 % if plan.reduction.active:
-    div.u32 %z, %item, %items;
-    mul.lo.u32 %t0, %z, %items;
-    sub.u32 %item, %item, %t0;
+    div.u32 %slice, %item, %items;
+    mul.lo.u32 %tmp0, %slice, %items;
+    sub.u32 %item, %item, %tmp0;
 % else:
-    mov.u32 %z, 0;
+    mov.u32 %slice, 0;
 % endif
 ${c_address()}\
 % endif
@@ -26,8 +26,8 @@ ${c_address()}\
 <%def name="from_tile()">
 % if plan.batch.active:
     div.u32 %item, %tile, %item_tiles;
-    mul.lo.u32 %t0, %item, %item_tiles;
-    sub.u32 %item_tile, %tile, %t0;
+    mul.lo.u32 %tmp0, %item, %item_tiles;
+    sub.u32 %item_tile, %tile, %tmp0;
 ${c_address()}\
 % endif
 </%def>
@@ -35,8 +35,8 @@ ${c_address()}\
 ## The address of the item's C.
 <%def name="c_address()">
     add.u32 %batch_index, %first_item, %item;
-    cvt.u64.u32 %t64, %batch_index;
-    mad.lo.u64 %item_c, %t64, %batch_stride_c, %C;
+    cvt.u64.u32 %tmp64, %batch_index;
+    mad.lo.u64 %item_c, %tmp64, %batch_stride_c, %C;
 </%def>
 
 ## The item's coordinates in tensors A and B: 0 where all items share one matrix.
@@ -50,9 +50,9 @@ ${c_address()}\
 <%def name="offset_operands()">
 % if plan.batch.active:
 % for x in (plan.a, plan.b):
-    ld.param.u64 %u64, [batch_stride_${x.name}];
-    cvt.u64.u32 %t64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
-    mad.lo.u64 %${x.name.upper()}, %t64, %u64, %${x.name.upper()};
+    ld.param.u64 %tmp64b, [batch_stride_${x.name}];
+    cvt.u64.u32 %tmp64, ${"%item" if x.name in plan.packing.names else "%batch_index"};
+    mad.lo.u64 %${x.name.upper()}, %tmp64, %tmp64b, %${x.name.upper()};
 % endfor
 % endif
 </%def>
@@ -60,10 +60,10 @@ ${c_address()}\
 ## The tile's index among the tiles of all items, from its index in the item.
 <%def name="tile_index(tile)">
 % if plan.batch.active:
-    mov.u32 %t1, %nctaid.x;
-    mov.u32 %t2, %nctaid.y;
-    mul.lo.u32 %t1, %t1, %t2;
-    mad.lo.u32 ${tile}, %item, %t1, ${tile};
+    mov.u32 %tmp1, %nctaid.x;
+    mov.u32 %tmp2, %nctaid.y;
+    mul.lo.u32 %tmp1, %tmp1, %tmp2;
+    mad.lo.u32 ${tile}, %item, %tmp1, ${tile};
 % endif
 </%def>
 

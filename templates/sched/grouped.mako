@@ -8,16 +8,16 @@
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
 % if "offsets" in plan.problem.arrays:
     // the table is in the workspace
-    add.u64 %table, %table, %W;
+    add.u64 %table, %table, %workspace;
 % endif
     cvta.to.global.u64 %table, %table;
 </%def>
 
 <%def name="open()">
     // the descriptors follow the first tiles of the items
-    add.u32 %t0, %items, 3;
-    shr.u32 %t0, %t0, 2;
-    mad.wide.u32 %descriptors, %t0, 16, %table;
+    add.u32 %tmp0, %items, 3;
+    shr.u32 %tmp0, %tmp0, 2;
+    mad.wide.u32 %descriptors, %tmp0, 16, %table;
     add.u64 %descriptors, %descriptors, ${plan.scheduler.HEADER};
     ld.global.u32 %tiles, [%table+4];
     setp.eq.u32 %fetches, %thread, 0;
@@ -27,16 +27,16 @@
     .pragma "nounroll";
 TILE_LOOP:
 ${ptx.banner("number of the next tile: every tile adds 1 to the counter, so the last one sets it to 0")}\
-    sub.u32 %t0, %tiles, 1;
-    @%fetches atom.global.inc.u32 %next_tile, [%table], %t0;
+    sub.u32 %tmp0, %tiles, 1;
+    @%fetches atom.global.inc.u32 %next_tile, [%table], %tmp0;
 </%def>
 
 <%def name="tile()">
     { // the item of the tile: the last one whose first tile is not above it; lanes compare 32 items in each round
-    .reg .b64 %first_at;
-    .reg .b32 %low, %count, %stride, %pivot, %first;
-    .reg .pred %below;
-    mov.u32 %low, 0;
+    .reg .b64 %first_tile_addr;
+    .reg .b32 %lower_bound, %count, %stride, %pivot, %first_tile;
+    .reg .pred %starts_before;
+    mov.u32 %lower_bound, 0;
     mov.u32 %count, %items;
     .pragma "nounroll";
 FIND_ITEM:
@@ -44,51 +44,51 @@ FIND_ITEM:
     shr.u32 %stride, %stride, 5;
     and.b32 %pivot, %thread, 31;
     mul.lo.u32 %pivot, %pivot, %stride;
-    setp.lt.u32 %below, %pivot, %count;
-    add.u32 %t0, %low, %pivot;
-    mad.wide.u32 %first_at, %t0, 4, %table;
-    mov.u32 %first, -1;
-    @%below ld.global.u32 %first, [%first_at+${plan.scheduler.HEADER}];
-    setp.le.u32 %below, %first, %tile;
-    vote.sync.ballot.b32 %t0, %below, -1;
-    popc.b32 %t0, %t0;
-    sub.u32 %t0, %t0, 1;
-    mul.lo.u32 %t0, %t0, %stride;
-    add.u32 %low, %low, %t0;
-    sub.u32 %count, %count, %t0;
+    setp.lt.u32 %starts_before, %pivot, %count;
+    add.u32 %tmp0, %lower_bound, %pivot;
+    mad.wide.u32 %first_tile_addr, %tmp0, 4, %table;
+    mov.u32 %first_tile, -1;
+    @%starts_before ld.global.u32 %first_tile, [%first_tile_addr+${plan.scheduler.HEADER}];
+    setp.le.u32 %starts_before, %first_tile, %tile;
+    vote.sync.ballot.b32 %tmp0, %starts_before, -1;
+    popc.b32 %tmp0, %tmp0;
+    sub.u32 %tmp0, %tmp0, 1;
+    mul.lo.u32 %tmp0, %tmp0, %stride;
+    add.u32 %lower_bound, %lower_bound, %tmp0;
+    sub.u32 %count, %count, %tmp0;
     min.u32 %count, %count, %stride;
     setp.gt.u32 %p, %count, 1;
     @%p bra.uni FIND_ITEM;
-    mad.wide.u32 %descriptor, %low, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
+    mad.wide.u32 %descriptor, %lower_bound, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
     }
     { // the item's addresses, extents and leading dimensions; alpha and beta
-    .reg .b64 %at<4>;
-    .reg .b32 %id, %first, %tiles_m, %tiles_n;
-    .reg .${plan.arithmetic.type} %of_item;
+    .reg .b64 %item_offset<4>;
+    .reg .b32 %tile_index, %first_tile, %tiles_m, %tiles_n;
+    .reg .${plan.arithmetic.type} %item_scale;
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];  ld.param.u64 %C, [C];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;  cvta.to.global.u64 %C, %C;
-    ld.global.v2.u64 {%at0, %at1}, [%descriptor+${plan.scheduler.table.at("a")}];
-    ld.global.u64 %at2, [%descriptor+${plan.scheduler.table.at("c")}];
+    ld.global.v2.u64 {%item_offset0, %item_offset1}, [%descriptor+${plan.scheduler.table.at("a")}];
+    ld.global.u64 %item_offset2, [%descriptor+${plan.scheduler.table.at("c")}];
     ld.global.v2.u32 {%tiles_m, %tiles_n}, [%descriptor+${plan.scheduler.table.at("tiles_m")}];
     ld.global.v4.u32 {%M, %N, %K, %lda}, [%descriptor+${plan.scheduler.table.at("m")}];
     ld.global.v2.u32 {%ldb, %ldc}, [%descriptor+${plan.scheduler.table.at("ldb")}];
-    ld.global.u32 %first, [%descriptor+${plan.scheduler.table.at("first")}];
-    add.u64 %A, %A, %at0;
-    add.u64 %B, %B, %at1;
-    add.u64 %C, %C, %at2;
+    ld.global.u32 %first_tile, [%descriptor+${plan.scheduler.table.at("first")}];
+    add.u64 %A, %A, %item_offset0;
+    add.u64 %B, %B, %item_offset1;
+    add.u64 %C, %C, %item_offset2;
 % for name in ("alpha", "beta"):
     ld.param.${plan.arithmetic.type} %${name}, [${name}];
-    ld.global.${plan.arithmetic.type} %of_item, [%descriptor+${plan.scheduler.table.at(name)}];
-    ${plan.arithmetic.mul} %${name}, %${name}, %of_item;
+    ld.global.${plan.arithmetic.type} %item_scale, [%descriptor+${plan.scheduler.table.at(name)}];
+    ${plan.arithmetic.mul} %${name}, %${name}, %item_scale;
 % endfor
-    sub.u32 %id, %tile, %first;
+    sub.u32 %tile_index, %tile, %first_tile;
 % if plan.scheduler.raster_group == 1:
-    div.u32 %n0, %id, %tiles_m;
-    mul.lo.u32 %t0, %n0, %tiles_m;
-    sub.u32 %m0, %id, %t0;
+    div.u32 %n0, %tile_index, %tiles_m;
+    mul.lo.u32 %tmp0, %n0, %tiles_m;
+    sub.u32 %m0, %tile_index, %tmp0;
 % else:
     // raster: groups of ${plan.scheduler.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
-    .reg .b32 %group, %span, %high;
+    .reg .b32 %group, %group_tiles, %group_width;
 ${raster.raster_order()}\
 % endif
     }
@@ -101,12 +101,12 @@ ${raster.to_elements()}\
 <%def name="idle_warps(loop)">
 % if plan.mainloop.several_warps:
     { // is the first element of every lane outside C
-    .reg .b32 %first;
+    .reg .b32 %first_tile;
     .reg .pred %outside;
-    add.u32 %first, %m0, %row;
-    setp.ge.u32 %outside, %first, %M;
-    add.u32 %first, %n0, %col;
-    setp.ge.or.u32 %outside, %first, %N, %outside;
+    add.u32 %first_tile, %m0, %row;
+    setp.ge.u32 %outside, %first_tile, %M;
+    add.u32 %first_tile, %n0, %col;
+    setp.ge.or.u32 %outside, %first_tile, %N, %outside;
     vote.sync.all.pred %p, %outside, -1;
     }
     @%p bra.uni ${loop};
@@ -126,8 +126,8 @@ ${copies()}\
 
 <%def name="close()">
 ${ptx.banner("wait: the block has stored the tile, and knows the next one")}\
-    mov.u32 %t0, %nctaid.x;
-    add.u32 %next_tile, %next_tile, %t0;
+    mov.u32 %tmp0, %nctaid.x;
+    add.u32 %next_tile, %next_tile, %tmp0;
     @%fetches st.shared.u32 [%smem+${plan.scheduler.shared_at}], %next_tile;
     bar.sync 0;
     ld.shared.u32 %tile, [%smem+${plan.scheduler.shared_at}];

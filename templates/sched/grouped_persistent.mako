@@ -3,10 +3,10 @@
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%def name="registers()">
     .reg .b64 %table, %descriptor, %c_base;
-    .reg .b32 %items, %item, %item_tile, %low, %count, %rows_end, %far, %row_shift;
-    .reg .pred %below;
+    .reg .b32 %items, %item, %item_tile, %lower_bound, %count, %rows_end, %far, %row_shift;
+    .reg .pred %starts_before;
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
-    add.u64 %table, %table, %W;
+    add.u64 %table, %table, %workspace;
     cvta.to.global.u64 %table, %table;
     mov.b64 %c_base, %C;
     mov.u32 %far, ${plan.scheduler.FAR};
@@ -35,18 +35,18 @@ ${who}_TILE:
     mov.u32 %item_tile, %tile;
 % endif
 ${find_by_warp() if who == "CONSUMER" else find_by_thread()}\
-    add.u32 %t0, %items, 3;
-    shr.u32 %t0, %t0, 2;
-    mad.wide.u32 %descriptor, %t0, 16, %table;
-    mad.wide.u32 %descriptor, %low, ${s.table.descriptor_bytes}, %descriptor;
+    add.u32 %tmp0, %items, 3;
+    shr.u32 %tmp0, %tmp0, 2;
+    mad.wide.u32 %descriptor, %tmp0, 16, %table;
+    mad.wide.u32 %descriptor, %lower_bound, ${s.table.descriptor_bytes}, %descriptor;
     add.u64 %descriptor, %descriptor, ${s.HEADER};
     ld.global.u32 %M, [%descriptor+${s.table.at("m")}];
-    ld.global.v2.u32 {%t0, %item}, [%descriptor+${s.table.at("first")}];
+    ld.global.v2.u32 {%tmp0, %item}, [%descriptor+${s.table.at("first")}];
     ld.global.u32 %rows_end, [%descriptor+${s.table.at("start")}];
 % if ctas > 1:
-    mul.lo.u32 %t0, %t0, ${ctas};
+    mul.lo.u32 %tmp0, %tmp0, ${ctas};
 % endif
-    sub.u32 %item_tile, %tile, %t0;
+    sub.u32 %item_tile, %tile, %tmp0;
 ${coords.tile_counts()}\
 ${coords.from_number()}\
 % if s.jagged == "m":
@@ -56,65 +56,65 @@ ${coords.k_slice()}\
     sub.u32 %row_shift, %far, %M;
 % else:
     // an item has at least one iteration, of zeros; its rows are the last of those that the tensor maps of A and B count
-    ld.global.u32 %t0, [%descriptor+${s.table.at("k")}];
-    add.u32 %rows_end, %rows_end, %t0;
-    sub.u32 %k0, %far, %t0;
-    max.u32 %t0, %t0, 1;
-    add.u32 %t0, %t0, ${plan.config.u - 1};
-    div.u32 %k_iters, %t0, ${plan.config.u};
+    ld.global.u32 %tmp0, [%descriptor+${s.table.at("k")}];
+    add.u32 %rows_end, %rows_end, %tmp0;
+    sub.u32 %k0, %far, %tmp0;
+    max.u32 %tmp0, %tmp0, 1;
+    add.u32 %tmp0, %tmp0, ${plan.config.u - 1};
+    div.u32 %k_iters, %tmp0, ${plan.config.u};
 % endif
 % if who == "PRODUCER":
 % if s.jagged == "m":
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
 % endif
 % elif not plan.epilogue.via_tma:
-    ld.global.u64 %t64, [%descriptor+${s.table.at("c")}];
-    add.u64 %C, %c_base, %t64;
+    ld.global.u64 %tmp64, [%descriptor+${s.table.at("c")}];
+    add.u64 %C, %c_base, %tmp64;
     ld.global.u32 %ldc, [%descriptor+${s.table.at("ldc")}];
 % endif
 </%def>
 
-## %low, the item of tile %item_tile: the last one whose first tile is not above it.
+## %lower_bound, the item of tile %item_tile: the last one whose first tile is not above it.
 <%def name="find_by_thread()">
-    mov.u32 %low, 0;
+    mov.u32 %lower_bound, 0;
     mov.u32 %count, %items;
     .pragma "nounroll";
 FIND_BY_THREAD:
-    shr.u32 %t0, %count, 1;
-    add.u32 %t1, %low, %t0;
-    mad.wide.u32 %t64, %t1, 4, %table;
-    ld.global.u32 %t2, [%t64+${plan.scheduler.HEADER}];
-    setp.le.u32 %below, %t2, %item_tile;
-    selp.b32 %low, %t1, %low, %below;
-    @%below sub.u32 %t0, %count, %t0;
-    mov.u32 %count, %t0;
+    shr.u32 %tmp0, %count, 1;
+    add.u32 %tmp1, %lower_bound, %tmp0;
+    mad.wide.u32 %tmp64, %tmp1, 4, %table;
+    ld.global.u32 %tmp2, [%tmp64+${plan.scheduler.HEADER}];
+    setp.le.u32 %starts_before, %tmp2, %item_tile;
+    selp.b32 %lower_bound, %tmp1, %lower_bound, %starts_before;
+    @%starts_before sub.u32 %tmp0, %count, %tmp0;
+    mov.u32 %count, %tmp0;
     setp.gt.u32 %p, %count, 1;
     @%p bra FIND_BY_THREAD;
 </%def>
 
 ## The same by all lanes of a warp, which compare 32 items in each round.
 <%def name="find_by_warp()">
-    mov.u32 %low, 0;
+    mov.u32 %lower_bound, 0;
     mov.u32 %count, %items;
     .pragma "nounroll";
 FIND_BY_WARP:
     { // lanes compare the first tiles of every %stride-th item
-    .reg .b32 %stride, %pivot, %first;
+    .reg .b32 %stride, %pivot, %first_tile;
     add.u32 %stride, %count, 31;
     shr.u32 %stride, %stride, 5;
     mul.lo.u32 %pivot, %lane, %stride;
-    setp.lt.u32 %below, %pivot, %count;
-    add.u32 %t0, %low, %pivot;
-    mad.wide.u32 %t64, %t0, 4, %table;
-    mov.u32 %first, -1;
-    @%below ld.global.u32 %first, [%t64+${plan.scheduler.HEADER}];
-    setp.le.u32 %below, %first, %item_tile;
-    vote.sync.ballot.b32 %t0, %below, -1;
-    popc.b32 %t0, %t0;
-    sub.u32 %t0, %t0, 1;
-    mul.lo.u32 %t0, %t0, %stride;
-    add.u32 %low, %low, %t0;
-    sub.u32 %count, %count, %t0;
+    setp.lt.u32 %starts_before, %pivot, %count;
+    add.u32 %tmp0, %lower_bound, %pivot;
+    mad.wide.u32 %tmp64, %tmp0, 4, %table;
+    mov.u32 %first_tile, -1;
+    @%starts_before ld.global.u32 %first_tile, [%tmp64+${plan.scheduler.HEADER}];
+    setp.le.u32 %starts_before, %first_tile, %item_tile;
+    vote.sync.ballot.b32 %tmp0, %starts_before, -1;
+    popc.b32 %tmp0, %tmp0;
+    sub.u32 %tmp0, %tmp0, 1;
+    mul.lo.u32 %tmp0, %tmp0, %stride;
+    add.u32 %lower_bound, %lower_bound, %tmp0;
+    sub.u32 %count, %count, %tmp0;
     min.u32 %count, %count, %stride;
     }
     setp.gt.u32 %p, %count, 1;

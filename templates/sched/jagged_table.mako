@@ -14,14 +14,14 @@
 )
 .maxntid ${t.THREADS}, 1, 1
 {
-    .reg .b64 %table, %descriptor, %offsets, %addr, %t64, %u64, %start64, %item64;
-    .reg .b32 %thread, %smem, %items, %extent, %item, %index, %start, %end, %length, %M, %N, %K, %lda, %ldb, %ldc;
-    .reg .b32 %tiles_m, %tiles_n, %tiles, %sum, %first, %all, %lane, %warp, %t0, %t1;
-    .reg .pred %p, %inside, %take;
-    ld.param.u64 %table, [table];  ld.param.u64 %t64, [W];  ld.param.u64 %offsets, [offsets];
-    add.u64 %table, %table, %t64;
+    .reg .b64 %table, %descriptor, %offsets, %entry_addr, %tmp64, %tmp64b, %item_start64, %item64;
+    .reg .b32 %thread, %smem, %items, %jagged_extent, %item, %descriptor_index, %item_start, %item_end, %item_length, %M, %N, %K, %lda, %ldb, %ldc;
+    .reg .b32 %tiles_m, %tiles_n, %tiles, %tile_prefix, %first_tile, %total_tiles, %length_addr, %lane, %warp, %tmp0, %tmp1;
+    .reg .pred %p, %in_items, %has_prev;
+    ld.param.u64 %table, [table];  ld.param.u64 %tmp64, [W];  ld.param.u64 %offsets, [offsets];
+    add.u64 %table, %table, %tmp64;
     cvta.to.global.u64 %table, %table;  cvta.to.global.u64 %offsets, %offsets;
-    ld.param.u32 %items, [items];  ld.param.u32 %extent, [extent];
+    ld.param.u32 %items, [items];  ld.param.u32 %jagged_extent, [extent];
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
     mov.u32 %thread, %tid.x;
@@ -32,7 +32,7 @@
     div.u32 %tiles_m, %tiles_m, ${table.ml};
     add.u32 %tiles_n, %N, ${table.nl - 1};
     div.u32 %tiles_n, %tiles_n, ${table.nl};
-    mov.u32 %all, 0;
+    mov.u32 %total_tiles, 0;
 % if t.along_k:
 ${ptx.banner("lengths of all items, which determine their order")}\
     mov.u32 %item, %thread;
@@ -41,8 +41,8 @@ ${ptx.banner("lengths of all items, which determine their order")}\
     .pragma "nounroll";
 LENGTHS:
 ${bounds("")}\
-    mad.lo.u32 %t0, %item, 4, %smem;
-    st.shared.u32 [%t0], %length;
+    mad.lo.u32 %tmp0, %item, 4, %smem;
+    st.shared.u32 [%tmp0], %item_length;
     add.u32 %item, %item, ${t.THREADS};
     setp.lt.u32 %p, %item, %items;
     @%p bra LENGTHS;
@@ -53,118 +53,118 @@ ${ptx.banner("wait: all lengths are in shared memory")}\
     mov.u32 %item, %thread;
     .pragma "nounroll";
 ITEMS:
-    setp.lt.u32 %inside, %item, %items;
+    setp.lt.u32 %in_items, %item, %items;
 % if t.along_k:
-    @!%inside bra ITEMS_END;
+    @!%in_items bra ITEMS_END;
 ${bounds("")}\
-    mov.u32 %K, %length;
-    // %index: the number of items that are longer, or as long and before this one
-    mov.u32 %index, 0;
-    mov.u32 %t0, 0;
-    mov.u32 %first, %smem;
+    mov.u32 %K, %item_length;
+    // %descriptor_index: the number of items that are longer, or as long and before this one
+    mov.u32 %descriptor_index, 0;
+    mov.u32 %tmp0, 0;
+    mov.u32 %length_addr, %smem;
     .pragma "nounroll";
 LONGER:
-    ld.shared.u32 %t1, [%first];
-    setp.eq.u32 %p, %t1, %length;
-    setp.lt.and.u32 %p, %t0, %item, %p;
-    setp.gt.or.u32 %p, %t1, %length, %p;
-    @%p add.u32 %index, %index, 1;
-    add.u32 %first, %first, 4;
-    add.u32 %t0, %t0, 1;
-    setp.lt.u32 %p, %t0, %items;
+    ld.shared.u32 %tmp1, [%length_addr];
+    setp.eq.u32 %p, %tmp1, %item_length;
+    setp.lt.and.u32 %p, %tmp0, %item, %p;
+    setp.gt.or.u32 %p, %tmp1, %item_length, %p;
+    @%p add.u32 %descriptor_index, %descriptor_index, 1;
+    add.u32 %length_addr, %length_addr, 4;
+    add.u32 %tmp0, %tmp0, 1;
+    setp.lt.u32 %p, %tmp0, %items;
     @%p bra LONGER;
     mul.lo.u32 %tiles, %tiles_m, %tiles_n;
-    mul.lo.u32 %first, %index, %tiles;
+    mul.lo.u32 %first_tile, %descriptor_index, %tiles;
 ${descriptor(t, table, "")}\
     add.u32 %item, %item, ${t.THREADS};
     bra ITEMS;
 ITEMS_END:
-    mul.lo.u32 %t0, %tiles_m, %tiles_n;
-    mul.lo.u32 %all, %t0, %items;
+    mul.lo.u32 %tmp0, %tiles_m, %tiles_n;
+    mul.lo.u32 %total_tiles, %tmp0, %items;
 % else:
-    mov.u32 %length, 0;
-    mov.u32 %start, 0;
-${bounds("@%inside ")}\
-    mov.u32 %M, %length;
+    mov.u32 %item_length, 0;
+    mov.u32 %item_start, 0;
+${bounds("@%in_items ")}\
+    mov.u32 %M, %item_length;
     add.u32 %tiles_m, %M, ${table.ml - 1};
     div.u32 %tiles_m, %tiles_m, ${table.ml};
     mul.lo.u32 %tiles, %tiles_m, %tiles_n;
-    // %sum: tiles of the items of this warp up to this one
-    mov.u32 %sum, %tiles;
+    // %tile_prefix: tiles of the items of this warp up to this one
+    mov.u32 %tile_prefix, %tiles;
 % for step in (1, 2, 4, 8, 16):
-    shfl.sync.up.b32 %t0|%take, %sum, ${step}, 0, -1;
-    @%take add.u32 %sum, %sum, %t0;
+    shfl.sync.up.b32 %tmp0|%has_prev, %tile_prefix, ${step}, 0, -1;
+    @%has_prev add.u32 %tile_prefix, %tile_prefix, %tmp0;
 % endfor
     setp.eq.u32 %p, %lane, 31;
-    mad.lo.u32 %t0, %warp, 4, %smem;
-    @%p st.shared.u32 [%t0], %sum;
+    mad.lo.u32 %tmp0, %warp, 4, %smem;
+    @%p st.shared.u32 [%tmp0], %tile_prefix;
 ${ptx.banner("wait: the tiles of each warp's items are in shared memory")}\
     bar.sync 0;
-    // %first: tiles of all items before this one
-    sub.u32 %first, %sum, %tiles;
-    add.u32 %first, %first, %all;
+    // %first_tile: tiles of all items before this one
+    sub.u32 %first_tile, %tile_prefix, %tiles;
+    add.u32 %first_tile, %first_tile, %total_tiles;
 % for w in range(t.WARPS):
-    ld.shared.u32 %t0, [%smem+${4 * w}];
-    setp.gt.u32 %take, %warp, ${w};
-    @%take add.u32 %first, %first, %t0;
-    add.u32 %all, %all, %t0;
+    ld.shared.u32 %tmp0, [%smem+${4 * w}];
+    setp.gt.u32 %has_prev, %warp, ${w};
+    @%has_prev add.u32 %first_tile, %first_tile, %tmp0;
+    add.u32 %total_tiles, %total_tiles, %tmp0;
 % endfor
 ${ptx.banner("wait: every warp has read them")}\
     bar.sync 0;
-    mov.u32 %index, %item;
-${descriptor(t, table, "@%inside ")}\
+    mov.u32 %descriptor_index, %item;
+${descriptor(t, table, "@%in_items ")}\
     add.u32 %item, %item, ${t.THREADS};
-    sub.u32 %t0, %item, %thread;
-    setp.lt.u32 %p, %t0, %items;
+    sub.u32 %tmp0, %item, %thread;
+    setp.lt.u32 %p, %tmp0, %items;
     @%p bra.uni ITEMS;
 % endif
     setp.eq.u32 %p, %thread, 0;
-    mov.u32 %t0, 0;
-    @%p st.global.v2.u32 [%table], {%t0, %all};
+    mov.u32 %tmp0, 0;
+    @%p st.global.v2.u32 [%table], {%tmp0, %total_tiles};
     ret;
 }
 </%def>
 
-## %start and %length of item %item along the jagged axis.
+## %item_start and %item_length of item %item along the jagged axis.
 <%def name="bounds(guard)">
     // from the end of the previous item to the end of this one, within the array
-    mad.wide.u32 %addr, %item, 4, %offsets;
-    mov.u32 %end, 0;
-    setp.ne.u32 %take, %item, 0;
+    mad.wide.u32 %entry_addr, %item, 4, %offsets;
+    mov.u32 %item_end, 0;
+    setp.ne.u32 %has_prev, %item, 0;
 % if guard:
-    and.pred %take, %take, %inside;
+    and.pred %has_prev, %has_prev, %in_items;
 % endif
-    mov.u32 %start, 0;
-    @%take ld.global.u32 %start, [%addr+-4];
-    ${guard}ld.global.u32 %end, [%addr];
-    max.s32 %start, %start, 0;
-    min.s32 %start, %start, %extent;
-    max.s32 %end, %end, %start;
-    min.s32 %end, %end, %extent;
-    sub.u32 %length, %end, %start;
+    mov.u32 %item_start, 0;
+    @%has_prev ld.global.u32 %item_start, [%entry_addr+-4];
+    ${guard}ld.global.u32 %item_end, [%entry_addr];
+    max.s32 %item_start, %item_start, 0;
+    min.s32 %item_start, %item_start, %jagged_extent;
+    max.s32 %item_end, %item_end, %item_start;
+    min.s32 %item_end, %item_end, %jagged_extent;
+    sub.u32 %item_length, %item_end, %item_start;
 </%def>
 
 <%def name="descriptor(t, table, guard)">
-    // descriptor %index
-    mad.wide.u32 %addr, %index, 4, %table;
-    ${guard}st.global.u32 [%addr+${plan.scheduler.HEADER}], %first;
-    add.u32 %t0, %items, 3;
-    shr.u32 %t0, %t0, 2;
-    mad.wide.u32 %descriptor, %t0, 16, %table;
-    mad.wide.u32 %descriptor, %index, ${table.descriptor_bytes}, %descriptor;
-    cvt.u64.u32 %start64, %start;
+    // descriptor %descriptor_index
+    mad.wide.u32 %entry_addr, %descriptor_index, 4, %table;
+    ${guard}st.global.u32 [%entry_addr+${plan.scheduler.HEADER}], %first_tile;
+    add.u32 %tmp0, %items, 3;
+    shr.u32 %tmp0, %tmp0, 2;
+    mad.wide.u32 %descriptor, %tmp0, 16, %table;
+    mad.wide.u32 %descriptor, %descriptor_index, ${table.descriptor_bytes}, %descriptor;
+    cvt.u64.u32 %item_start64, %item_start;
     cvt.u64.u32 %item64, %item;
 % for x in t.arrays:
-    ld.param.u64 %t64, [by_${x}];
-    mul.lo.u64 %t64, %t64, %item64;
-    ld.param.u64 %u64, [along_${x}];
-    mad.lo.u64 %t64, %u64, %start64, %t64;
-    ${guard}st.global.u64 [%descriptor+${plan.scheduler.HEADER + table.at(x)}], %t64;
+    ld.param.u64 %tmp64, [by_${x}];
+    mul.lo.u64 %tmp64, %tmp64, %item64;
+    ld.param.u64 %tmp64b, [along_${x}];
+    mad.lo.u64 %tmp64, %tmp64b, %item_start64, %tmp64;
+    ${guard}st.global.u64 [%descriptor+${plan.scheduler.HEADER + table.at(x)}], %tmp64;
 % endfor
     ${guard}st.global.v2.u32 [%descriptor+${plan.scheduler.HEADER + table.at("tiles_m")}], {%tiles_m, %tiles_n};
     ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("m")}], {%M, %N, %K, %lda};
-    ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("ldb")}], {%ldb, %ldc, %first, %item};
-    ${guard}st.global.u32 [%descriptor+${plan.scheduler.HEADER + table.at("start")}], %start;
+    ${guard}st.global.v4.u32 [%descriptor+${plan.scheduler.HEADER + table.at("ldb")}], {%ldb, %ldc, %first_tile, %item};
+    ${guard}st.global.u32 [%descriptor+${plan.scheduler.HEADER + table.at("start")}], %item_start;
 % for name in ("alpha", "beta"):
     ${guard}st.global.${table.kind} [%descriptor+${plan.scheduler.HEADER + table.at(name)}], ${t.one};
 % endfor

@@ -20,8 +20,8 @@ ${phase()}\
 ## The phase from a tile's number among the tiles of all phases; %item_tiles: tiles of a phase.
 <%def name="from_tile()">
     div.u32 %item, %tile, %item_tiles;
-    mul.lo.u32 %t0, %item, %item_tiles;
-    sub.u32 %item_tile, %tile, %t0;
+    mul.lo.u32 %tmp0, %item, %item_tiles;
+    sub.u32 %item_tile, %tile, %tmp0;
 ${phase()}\
 </%def>
 

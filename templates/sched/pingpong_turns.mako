@@ -15,9 +15,9 @@ ${wrap_stage()}\
 
 ## %stage may be past the last stage: reduces it to a stage number and a parity.
 <%def name="wrap_stage()">
-    div.u32 %t0, %stage, ${plan.pipeline.stages};
-    mul.lo.u32 %t1, %t0, ${plan.pipeline.stages};
-    sub.u32 %stage, %stage, %t1;
-    and.b32 %t0, %t0, 1;
-    xor.b32 %phase, %phase, %t0;
+    div.u32 %tmp0, %stage, ${plan.pipeline.stages};
+    mul.lo.u32 %tmp1, %tmp0, ${plan.pipeline.stages};
+    sub.u32 %stage, %stage, %tmp1;
+    and.b32 %tmp0, %tmp0, 1;
+    xor.b32 %phase, %phase, %tmp0;
 </%def>

@@ -15,30 +15,30 @@
     mov.u32 %n0, %ctaid.y;
 % else:
     { // raster: groups of ${plan.scheduler.raster_group} tiles along M, so that neighbouring blocks read the same B from L2
-    .reg .b32 %tiles_m, %tiles_n, %id, %group, %span, %high;
+    .reg .b32 %tiles_m, %tiles_n, %tile_index, %group, %group_tiles, %group_width;
     add.u32 %tiles_m, %M, ${plan.config.ml - 1};
     div.u32 %tiles_m, %tiles_m, ${plan.config.ml};
     add.u32 %tiles_n, %N, ${plan.config.nl - 1};
     div.u32 %tiles_n, %tiles_n, ${plan.config.nl};
-    mov.u32 %id, %ctaid.x;
+    mov.u32 %tile_index, %ctaid.x;
 ${raster_order()}\
     }
 % endif
 ${to_elements()}\
 </%def>
 
-## The tile from its number %id, where there are %tiles_m tiles along M and %tiles_n along N.
+## The tile from its number %tile_index, where there are %tiles_m tiles along M and %tiles_n along N.
 <%def name="raster_order()">
-    mul.lo.u32 %span, %tiles_n, ${plan.scheduler.raster_group};
-    div.u32 %group, %id, %span;
-    mul.lo.u32 %t0, %group, %span;
-    sub.u32 %id, %id, %t0;
+    mul.lo.u32 %group_tiles, %tiles_n, ${plan.scheduler.raster_group};
+    div.u32 %group, %tile_index, %group_tiles;
+    mul.lo.u32 %tmp0, %group, %group_tiles;
+    sub.u32 %tile_index, %tile_index, %tmp0;
     mul.lo.u32 %group, %group, ${plan.scheduler.raster_group};
-    sub.u32 %high, %tiles_m, %group;
-    min.u32 %high, %high, ${plan.scheduler.raster_group};
-    div.u32 %n0, %id, %high;
-    mul.lo.u32 %t0, %n0, %high;
-    sub.u32 %m0, %id, %t0;
+    sub.u32 %group_width, %tiles_m, %group;
+    min.u32 %group_width, %group_width, ${plan.scheduler.raster_group};
+    div.u32 %n0, %tile_index, %group_width;
+    mul.lo.u32 %tmp0, %n0, %group_width;
+    sub.u32 %m0, %tile_index, %tmp0;
     add.u32 %m0, %m0, %group;
 </%def>
 
@@ -51,9 +51,9 @@ ${to_elements()}\
 <%def name="k_slice()">
 % if plan.reduction.active:
 % if not plan.batch.active:
-    mov.u32 %z, %ctaid.z;
+    mov.u32 %slice, %ctaid.z;
 % endif
-    mul.lo.u32 %k0, %z, %k_slice;
+    mul.lo.u32 %k0, %slice, %k_slice;
     sub.u32 %k_len, %K, %k0;
     min.u32 %k_len, %k_len, %k_slice;
 % else:

@@ -18,28 +18,28 @@ ${to_elements()}\
 
 <%def name="from_number()">
     {
-    .reg .b32 %id, %r, %group, %group_tiles, %group_width;
+    .reg .b32 %tile_index, %tile_base, %group, %group_tiles, %group_width;
 % if plan.pipeline.multicast_ctas > 1:
-    div.u32 %id, ${plan.scheduler.tile_register}, ${plan.pipeline.multicast_ctas};
+    div.u32 %tile_index, ${plan.scheduler.tile_register}, ${plan.pipeline.multicast_ctas};
 % else:
-    mov.u32 %id, ${plan.scheduler.tile_register};
+    mov.u32 %tile_index, ${plan.scheduler.tile_register};
 % endif
 % if plan.scheduler.raster_group == 1:
-    div.u32 %y0, %id, %tiles_x;
-    mul.lo.u32 %r, %y0, %tiles_x;
-    sub.u32 %x0, %id, %r;
+    div.u32 %y0, %tile_index, %tiles_x;
+    mul.lo.u32 %tile_base, %y0, %tiles_x;
+    sub.u32 %x0, %tile_index, %tile_base;
 % else:
     // raster: groups of ${plan.scheduler.raster_group} tiles along X, so that neighbouring blocks read the same Y from L2
     mul.lo.u32 %group_tiles, %tiles_y, ${plan.scheduler.raster_group};
-    div.u32 %group, %id, %group_tiles;
-    mul.lo.u32 %r, %group, %group_tiles;
-    sub.u32 %id, %id, %r;
+    div.u32 %group, %tile_index, %group_tiles;
+    mul.lo.u32 %tile_base, %group, %group_tiles;
+    sub.u32 %tile_index, %tile_index, %tile_base;
     mul.lo.u32 %group, %group, ${plan.scheduler.raster_group};
     sub.u32 %group_width, %tiles_x, %group;
     min.u32 %group_width, %group_width, ${plan.scheduler.raster_group};
-    div.u32 %y0, %id, %group_width;
-    mul.lo.u32 %r, %y0, %group_width;
-    sub.u32 %x0, %id, %r;
+    div.u32 %y0, %tile_index, %group_width;
+    mul.lo.u32 %tile_base, %y0, %group_width;
+    sub.u32 %x0, %tile_index, %tile_base;
     add.u32 %x0, %x0, %group;
 % endif
 % if plan.config.cluster_x > 1:
@@ -61,16 +61,16 @@ ${to_elements()}\
 <%def name="k_slice()">
 % if plan.scheduler.splits_k:
 % if not plan.batch.active:
-    mov.u32 %z, %ctaid.z;
+    mov.u32 %slice, %ctaid.z;
 % endif
-    mov.u32 %t0, %z;
+    mov.u32 %tmp0, %slice;
 % if plan.config.cluster_k > 1:
-    mad.lo.u32 %t0, %z, ${plan.config.cluster_k}, %rank;
+    mad.lo.u32 %tmp0, %slice, ${plan.config.cluster_k}, %rank;
 % endif
-    min.u32 %t1, %t0, %extra_iters;
-    mad.lo.u32 %k0, %t0, %min_iters, %t1;
+    min.u32 %tmp1, %tmp0, %extra_iters;
+    mad.lo.u32 %k0, %tmp0, %min_iters, %tmp1;
     mul.lo.u32 %k0, %k0, ${plan.config.u};
-    setp.lt.u32 %p, %t0, %extra_iters;
+    setp.lt.u32 %p, %tmp0, %extra_iters;
     selp.b32 %k_iters, 1, 0, %p;
     add.u32 %k_iters, %k_iters, %min_iters;
 % else:

@@ -196,9 +196,9 @@ FAULTS = {
         "ld.shared.u32 %tile",
     ),
     "a tile counter without an atomic": (
-        "@%fetches atom.global.inc.u32 %next_tile, [%table], %t0;",
-        "@%fetches ld.global.u32 %next_tile, [%table];\n    add.u32 %t0, %next_tile, 1;\n"
-        "    @%fetches st.global.u32 [%table], %t0;",
+        "@%fetches atom.global.inc.u32 %next_tile, [%table], %tmp0;",
+        "@%fetches ld.global.u32 %next_tile, [%table];\n    add.u32 %tmp0, %next_tile, 1;\n"
+        "    @%fetches st.global.u32 [%table], %tmp0;",
     ),
 }
 

@@ -161,7 +161,7 @@ def test_store_to_c_one_element_off(mutated):
     """The rightmost column is stored between rows, or past the end."""
     for which in range(4):
         try:
-            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%addr", r"st.global.f32 [%addr+4", which), row_padding=1)
+            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%c_addr", r"st.global.f32 [%c_addr+4", which), row_padding=1)
         except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
         assert not any(r.ok for r in found[:3])
@@ -186,7 +186,7 @@ def test_misaligned_access(mutated):
     p = Gemm(32, 32, 32, "TN")
     c = parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=4 vec_b=4 vec_c=4")
     with pytest.raises(MisalignedFault) as caught:
-        mutated(c, swap(r"st\.global\.v4\.f32 \[%addr\]", "st.global.v4.f32 [%addr+4]"), p)
+        mutated(c, swap(r"st\.global\.v4\.f32 \[%c_addr\]", "st.global.v4.f32 [%c_addr+4]"), p)
     assert "st.global.v4" in caught.value.instruction
     with pytest.raises(MisalignedFault):
         mutated(
@@ -208,8 +208,8 @@ def test_store_without_its_guard(mutated, which):
 
 def test_one_row_or_column_too_many(mutated):
     with pytest.raises(OutOfBoundsFault):
-        mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %t0, %M;", "setp.le.u32 %in_m, %t0, %M;"))
-    found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %t0, %N;", r"setp.le.u32 \1, %t0, %N;"), row_padding=1)
+        mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %tmp0, %M;", "setp.le.u32 %in_m, %tmp0, %M;"))
+    found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %tmp0, %N;", r"setp.le.u32 \1, %tmp0, %N;"), row_padding=1)
     assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only memory between rows
 
 
@@ -217,10 +217,10 @@ def test_load_that_is_not_clamped(mutated):
     """A is 40 x 20, B 40 x 19: the last tiles reach past them in the last row of K."""
     for which in (1, 3):
         with pytest.raises(OutOfBoundsFault) as caught:
-            mutated(PLAIN, drop(r"min\.u32 %t0, %t0, %t2;", which))
+            mutated(PLAIN, drop(r"min\.u32 %tmp0, %tmp0, %tmp2;", which))
         assert "ld.global" in caught.value.instruction
     with pytest.raises(OutOfBoundsFault):
-        mutated(COPIED, drop(r"min\.u32 %t0, %t0, %t2;", 1))
+        mutated(COPIED, drop(r"min\.u32 %tmp0, %tmp0, %tmp2;", 1))
 
 
 def test_load_that_is_not_predicated(mutated):
@@ -234,7 +234,7 @@ def test_k_remainder_one_too_long(mutated, layout):
     p = Gemm(20, 19, 37, layout)
     try:
         found = mutated(
-            PLAIN, every(r"setp\.ge\.u32 %skip, %t0, %k_rem;", "setp.gt.u32 %skip, %t0, %k_rem;"), p, row_padding=1
+            PLAIN, every(r"setp\.ge\.u32 %skip, %tmp0, %k_rem;", "setp.gt.u32 %skip, %tmp0, %k_rem;"), p, row_padding=1
         )
     except OutOfBoundsFault:
         return
@@ -248,10 +248,10 @@ def test_k_remainder_one_too_long(mutated, layout):
 @pytest.mark.parametrize(
     ("pattern", "by"),
     [
-        (r"(fma\.rn\.f32 %acc\d+, %a)(\d+)", r"\g<1>0"),
-        (r"fma\.rn\.f32 (%acc\d+, %a\d+, %b\d+), %acc\d+", r"fma.rn.f32 \1, %acc0"),
-        (r"fma\.rn\.f32 (%acc\d+), %a\d+, %b\d+, %acc\d+;", r"mov.f32 \1, \1;"),
-        (r"fma\.rn\.f32 (%acc\d+, %a\d+, %b\d+, %acc\d+;)", r"fma.rz.f32 \1 fma.rn.f32 \1"),
+        (r"(fma\.rn\.f32 %acc\d+, %frag_a)(\d+)", r"\g<1>0"),
+        (r"fma\.rn\.f32 (%acc\d+, %frag_a\d+, %frag_b\d+), %acc\d+", r"fma.rn.f32 \1, %acc0"),
+        (r"fma\.rn\.f32 (%acc\d+), %frag_a\d+, %frag_b\d+, %acc\d+;", r"mov.f32 \1, \1;"),
+        (r"fma\.rn\.f32 (%acc\d+, %frag_a\d+, %frag_b\d+, %acc\d+;)", r"fma.rz.f32 \1 fma.rn.f32 \1"),
     ],
 )
 def test_extra_missing_or_wrong_products(mutated, pattern, by, which):
@@ -263,9 +263,9 @@ def test_extra_missing_or_wrong_products(mutated, pattern, by, which):
 
 
 def test_missing_alpha_or_beta(mutated):
-    found = mutated(PLAIN, every(r"mul\.rn\.f32 (%e\d), (%acc\d), %alpha;", r"mov.f32 \1, \2;"))
+    found = mutated(PLAIN, every(r"mul\.rn\.f32 (%result\d), (%acc\d), %alpha;", r"mov.f32 \1, \2;"))
     assert [r.ok for r in found] == [True, True, True, False]
-    found = mutated(PLAIN, every(r"fma\.rn\.f32 (%e\d), %beta, %c0, %e\d;", "mov.f32 \\1, \\1;"))
+    found = mutated(PLAIN, every(r"fma\.rn\.f32 (%result\d), %beta, %c_raw0, %result\d;", "mov.f32 \\1, \\1;"))
     assert [r.ok for r in found] == [True, True, True, False]
 
 
@@ -293,12 +293,12 @@ def test_slice_added_twice_or_before_c_is_scaled(mutated):
 def test_flag_that_is_never_set(mutated):
     with pytest.raises((DeadlockFault, DivergenceFault)) as caught:
         mutated(replace(PLAIN, kg=2, splitk=1), drop(r"@%p red\.release\.gpu"))
-    assert "ld.acquire.gpu.global.u32 %t0, [%flag]; (polls)" in str(caught.value)
+    assert "ld.acquire.gpu.global.u32 %tmp0, [%flag_addr]; (polls)" in str(caught.value)
 
 
 def test_flag_that_is_not_reset(mutated):
     """The next launch on the same workspace does not wait for C, or counts wrongly."""
-    for change in (drop(r"@%p st\.relaxed\.gpu"), swap(r"mov\.u32 %t1, %nctaid\.z;", "mov.u32 %t1, 77;")):
+    for change in (drop(r"@%p st\.relaxed\.gpu"), swap(r"mov\.u32 %tmp1, %nctaid\.z;", "mov.u32 %tmp1, 77;")):
         found = mutated(replace(PLAIN, kg=3, splitk=1), change)
         assert not any(r.ok for r in found)
         assert found[0].deviation.where == (-1, -1)
@@ -310,7 +310,7 @@ def test_flag_that_is_not_reset(mutated):
 def test_invalid_ptx(mutated):
     for change in (
         swap(r"fma\.rn\.f32", "fmaa.rn.f32"),
-        swap(r"%acc0, %a0", "%nobody, %a0"),
+        swap(r"%acc0, %frag_a0", "%nobody, %frag_a0"),
         swap(r"\n    ret;", "\n    ret"),
     ):
         with pytest.raises((AssembleError, EmulatorError)):
@@ -323,7 +323,7 @@ def test_invalid_ptx(mutated):
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
-        (swap(r"(fma\.rn\.f32 %acc\d+, %a)1", r"\g<1>0"), "wrong_result"),
+        (swap(r"(fma\.rn\.f32 %acc\d+, %frag_a)1", r"\g<1>0"), "wrong_result"),
         (drop(r"bar\.sync 0;", 1), "launch_error"),
         (swap(r"@%in_bounds st\.global", "st.global"), "launch_error"),
         (swap(r"\n    ret;", "\n    ret"), "ptxas_error"),
@@ -345,7 +345,7 @@ def test_flags_of_a_failed_kernel_do_not_reach_the_next(monkeypatch):
     """It stops with flags set; the workspace is not used again."""
     c = replace(PLAIN, kg=3, splitk=1)
     work = Bench(EmulatedDriver(device("emulated")))
-    stopped = swap(r"@%in_bounds red\.global\.add\.f32 \[%addr\]", "red.global.add.f32 [%addr+1000000]")
+    stopped = swap(r"@%in_bounds red\.global\.add\.f32 \[%c_addr\]", "red.global.add.f32 [%c_addr+1000000]")
     monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=stopped(render(plan).text)))
     assert work.measure(P, c).outcome == "launch_error"
     monkeypatch.undo()

@@ -14,9 +14,9 @@
 )
 .maxntid ${plan.threads}, 1, 1
 {
-    .reg .b64 %a, %b, %c, %t64, %step_a, %step_b;
+    .reg .b64 %ptr_a, %ptr_b, %c_addr, %tmp64, %step_a, %step_b;
     .reg .b32 %element, %row, %col, %m, %n, %k, %ld, %block;
-    .reg .f32 %sum, %x, %y, %alpha, %beta;
+    .reg .f32 %sum, %elem_a, %elem_b, %alpha, %beta;
     .reg .pred %outside, %empty, %more, %has_beta;
 
     // ---- thread to element of C
@@ -32,15 +32,15 @@
 % for x, place, contiguous in (("a", "row", plan.a_kmajor), ("b", "col", plan.b_kmajor)):
 
     // ---- ${x.upper()}: the first element along K, and the distance to the next
-    ld.param.u64 %${x}, [${x.upper()}];
-    cvta.to.global.u64 %${x}, %${x};
+    ld.param.u64 %ptr_${x}, [${x.upper()}];
+    cvta.to.global.u64 %ptr_${x}, %ptr_${x};
     ld.param.u32 %ld, [ld${x}];
 % if contiguous:
-    mul.wide.u32 %t64, %${place}, %ld;
-    mad.lo.u64 %${x}, %t64, 4, %${x};
+    mul.wide.u32 %tmp64, %${place}, %ld;
+    mad.lo.u64 %ptr_${x}, %tmp64, 4, %ptr_${x};
     mov.u64 %step_${x}, 4;
 % else:
-    mad.wide.u32 %${x}, %${place}, 4, %${x};
+    mad.wide.u32 %ptr_${x}, %${place}, 4, %ptr_${x};
     mul.wide.u32 %step_${x}, %ld, 4;
 % endif
 % endfor
@@ -50,29 +50,29 @@
     setp.eq.u32 %empty, %k, 0;
     @%empty bra STORE;
 K_LOOP:
-    ld.global.nc.f32 %x, [%a];
-    ld.global.nc.f32 %y, [%b];
-    fma.rn.f32 %sum, %x, %y, %sum;
-    add.u64 %a, %a, %step_a;
-    add.u64 %b, %b, %step_b;
+    ld.global.nc.f32 %elem_a, [%ptr_a];
+    ld.global.nc.f32 %elem_b, [%ptr_b];
+    fma.rn.f32 %sum, %elem_a, %elem_b, %sum;
+    add.u64 %ptr_a, %ptr_a, %step_a;
+    add.u64 %ptr_b, %ptr_b, %step_b;
     sub.u32 %k, %k, 1;
     setp.ne.u32 %more, %k, 0;
     @%more bra K_LOOP;
 
     // ---- epilogue: store C
 STORE:
-    ld.param.u64 %c, [C];
-    cvta.to.global.u64 %c, %c;
+    ld.param.u64 %c_addr, [C];
+    cvta.to.global.u64 %c_addr, %c_addr;
     ld.param.u32 %ld, [ldc];
-    mul.wide.u32 %t64, %row, %ld;
-    mad.lo.u64 %c, %t64, 4, %c;
-    mad.wide.u32 %c, %col, 4, %c;
+    mul.wide.u32 %tmp64, %row, %ld;
+    mad.lo.u64 %c_addr, %tmp64, 4, %c_addr;
+    mad.wide.u32 %c_addr, %col, 4, %c_addr;
     ld.param.f32 %alpha, [alpha];  ld.param.f32 %beta, [beta];
     mul.rn.f32 %sum, %sum, %alpha;
     setp.neu.f32 %has_beta, %beta, 0f00000000;
-    @%has_beta ld.global.f32 %x, [%c];
-    @%has_beta fma.rn.f32 %sum, %x, %beta, %sum;
-    st.global.f32 [%c], %sum;
+    @%has_beta ld.global.f32 %elem_a, [%c_addr];
+    @%has_beta fma.rn.f32 %sum, %elem_a, %beta, %sum;
+    st.global.f32 [%c_addr], %sum;
 DONE:
     ret;
 }

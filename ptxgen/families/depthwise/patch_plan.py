@@ -131,14 +131,16 @@ class PatchLoop(StripLoop):
 class PatchParameters(StripParameters):
     """The parameters of a launch, with those of the axis across strips."""
 
-    CROSS = ("lane_threads", "column_blocks", "columns", "column_x", "column_word", "column_y")
+    CROSS_COUNTS = ("lane_threads", "column_blocks", "columns")
+    CROSS_STRIDES = tuple(f"column_{place}_stride" for place in ("image", "coords", "result"))
 
     @property
     def declarations(self) -> list[str]:
-        return [*super().declarations[:-1], *(f".param .u32 {n}," for n in self.CROSS), super().declarations[-1]]
+        numbers = (*self.CROSS_COUNTS, *self.CROSS_STRIDES)
+        return [*super().declarations[:-1], *(f".param .u32 {n}," for n in numbers), super().declarations[-1]]
 
     def cross_arguments(self, s: DepthwiseStrip, vec: int) -> tuple[Argument, ...]:
-        """The values of ``CROSS`` for the widened strips ``s``."""
+        """The values of ``CROSS_COUNTS`` and ``CROSS_STRIDES`` for the widened strips ``s``."""
         cross = s.cross
         assert cross is not None
         assert s.column is not None

@@ -32,7 +32,7 @@ class StripEpilogue(Epilogue):
     @cached_property
     def vector(self) -> Tile:
         """Adjacent results."""
-        return Tile("e", self.arithmetic.type, (self.vec,))
+        return Tile("result", self.arithmetic.type, (self.vec,))
 
     @property
     def filter_coordinates(self) -> list[tuple[str, int]]:
@@ -48,14 +48,18 @@ class StripParameters(Part):
     arithmetic: Arithmetic
     fused_ops: FusedOps
 
+    COUNTS = ("lanes", "rows", "results", "steps")
     #: strides of images, coordinates, results and filters from one lane, and from one row of the strip's axis, to the
-    #: next; filters
-    STRIDES = ("lane_x", "lane_word", "lane_y", "lane_w", "row_x", "row_word", "row_y", "row_w", "filter")
+    #: next; of filters
+    STRIDES = (
+        *(f"{step}_{place}_stride" for step in ("lane", "row") for place in ("image", "coords", "result", "filter")),
+        "filter_stride",
+    )
 
     @property
     def declarations(self) -> list[str]:
         """The parameter declarations, in lines."""
-        numbers = ("lanes", "rows", "results", "steps", *self.STRIDES, "guard", "high")
+        numbers = (*self.COUNTS, *self.STRIDES, "guard", "high")
         kind = self.arithmetic.type
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",

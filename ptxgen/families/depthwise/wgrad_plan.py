@@ -48,7 +48,10 @@ class WgradParameters(Part):
 
     COUNTS = ("lanes", "rows", "results", "units", "chunks")
     #: strides of images, coordinates and results from one lane, row of the strip's axis and group to the next
-    STRIDES = ("lane_x", "lane_word", "lane_y", "row_x", "row_word", "row_y", "group_x", "group_y")
+    STRIDES = (
+        *(f"{step}_{place}_stride" for step in ("lane", "row") for place in ("image", "coords", "result")),
+        *(f"group_{place}_stride" for place in ("image", "result")),
+    )
 
     @property
     def declarations(self) -> list[str]:

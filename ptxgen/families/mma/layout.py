@@ -192,7 +192,7 @@ class MmaOperand:
         self.tiles = self.thread // self.least
         self.registers = i.registers_a if self.first else i.registers_b
         self.buffers = 2 if self.prefetches else 1
-        self.fragment = Tile(self.name, i.kind, (self.buffers, self.tiles, self.registers))
+        self.fragment = Tile(f"frag_{self.name}", i.kind, (self.buffers, self.tiles, self.registers))
         #: columns of 8 bits are loaded in pairs, and separated by prmt
         self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.fragment_load == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"

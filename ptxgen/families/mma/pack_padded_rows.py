@@ -50,12 +50,12 @@ class PaddedRowPacking(Packing):
     @cached_property
     def elements(self) -> Tile:
         """The elements that a thread copies."""
-        return Tile("m", f"b{8 * max(self.element_bytes, 2)}", (self.chunk,))
+        return Tile("element", f"b{8 * max(self.element_bytes, 2)}", (self.chunk,))
 
     @cached_property
     def words(self) -> Tile:
         """The words that small elements are packed to."""
-        return Tile("w", "b32", (4,))
+        return Tile("word", "b32", (4,))
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

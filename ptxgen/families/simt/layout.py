@@ -86,7 +86,7 @@ class OperandLayout:
         shape = (
             (buffers, self.thread, self.chunk) if self.kmajor_smem else (buffers, self.thread // (2 if packed else 1))
         )
-        self.fragment = Tile(f"{self.name}", word, shape)
+        self.fragment = Tile(f"frag_{self.name}", word, shape)
         self.contiguous = 1 if self.kmajor_smem else min(self.chunk, self.thread)
         self.swizzle_q = depth // self.chunk if self.kmajor_smem else 1
         self.swizzle_shift = 3 - log2(self.swizzle_q) if self.kmajor_smem else 0

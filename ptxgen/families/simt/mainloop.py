@@ -65,7 +65,7 @@ class SimtMainloop(MultistageMainloop):
     @cached_property
     def pairs(self) -> Tile:
         """The elements of A, each duplicated in a pair."""
-        return Tile("pair", "b32", (self.ms,))
+        return Tile("dup_a", "b32", (self.ms,))
 
     @cached_property
     def products(self) -> list[tuple[int, int]]:

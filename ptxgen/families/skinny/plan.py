@@ -41,7 +41,7 @@ class SkinnyPlan(Plan):
             aliases_stages=False,
             computes_oob=False,
             # of lanes that split K, the first one stores the sum of all
-            sts_guard="@%k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
+            sts_guard="@%is_k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
         )
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
         compose_launch(self, OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b), scheduler)

@@ -202,7 +202,7 @@ class VectorStores:
         in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 2
         rows = range(-(-self.box_rows // self.row_step))
         self.batches = [rows[i : i + in_flight] for i in range(0, len(rows), in_flight)]
-        self.words = Tile("words", "b32", (len(self.batches[0]), 4))
+        self.words = Tile("chunk_word", "b32", (len(self.batches[0]), 4))
 
     def strips(self, subtile: Subtile) -> list[list[BoxStore]]:
         """The boxes of a subtile with the same rows of C."""
@@ -236,7 +236,7 @@ class RowStores:
     def __init__(self, s: Staging) -> None:
         self.staging = s
         #: registers of C's first row and column
-        self.row, self.column = ("%y", "%x") if s.transposed else ("%x", "%y")
+        self.row, self.column = ("%c_y", "%c_x") if s.transposed else ("%c_x", "%c_y")
         #: rows of a box; boxes of a segment, bytes from one to the next, and words of a row of a box (log2)
         self.count = s.columns if s.transposed else ROWS
         self.boxes = s.mi if s.transposed else s.columns // s.width
@@ -245,10 +245,11 @@ class RowStores:
         self.width = self.boxes * s.width
         self.parts = -(-self.width // (WARP * WORD))
         self.last_words = self.width // WORD - (self.parts - 1) * WARP
-        #: registers with the addresses of a thread's words: ``word``, and ``last_word`` of the last part where that is
-        #: shorter than a warp; ``next_word`` and ``last_next``: the words after these
-        self.last_address = "word" if self.last_words == WARP else "last_word"
-        self.addresses = ["word", "next_word", "last_next"] + ["last_word"] * (self.last_words < WARP)
+        #: registers with the addresses of a thread's words: ``word_addr``, and ``last_word_addr`` of the last part where
+        #: that is shorter than a warp; ``next_word_addr`` and ``last_next_word_addr``: of the words after these
+        self.last_address = "word_addr" if self.last_words == WARP else "last_word_addr"
+        self.addresses = ["word_addr", "next_word_addr", "last_next_word_addr"]
+        self.addresses += ["last_word_addr"] * (self.last_words < WARP)
         #: bytes from words of a row to those of the next part, and address bits that the swizzle inverts four rows on
         self.part_bytes = (WARP >> self.log2_words) * self.box_bytes
         self.swizzle = 16 * (4 >> s.swizzle_shift & s.swizzle_mask)
@@ -260,7 +261,7 @@ class RowStores:
     def address(self, segment: RowSegment, row: int, part: int, following: bool = False) -> str:
         """Where a thread's word of row ``row``, part ``part`` is, or the word ``following`` it."""
         last, at = part == self.parts - 1, segment.offset + 4 * row * self.staging.span + part * self.part_bytes
-        first, final = ("next_word", "last_next") if following else ("word", self.last_address)
+        first, final = ("next_word_addr", "last_next_word_addr") if following else ("word_addr", self.last_address)
         register = final if last else first
         return f"%{register}{row % 2}+{at}"
 
@@ -297,7 +298,7 @@ class Epilogue(epilogue.Epilogue):
     @cached_property
     def vector(self) -> Tile:
         """Results of a vector, where they have registers of their own."""
-        return Tile("e", self.arithmetic.type, (self.c.vec,))
+        return Tile("result", self.arithmetic.type, (self.c.vec,))
 
     @property
     def store_op(self) -> str:
@@ -441,7 +442,7 @@ class Epilogue(epilogue.Epilogue):
         """The pairs that an stmatrix packs. Activations write to registers of their own."""
         if not self.has_activation:
             return stmatrix.registers
-        return [(f"%wide{2 * n}", f"%wide{2 * n + 1}") for n in range(len(stmatrix.registers))]
+        return [(f"%c_val{2 * n}", f"%c_val{2 * n + 1}") for n in range(len(stmatrix.registers))]
 
     def result_registers(self, store: RegisterStore) -> list[str]:
         """The registers in which the sums of a store become results."""
@@ -455,12 +456,12 @@ class Epilogue(epilogue.Epilogue):
         out = []
         if self.transposed and step == 2:  # neighbours along X
             rows = [] if h else [[self.sums[m, 4 * j + e], self.sums[m, 4 * j + 2 + e]] for e in range(2)]
-            x = ("%x", self.row_offset(n))
+            x = ("%c_x", self.row_offset(n))
             return [
-                RegisterStore(r, e, x[1] * self.out_bytes, e, ("%y", COLUMNS * j + e), x) for e, r in enumerate(rows)
+                RegisterStore(r, e, x[1] * self.out_bytes, e, ("%c_y", COLUMNS * j + e), x) for e, r in enumerate(rows)
             ]
         for e in range(0, 2, step):
-            x, y = ("%x", self.row_offset(n)), ("%y", COLUMNS * j + e)
+            x, y = ("%c_x", self.row_offset(n)), ("%c_y", COLUMNS * j + e)
             if self.transposed:
                 out.append(RegisterStore([pair[e]], e, x[1] * self.out_bytes, e, y, x))
             else:

@@ -83,7 +83,7 @@ class Im2colPixels(OperandPath):
         return "%channel"
 
     def coordinates(self, first: str) -> str:
-        return f"%inner{self.pixel}, %image"
+        return f"%inner_coord{self.pixel}, %image"
 
 
 class FilterTaps(OperandPath):
@@ -104,7 +104,7 @@ class FilterTaps(OperandPath):
         return "%channel" if self.kmajor else first
 
     def coordinates(self, first: str) -> str:
-        return f"%inner, {self.tap}, {first if self.kmajor else '%channel'}"
+        return f"%inner_coord, {self.tap}, {first if self.kmajor else '%channel'}"
 
 
 class Im2colColumns(OperandPath):
@@ -124,7 +124,7 @@ class Im2colColumns(OperandPath):
         return f"%channel{self.boxes.index(b)}"
 
     def coordinates(self, first: str) -> str:
-        return f"%inner{self.pixel}, %image"
+        return f"%inner_coord{self.pixel}, %image"
 
     def trailing_operands(self, b: Box) -> str:
         offsets = ", ".join(f"%im2col_offset{self.boxes.index(b) * len(self.axes) + a}" for a in self.axes)

@@ -61,8 +61,8 @@ class Multicast:
         x, y = ("%rank_x", "%rank_y") if cluster_x > 1 and cluster_y > 1 else ("%rank", "%rank")
         column = sum(1 << n * cluster_x for n in range(cluster_y))
         return (
-            cls(y, x, "%mask_x", column, 1) if cluster_y > 1 else None,
-            cls(x, y, "%mask", (1 << cluster_x) - 1, cluster_x) if cluster_x > 1 else None,
+            cls(y, x, "%cta_mask_x", column, 1) if cluster_y > 1 else None,
+            cls(x, y, "%cta_mask", (1 << cluster_x) - 1, cluster_x) if cluster_x > 1 else None,
         )
 
 
@@ -158,7 +158,7 @@ class OperandPath:
     def coordinates(self, first: str) -> str:
         """The coordinates of a box."""
         other = first if self.kmajor or self.sliced_along_k else "%k"
-        return ", ".join(["%inner", other, *self.outer_coordinates])
+        return ", ".join(["%inner_coord", other, *self.outer_coordinates])
 
     def trailing_operands(self, b: Box) -> str:
         """Operands of a copy after its barrier."""

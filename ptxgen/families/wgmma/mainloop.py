@@ -192,7 +192,7 @@ class Mainloop(Part):
         """The registers that wgmma accumulates in."""
         if self.split:
             return Tile("iter_acc", self.arithmetic.type, self.acc.shape)
-        return Tile("pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
+        return Tile("acc_pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
 
     # ---- the header
 

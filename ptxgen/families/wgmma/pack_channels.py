@@ -65,7 +65,7 @@ class ChannelCopy:
         self.bytes = WORD * self.columns * self.pitch
         halves = self.vec * size < WORD
         registers = 1 if halves else self.vec * size // WORD
-        self.loaded = Tile(f"{name}", "b16" if halves else "b32", (self.rounds, self.word_elements, registers))
+        self.loaded = Tile(f"loaded_{name}", "b16" if halves else "b32", (self.rounds, self.word_elements, registers))
         self.load = "b16" if halves else width(registers, "b32")
 
     @property

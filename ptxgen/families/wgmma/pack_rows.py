@@ -35,10 +35,10 @@ class RowCopyKernel:
         #: elements of a chunk
         self.chunk_elements = CHUNK // size
         #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
-        self.loaded = Tile("w", "b32", (ROUNDS, 8))
-        self.shifted_8 = Tile("h", "b32", (6,))
-        self.shifted_4 = Tile("q", "b32", (5,))
-        self.stored = Tile("o", "b32", (4,)) if size < 4 else self.shifted_4
+        self.loaded = Tile("loaded", "b32", (ROUNDS, 8))
+        self.shifted_8 = Tile("shifted_by8_", "b32", (6,))
+        self.shifted_4 = Tile("shifted_by4_", "b32", (5,))
+        self.stored = Tile("stored", "b32", (4,)) if size < 4 else self.shifted_4
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class Fragments:
         self.k_steps = depth * size // STEP
         #: elements of a box along X
         self.inner = span // size
-        self.tile = Tile("frag", "b32", (FRAGMENTS, mi, FRAGMENT))
+        self.tile = Tile("frag_x", "b32", (FRAGMENTS, mi, FRAGMENT))
         #: pairs of rows of bytes, as loaded
-        self.pairs = None if self.words else Tile("pairs", "b32", (mi, FRAGMENT))
+        self.pairs = None if self.words else Tile("raw_x", "b32", (mi, FRAGMENT))
         #: address registers
         self.bases = 2 if self.words else 1
 

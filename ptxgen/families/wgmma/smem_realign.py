@@ -86,7 +86,7 @@ class RealignedOperand(OperandPath):
         return f"%map_{self.role}_{b.residue}"
 
     def coordinates(self, first: str) -> str:
-        return f"%inner, %line_{self.role}"
+        return f"%inner_coord, %line_{self.role}"
 
     def row_coordinate(self, first: str) -> str:
         """Register with the first row of the tile."""
@@ -117,7 +117,7 @@ class Realignment:
     pingpong: bool
     math_warpgroups: int
 
-    words = Tile("moved", "b32", (2, 2, IN_FLIGHT))  #: [batch mod 2][word, next word][move]
+    words = Tile("word", "b32", (2, 2, IN_FLIGHT))  #: [batch mod 2][word, next word][move]
 
     @classmethod
     def of(cls, operands: Sequence[OperandPath], config: Config) -> Realignment:
@@ -141,7 +141,7 @@ class Realignment:
     @property
     def consumed_slot(self) -> str:
         """Register with the barrier slot of the stage that a product has read."""
-        return "%prev_slot" if self.operands else "%slot"
+        return "%prev_bar_offset" if self.operands else "%bar_offset"
 
     @cached_property
     def batches(self) -> list[list[tuple[RealignedOperand, Move]]]:

@@ -41,9 +41,9 @@ class TransposeKernel:
         self.tiles = DEPTH // self.side
         self.threads = 64 * self.tiles
         words = CHUNK // 4
-        self.loaded = Tile("r", "b32", (self.chunk_elements, words))
-        self.stored = Tile("o", "b32", (self.chunk_elements, words)) if size == 1 else self.loaded
-        self.temporaries = Tile("m", "b32", (4,))
+        self.loaded = Tile("loaded", "b32", (self.chunk_elements, words))
+        self.stored = Tile("stored", "b32", (self.chunk_elements, words)) if size == 1 else self.loaded
+        self.temporaries = Tile("byte_pair", "b32", (4,))
 
     @property
     def loads(self) -> list[Access]:
