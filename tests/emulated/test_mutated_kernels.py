@@ -161,7 +161,9 @@ def test_store_to_c_one_element_off(mutated):
     """The rightmost column is stored between rows, or past the end."""
     for which in range(4):
         try:
-            found = mutated(PLAIN, swap(r"st\.global\.f32 \[%c_addr", r"st.global.f32 [%c_addr+4", which), row_padding=1)
+            found = mutated(
+                PLAIN, swap(r"st\.global\.f32 \[%c_addr", r"st.global.f32 [%c_addr+4", which), row_padding=1
+            )
         except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
         assert not any(r.ok for r in found[:3])
