@@ -245,7 +245,7 @@ class RowStores:
         self.width = self.boxes * s.width
         self.parts = -(-self.width // (WARP * WORD))
         self.last_words = self.width // WORD - (self.parts - 1) * WARP
-        #: registers with the addresses of a thread's words: ``word_addr``, and ``last_word_addr`` of the last part where
+        #: registers with the addresses of a thread's words: ``word_addr``, and ``last_word_addr`` of the last part if
         #: that is shorter than a warp; ``next_word_addr`` and ``last_next_word_addr``: of the words after these
         self.last_address = "word_addr" if self.last_words == WARP else "last_word_addr"
         self.addresses = ["word_addr", "next_word_addr", "last_next_word_addr"]
