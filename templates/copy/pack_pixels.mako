@@ -16,7 +16,7 @@
 )
 .maxntid ${t.THREADS}, 1, 1
 {
-    .reg .b64 %base, %workspace, %global_addr, %pixel_step, %channel_step, %channel_addr;
+    .reg .b64 %base, %workspace, %dst, %global_addr, %pixel_step, %channel_step, %channel_addr;
     .reg .b32 %chunk, ${", ".join(f"%{name}" for name in t.NAMES)};
     .reg .b32 %row, %outer_digit, %inner_digit, %pixel, %offset, %tmp0, %word<4>;
     .reg .pred %is_a, %in_rows, %in_pixels;
@@ -75,9 +75,9 @@ ${pdl.trigger_and_wait()}\
 % for n, word in enumerate(t.words):
     mov.b32 %word${n}, ${word};
 % endfor
-    mad.wide.u32 %workspace, %copy_offset128, ${t.ROW}, %workspace;
-    mad.wide.u32 %workspace, %chunk, ${t.CHUNK}, %workspace;
-    @%in_rows st.global.v4.b32 [%workspace], {%word0, %word1, %word2, %word3};
+    mad.wide.u32 %dst, %copy_offset128, ${t.ROW}, %workspace;
+    mad.wide.u32 %dst, %chunk, ${t.CHUNK}, %dst;
+    @%in_rows st.global.v4.b32 [%dst], {%word0, %word1, %word2, %word3};
     ret;
 }
 </%def>
