@@ -60,11 +60,6 @@ class Device:
     def has_vector_red(self) -> bool:
         return self.sm >= 90
 
-    def flops(self, kind: str) -> float:
-        """Peak scalar rate in FLOP/s for accumulators of type ``kind``."""
-        lanes = {"f64": self.fma64, "f32": self.fma, "f16": self.fma16}[kind]
-        return 2e6 * self.clock * self.sms * lanes
-
     def block_limits(self, threads: Any, registers: Any, shared: Any) -> dict[str, Any]:
         """Blocks per multiprocessor that each resource allows; integers or NumPy columns. 0: a block does not fit."""
         warps = (threads + 31) // 32
