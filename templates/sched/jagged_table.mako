@@ -1,5 +1,6 @@
 ## The kernel that makes the descriptor table of a group whose items are parts of one array: one block, a thread an item.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="operand_addresses()"></%def>
 
 <%def name="entries()">
@@ -24,6 +25,7 @@
     ld.param.u32 %items, [items];  ld.param.u32 %jagged_extent, [extent];
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];
     ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+${pdl.trigger_and_wait()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
     and.b32 %lane, %thread, 31;

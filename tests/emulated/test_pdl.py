@@ -129,6 +129,19 @@ def test_pdl_within_a_launch(key: str, text: str, follow: list[str]) -> None:
     right(parse(key), text)
 
 
+@pytest.mark.parametrize("group", ["7,64,64+0,64,64 NN bf16 jagged=m", "64,64,7+64,64,0 TN bf16 jagged=k"])
+def test_kernels_of_experts_start_while_their_table_is_made(group: str) -> None:
+    source = render(
+        plan_for(parse(f"grouped {group}"), parse_config("family=wgmma ml=64 nl=64 u=64 persistent=1"), H200)
+    )
+    product, table = entries(source.text)
+    assert source.pdl_entries == (f"grouped_bf16_{group.split()[1].lower()}",)
+    for path in (*product.split("CONSUMER:"), table):
+        touch = TOUCHES.search(path)
+        assert touch is not None
+        assert 0 <= path.find("griddepcontrol.wait") < touch.start()
+
+
 def test_pdl_needs_sm_90() -> None:
     with pytest.raises(ConfigError, match="pdl"):
         plan_for(Gemm(64, 64, 64), parse_config("pdl=on_exit"), device("a100"))

@@ -3,10 +3,12 @@ epilogue and tile scheduler."""
 
 from __future__ import annotations
 
+from ptxgen.codegen.config import PDL_WITHIN
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.grouped import DescriptorTable
 from ptxgen.codegen.jagged import JaggedTable
 from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.plan import Plan
 from ptxgen.families.wgmma import bf16x3, grouped_rows
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
@@ -39,6 +41,8 @@ class WgmmaPlan(Plan):
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry
         self.target = f"{self.device.target}a"
+        if p.grouped:  # the kernel starts while another one makes its descriptor table
+            self.pdl = Pdl(c.replace(pdl=PDL_WITHIN))
         names = "ba" if c.transposed_mma else "ab"
         self.batch: TensorBatch = self._batch(names)
         ops = "epilogue/fused_ops_subtile.mako" if c.epilogue_smem else "epilogue/fused_ops.mako"
