@@ -59,9 +59,12 @@ TILE_NARROW = 9.0, 22.0
 #: factor where rows of C are not whole 16 bytes and threads store them; elements of a row that cost as much as its two
 #: ends
 TILE_UNALIGNED, ROW_ENDS = 3.0, 60.0
+#: factors where rows of C are pixels of a phase: threads store 16 bytes each from shared memory, or from registers
+TILE_VECTORS, TILE_SCATTERED = 5.0, 18.0
 #: share of the store that products of other tiles do not hide: one block per multiprocessor, several, persistent,
 #: persistent with pingpong
 TILE_ONE_CTA, TILE_SEVERAL_CTAS, TILE_PERSISTENT, TILE_PINGPONG = 0.9, 0.6, 0.9, 0.2
+TILE_PINGPONG_PHASES = 0.5  #: the same with pingpong in phases of a strided input gradient, which have few products
 TILE_LAST = 1.9  #: factor of the last store where memory is the bottleneck
 CLUSTER_US, CLUSTER_STEP_US = 0.55, 0.12  #: slices of a cluster, and for each doubling of them
 LAST_CTA_US, LAST_CTA_STEP_US = 1.0, 0.055  #: splitk=last_cta, and for each doubling of the slices

@@ -95,8 +95,45 @@ class PaddedPixels:
         return PaddedPixels(self.channels, self.padded, 1, 1, 1, 0, 1, (1, 1), (1, 1))
 
 
-#: a packed copy of either kind
-Copy = PackedCopy | PaddedPixels
+@dataclass(frozen=True)
+class MergedFilters:
+    """A packed copy of the filters of a strided input gradient whose phases are columns of one product.
+
+    A column is a phase and a channel of the images: its digits are the remainders of a pixel's coordinates by the
+    stride (the second spatial axis last), and the channel. Of each column, the copy has ``taps`` (innermost axis
+    first), each with ``depth`` channels, contiguous. Tap t of remainder a is the filter's tap ``first`` + a -
+    ``stride`` · t along each axis; zeros if that is not one of ``extents``. ``tap_steps``, ``column_step``, ``step``:
+    strides in the operand of taps, channels of the images, and channels of the copy.
+    """
+
+    depth: int
+    step: int
+    column_count: int
+    column_step: int
+    taps: tuple[int, int]
+    first: tuple[int, int]
+    stride: tuple[int, int]
+    extents: tuple[int, int]
+    tap_steps: tuple[int, int]
+    pitch: int
+
+    @property
+    def row_count(self) -> int:
+        return self.column_count * math.prod(self.stride) * math.prod(self.taps)
+
+    @property
+    def size(self) -> int:
+        """Elements of the copy."""
+        return self.row_count * self.pitch
+
+    def representative(self) -> MergedFilters:
+        """One descriptor for all copies with the same kind of accesses, for caches of candidates."""
+        ones = (1, 1)
+        return MergedFilters(1, 1, self.column_count, 1, ones, ones, self.stride, ones, ones, 1)
+
+
+#: a packed copy of any kind
+Copy = PackedCopy | PaddedPixels | MergedFilters
 
 
 @dataclass(frozen=True)
@@ -172,6 +209,12 @@ class Im2colDescriptor:
     def contiguous_columns(self) -> bool:
         """Whether adjacent columns of C are adjacent in memory."""
         return self.result is None or self.result[1][-1][1] == 1
+
+    @property
+    def merged_phases(self) -> int:
+        """The number of phases that are columns of C, for each channel; 1: no phases are."""
+        copy = self.copies[1]
+        return math.prod(copy.stride) if isinstance(copy, MergedFilters) else 1
 
     def copy(self, name: str) -> Copy | None:
         """The packed copy of operand ``name`` (a, b)."""

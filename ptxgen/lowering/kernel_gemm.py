@@ -81,6 +81,11 @@ class KernelGemm(Gemm):
         """The GEMMs of the problem. The same kernel computes each of them, in a launch of its own."""
         return (self,)
 
+    @property
+    def tma_n(self) -> int:
+        """Columns of C of a kernel that loads by TMA: phases of a strided input gradient may be columns."""
+        return self.n * (self.im2col.merged_phases if self.im2col is not None else 1)
+
 
 def lower_gemm(problem: Gemm) -> KernelGemm:
     """A GEMM as a kernel problem."""

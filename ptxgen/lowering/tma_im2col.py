@@ -16,6 +16,7 @@ from ptxgen.lowering.im2col_descriptor import (
     packed,
 )
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
+from ptxgen.lowering.merged_phases import merged_phases
 from ptxgen.lowering.padded_pixels import padded_pixels
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
@@ -49,6 +50,10 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     (along, pitch), (kmajor, row) = images[0], filters[0]
     side, layout = _layout(v, kmajor)
     axes = _axes(v)
+    if phased and images[1] is None:
+        merged = merged_phases(v, *_layout(v, True))
+        if merged is not None:
+            return merged
 
     def of(values: Sequence[int], more: int) -> tuple[int, ...]:
         spatial = tuple(values[n] for n in axes)

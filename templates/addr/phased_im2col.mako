@@ -19,7 +19,7 @@ ${radix.parameters()}\
 
 <%def name="begin()">
 ${im2col.pixel()}\
-    // the first tap of the phase; without taps channels are out of bounds: zeros
+    // the first tap of the phase
     ld.global.nc.v2.u32 {%filter_tap, %taps_of_phase}, [%phase_row+8];
 % for a in plan.loads.axes:
     ld.global.nc.u32 %first_tap_pixel${a}, [%phase_row+${20 + 16 * a}];
@@ -27,8 +27,7 @@ ${im2col.pixel()}\
     mov.u32 %tap_pixel${a}, %first_tap_pixel${a};
 % endfor
     mov.u32 %tap, 0;
-    setp.eq.u32 %carry, %taps_of_phase, 0;
-    selp.b32 %channel, %channels, 0, %carry;
+    mov.u32 %channel, 0;
 ${tap_offsets()}\
 </%def>
 

@@ -57,6 +57,7 @@ ${sched.open("PRODUCER")}\
 ${copy.begin()}\
 ${ptx.banner("producer loop: an iteration fills one stage")}\
     mov.u32 %k_iter, 0;
+${batch.begin_producer_loop()}\
     .pragma "nounroll";
 PRODUCER_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
@@ -70,6 +71,7 @@ ${copy.step()}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
     @%p bra PRODUCER_LOOP;
+${batch.end_producer_loop()}\
 ${sched.close("PRODUCER")}\
 ${pdl.late_trigger()}\
 % if pipe.multicast_ctas > 1:
@@ -112,6 +114,7 @@ ${sums.begin()}\
     // ---- wait: the other warpgroup has seen all its stages full, as a parity distinguishes only adjacent rounds
 ${sync.alternate("sync", 4)}\
 % endif
+${batch.begin_k_loop()}\
     .pragma "nounroll";
 K_LOOP:
     mul.lo.u32 %bar_offset, %stage, 8;
@@ -125,6 +128,7 @@ ${sync.advance(plan.pipeline.stages)}\
     add.u32 %k_iter, %k_iter, 1;
     setp.lt.u32 %p, %k_iter, %k_iters;
     @%p bra.uni K_LOOP;
+${batch.end_k_loop()}\
 % if plan.config.pingpong:
     // the other warpgroup may continue
 ${sync.alternate("arrive", 5)}\
@@ -132,8 +136,9 @@ ${sync.alternate("arrive", 5)}\
     // ---- wait: all products are complete
     wgmma.wait_group.sync.aligned 0;
 % if pipe.frees_last_stage:
-${pipeline.free('%arrives_empty')}\
+${pipeline.free(plan.batch.frees_last)}\
 % endif
+${batch.zero_sums()}\
 ${math.widen()}\
 % if plan.config.cluster_k > 1:
 ${ptx.banner(f"cluster reduction: {plan.config.cluster_k} blocks add their sums through distributed shared memory")}\

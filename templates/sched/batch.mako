@@ -76,3 +76,14 @@ ${c_address()}\
 % endfor
 % endif
 </%def>
+
+## Pingpong: all tiles have as many K iterations.
+<%def name="skip(tile)"></%def>
+<%def name="skip_next()"></%def>
+
+## Every tile has K iterations.
+<%def name="begin_producer_loop()"></%def>
+<%def name="end_producer_loop()"></%def>
+<%def name="begin_k_loop()"></%def>
+<%def name="end_k_loop()"></%def>
+<%def name="zero_sums()"></%def>

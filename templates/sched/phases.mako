@@ -8,7 +8,7 @@
 </%def>
 
 <%def name="last_coordinates()">
-    .reg .b32 %item_tiles, %item_tile;
+    .reg .b32 %item_tiles, %item_tile${", %skipped_iters" if plan.config.pingpong else ""};
 </%def>
 
 ## grid.z counts phases.
@@ -36,3 +36,56 @@ ${phase()}\
 </%def>
 
 <%def name="tensor_coordinates()"></%def>
+
+## Pingpong: the K iterations of a tile of the other warpgroup, whose phase may have others.
+<%def name="skip(tile)">
+    {
+    .reg .b64 %row;
+    .reg .b32 %last;
+    div.u32 %tmp0, ${tile}, %item_tiles;
+    sub.u32 %last, %items, 1;
+    min.u32 %tmp0, %tmp0, %last;
+    mad.wide.u32 %row, %tmp0, ${plan.batch.row_bytes}, %phase_table;
+    ld.global.nc.u32 %skipped_iters, [%row];
+    }
+</%def>
+
+## The same of its next tile, half a step after the last one of this warpgroup.
+<%def name="skip_next()">
+    shr.u32 %tmp1, %tile_step, 1;
+    add.u32 %tmp1, %tile, %tmp1;
+${skip("%tmp1")}\
+</%def>
+
+## A phase without taps has no iterations: nothing is loaded, and its sums are zero.
+<%def name="begin_producer_loop()">
+    setp.eq.u32 %p, %k_iters, 0;
+    @%p bra PRODUCER_FILLED;
+</%def>
+
+<%def name="end_producer_loop()">
+PRODUCER_FILLED:
+</%def>
+
+<%def name="begin_k_loop()">
+    setp.eq.u32 %p, %k_iters, 0;
+    @%p bra.uni K_DONE;
+</%def>
+
+## %arrives_prev: whether the thread frees the stage of the last iteration.
+<%def name="end_k_loop()">
+K_DONE:
+% if plan.pipeline.frees_last_stage:
+    setp.ne.and.u32 %arrives_prev, %k_iters, 0, %arrives_empty;
+% endif
+</%def>
+
+<%def name="zero_sums()">
+    setp.ne.u32 %p, %k_iters, 0;
+    @%p bra.uni HAS_SUMS;
+    // a phase without taps
+% for r in plan.mainloop.wgmma_acc.all:
+    mov.b32 ${r}, 0;
+% endfor
+HAS_SUMS:
+</%def>

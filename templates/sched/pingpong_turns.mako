@@ -1,15 +1,18 @@
 ## The turns of the warpgroups of a pingpong kernel.
+<%namespace name="batch" file="/${context['plan'].batch.template}"/>
 <%def name="first()">
     // warpgroups take alternate tiles, and skip the stages of each other's
+${batch.skip("%tile")}\
     mad.lo.u32 %tile, %tile_step, %wg, %tile;
     add.u32 %tile_step, %tile_step, %tile_step;
     setp.ne.u32 %p, %wg, 0;
-    @%p mov.u32 %stage, %min_iters;
+    @%p mov.u32 %stage, ${plan.batch.skipped};
 ${wrap_stage()}\
 </%def>
 
 <%def name="next()">
-    add.u32 %stage, %stage, %min_iters;
+${batch.skip_next()}\
+    add.u32 %stage, %stage, ${plan.batch.skipped};
 ${wrap_stage()}\
 </%def>
 

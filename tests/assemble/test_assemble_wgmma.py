@@ -24,6 +24,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (32, "wgmma"),
         (33, "wgmma"),
         (34, "bf16x3"),
+        (38, "conv_wgmma_merged"),
         (35, "conv_wgmma_phased"),
         (36, "conv_wgmma_few_channels"),
     ],

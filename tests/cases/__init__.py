@@ -22,5 +22,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.PACKED,
         conv_wgmma.PHASED,
         conv_wgmma.FEW_CHANNELS,
+        conv_wgmma.MERGED,
     )
 }

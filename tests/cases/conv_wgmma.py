@@ -142,6 +142,35 @@ def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if x is not None and x.phases else None
 
 
+def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A strided input gradient of few channels, whose phases are columns of one product."""
+    dtype = ("f16", "bf16", "f32")[rng.integers(3)]
+    unit = 8 if dtype != "f32" else 4
+    stride = [int(v) for v in rng.choice([1, 2, 2, 3], 2)]
+    h, w = (int(n) * step for n, step in zip(rng.integers(1, 9, 2), stride, strict=True))
+    try:
+        p = Conv(
+            int(rng.integers(1, 4)),
+            int(rng.integers(1, 9)),
+            h,
+            w,
+            unit * int(rng.integers(1, limit // unit + 1)),
+            *(int(v) for v in rng.integers(1, 8, 2)),
+            stride=stride,
+            padding=[int(v) for v in rng.integers(0, 4, 4)],
+            dtype=dtype,
+            compute="tf32" if dtype == "f32" else "",
+            out="f32" if rng.random() < 0.2 else "",
+            layout="NHWC",
+            filters=str(rng.choice(list(FILTERS.values()))),
+            direction="input_grad",
+        )
+    except ShapeError:
+        return None
+    x = lower(p).im2col
+    return p if x is not None and x.merged_phases > 1 else None
+
+
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
@@ -155,3 +184,4 @@ SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
 FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)
+MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

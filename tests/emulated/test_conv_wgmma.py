@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.device import device
+from ptxgen.problem.device import Device, device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -18,13 +20,15 @@ from tests.cases import SOURCES
 H200 = device("h200")
 
 
-def verify(p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0, **machine: object) -> None:
+def verify(
+    p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0, on: Device = H200, **machine: object
+) -> None:
     a, b, before = operands(p, 0, kind)
     if beta == 0:
         before = np.full_like(before, p.output.poison)
     more = epilogue_arrays(p, 0, kind)
     expected = reference(p, a, b, before, alpha, beta, more)
-    out = Runner.of(EmulatedDriver(H200, **machine), p, c).compute(a, b, before, alpha, beta, more)
+    out = Runner.of(EmulatedDriver(on, **machine), p, c).compute(a, b, before, alpha, beta, more)
     found = compare(out, expected)
     assert found.ok, f"{found}: {p.key()} | {c}"
     if kind == "integers" and not p.epilogue:
@@ -191,6 +195,37 @@ def test_random_strided_input_gradients(seed):
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_random_input_gradients_with_phases_as_columns(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(seed, 6, H200, limit=60)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        on = replace(H200, sms=12) if n % 2 else H200
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), on, seed=seed, completion=("late", "early")[n % 2])
+
+
+#: shape, configuration: phases are columns of one product
+MERGED = {
+    "the first layer of a network": ("C=3,H=12,W=16,K=64,R=7,S=7,stride=2,pad=3", "ml=64 nl=16 u=64"),
+    "channels on the side of the rows": (
+        "C=3,H=12,W=16,K=24,R=7,S=7,stride=2,pad=3",
+        "transposed_mma=1 ml=32 nl=64 u=32 tma_rows=16",
+    ),
+    "strides that differ, uneven padding, pingpong": (
+        "C=2,H=12,W=15,K=40,R=3,S=5,stride=2x3,pad=1x1x2x0",
+        "ml=64 nl=16 u=16 persistent=1 math_warpgroups=2 pingpong=1",
+    ),
+    "pixels that no result reads": ("C=4,H=8,W=8,K=16,R=3,S=3,stride=2", "ml=64 nl=16 u=16"),
+}
+
+
+@pytest.mark.parametrize("case", MERGED)
+def test_phases_as_columns(case):
+    shape, config = MERGED[case]
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad")
+    c = parse_config("family=wgmma stages=3 operand_path_b=pack " + config)
+    verify(p, c, "integers", 2.0, 1.0, replace(H200, sms=4))
+
+
 #: shape, what else, configuration
 PHASES = {
     "three phases without taps": ("C=72,H=9,W=7,K=40,R=1,S=1,stride=2", {}, "ml=64 nl=48 u=64 epilogue_smem=1"),
@@ -228,6 +263,37 @@ def test_phases_of_strided_input_gradients(case):
     shape, fields, config = PHASES[case]
     p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad", **fields)
     verify(p, parse_config("family=wgmma stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
+#: shape, configuration: blocks compute tiles of several phases
+PERSISTENT_PHASES = {
+    "four phases of different taps": (
+        "C=136,H=11,W=9,K=24,R=3,S=3,stride=2,pad=1",
+        "ml=64 nl=64 u=64 math_warpgroups=2 pingpong=1 epilogue_smem=1 epilogue_subtiles=2",
+    ),
+    "three phases without taps": (
+        "C=72,H=9,W=7,K=40,R=1,S=1,stride=2",
+        "ml=64 nl=48 u=64 math_warpgroups=2 pingpong=1 epilogue_smem=1",
+    ),
+    "some phases without taps, in a cluster": (
+        "C=72,H=19,W=17,K=40,R=1,S=2,stride=2",
+        "ml=64 nl=64 u=32 math_warpgroups=2 pingpong=1 cluster_x=2",
+    ),
+    "the same with one warpgroup": ("C=72,H=19,W=17,K=40,R=1,S=2,stride=2", "ml=64 nl=64 u=32 cluster_x=2"),
+    "pixels on the side of the columns": (
+        "C=40,H=9,W=17,K=72,R=3,S=4,stride=2x4,pad=1x0x1x1,dilation=2x3",
+        "transposed_mma=1 ml=24 nl=64 u=32 math_warpgroups=2 pingpong=1 epilogue_smem=1",
+    ),
+}
+
+
+@pytest.mark.parametrize("completion", ["late", "early"])
+@pytest.mark.parametrize("case", PERSISTENT_PHASES)
+def test_blocks_that_compute_tiles_of_several_phases(case, completion):
+    shape, config = PERSISTENT_PHASES[case]
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad")
+    c = parse_config("family=wgmma stages=3 persistent=1 " + config)
+    verify(p, c, "integers", 2.0, 1.0, replace(H200, sms=4), completion=completion)
 
 
 TAP_LOOPS = {

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import FAMILIES
+from ptxgen.codegen.config import FAMILIES, Columns, parse_config
 from ptxgen.families import perf_model, rules, space
 from ptxgen.families.wgmma.im2col_plan import multiplier
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PaddedPixels
@@ -46,7 +46,7 @@ def test_input_grad_reads_result_gradients_in_reverse():
 @pytest.mark.parametrize(
     "shape",
     [
-        "N=1,C=8,H=8,W=8,K=8,R=3,S=3,stride=2,pad=1",
+        "N=1,C=16,H=8,W=8,K=8,R=3,S=3,stride=2,pad=1",
         "N=1,C=8,H=9,W=11,K=8,R=1,S=2,stride=3x2",
         "N=1,C=8,H=14,W=13,K=8,R=4,S=3,stride=2x6,pad=2x1,dilation=3x4",
         "N=1,C=8,D=5,H=6,W=7,K=8,T=2,R=3,S=3,stride=2,pad=1",
@@ -335,3 +335,31 @@ def test_division_by_multiplication_below_2_to_the_31():
         for x in (0, 1, (1 << 31) - 1, *near):
             if 0 <= x < 1 << 31:
                 assert x * by >> shift == x // int(n)
+
+
+@pytest.mark.parametrize(
+    ("shape", "merged"),
+    [
+        ("N=2,C=3,H=16,W=16,K=64,R=7,S=7,stride=2,pad=3", 4),
+        ("N=2,C=3,H=18,W=16,K=64,R=5,S=5,stride=3x2,pad=1", 6),
+        ("N=2,C=3,H=15,W=16,K=64,R=7,S=7,stride=2,pad=3", 1),  # no whole number of strides
+        ("N=2,C=16,H=16,W=16,K=64,R=7,S=7,stride=2,pad=3", 1),  # too many columns
+        ("N=2,C=3,H=16,W=16,K=64,R=2,S=2,stride=2", 4),
+        ("N=2,C=3,H=16,W=16,K=64,R=1,S=1,stride=2", 1),  # one tap
+        ("N=2,C=3,H=16,W=16,K=60,R=7,S=7,stride=2,pad=3", 1),  # gradients of results are packed
+    ],
+)
+def test_phases_are_columns_where_that_saves_loads(shape, merged):
+    x = window(shape, direction="input_grad")
+    assert x.merged_phases == merged
+    assert bool(x.phases) == (merged == 1)
+
+
+def test_unequal_phases_are_predicted_slower_in_persistent_blocks():
+    """The first persistent block has the longest tile of each round: with few rounds the others wait for it."""
+    p = lower(Conv(32, 512, 14, 14, 512, 3, 3, stride=2, padding=1, layout="NHWC", dtype="f16", direction="input_grad"))
+    text = "family=wgmma ml=112 nl=128 u=64 stages=6 epilogue_smem=1 raster_group=8 transposed_mma=1 persistent={}"
+    one_tile, persistent = (parse_config(text.format(n)) for n in (0, 1))
+    c = Columns({name: np.array([getattr(x, name) for x in (one_tile, persistent)]) for name, _ in one_tile.items()})
+    us = perf_model.predict(p, c.replace(family=FAMILIES.index("wgmma")), H200)
+    assert us[1] > 1.1 * us[0]

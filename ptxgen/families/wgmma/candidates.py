@@ -116,11 +116,12 @@ class WgmmaSpace(CandidateSpace):
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
-        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if p.grouped else p.m, p.n))
+        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if p.grouped else p.m, p.tma_n))
         given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
         if p.im2col is not None:
             channels = widest_unit(p) if not p.im2col.wgrad else math.gcd(p.im2col.channels, ROWS)
             given["im2col"] = p.im2col.representative(channels, NEUTRAL)
+            n //= p.im2col.merged_phases
         p = p.shape_class if p.grouped else p
         return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
 
@@ -223,7 +224,7 @@ class WgmmaSpace(CandidateSpace):
                 {"u": self._depths(p)},
                 {"transposed_mma": (0, 1)},
                 {"cluster_x": x, "cluster_y": y, "cluster_k": k},
-                {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.n)})},
+                {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.tma_n)})},
                 dict(zip(PATHS, np.array(self._operand_paths(p)).T, strict=True)),
             ]
         )

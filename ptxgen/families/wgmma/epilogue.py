@@ -190,7 +190,8 @@ class VectorStores:
     thread's rows in a box, as many at a time as have registers."""
 
     BYTES = 16
-    IN_FLIGHT, LARGE = 4, 128  #: rows in flight; half where a thread has LARGE accumulators or more
+    #: (accumulators that a thread has at least, rows in flight)
+    IN_FLIGHT = (160, 1), (128, 2), (0, 4)
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
@@ -199,7 +200,7 @@ class VectorStores:
         self.row_step = WARPGROUP // self.threads
         self.box_rows = s.columns if s.transposed else ROWS
         self.whole = self.box_rows % self.row_step == 0
-        in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 2
+        in_flight = next(n for least, n in self.IN_FLIGHT if s.sums.size >= least)
         rows = range(-(-self.box_rows // self.row_step))
         self.batches = [rows[i : i + in_flight] for i in range(0, len(rows), in_flight)]
         self.words = Tile("chunk_word", "b32", (len(self.batches[0]), 4))

@@ -138,9 +138,9 @@ def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
     if p.im2col is None or p.im2col.wgrad:
         return p.k
     padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
-    if p.im2col.phases:  # of the average phase; one without taps has one stage of zeros
+    if p.im2col.phases:  # of the average phase
         taps = [phase.tap_count for phase in phases or p.im2col.phases]
-        return ceil_div(sum(taps) * padded + taps.count(0) * c.u, len(taps))
+        return ceil_div(sum(taps) * padded, len(taps))
     return p.im2col.tap_count * padded
 
 
@@ -198,7 +198,11 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
         where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
-        where(via_smem & phased & (accumulators >= 192), 20, 0),
+        where(
+            via_smem & phased,
+            where(accumulators >= 160, where(transposed, 20, 52), where(accumulators >= 96, 29, 0)),
+            0,
+        ),
         where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
         where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
@@ -250,7 +254,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
-    x_extent, y_extent = where(transposed, p.n, p.m), where(transposed, p.m, p.n)
+    x_extent, y_extent = where(transposed, p.tma_n, p.m), where(transposed, p.m, p.tma_n)
     a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
@@ -288,7 +292,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         + 8 * c.math_warpgroups
         + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
     )
-    tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.n, np.maximum(c.nl, 1))
+    tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.tma_n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
     k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)

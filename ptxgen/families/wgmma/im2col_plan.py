@@ -228,7 +228,7 @@ class Im2colLoads(MatrixLoads):
         assert window is not None
         if isinstance(x, Im2colPixels | Im2colColumns):
             return im2col_map(window, x, kind, size)
-        along = p.n if x.name == "b" else p.m
+        along = p.tma_n if x.name == "b" else p.m
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
         pitches = (window.row * size, window.row * size * window.tap_count)
         return TensorMap(x.name.upper(), kind, (inner, window.tap_count, outer), pitches, x.box, x.span)
@@ -296,7 +296,7 @@ class PhaseTable(Table):
         out = np.zeros((len(x.phases), self.WORDS), np.int64)
         for row, phase in zip(out, x.phases, strict=True):
             iterations = -(-phase.tap_count * units * self.unit // self.u)
-            row[:4] = max(iterations, 1), phase.start, phase.filter_tap, phase.tap_count
+            row[:4] = iterations, phase.start, phase.filter_tap, phase.tap_count
             for a, taps in enumerate(phase.taps):
                 end = phase.shift[a] + taps * x.dilation[a]
                 row[4 + 4 * a : 8 + 4 * a] = phase.counts[a], phase.shift[a], end, taps * x.tap_steps[a]
@@ -313,6 +313,7 @@ class PhaseBatch(TensorBatch):
     axes: int
 
     template = "sched/phases.mako"
+    skipped, frees_last = "%skipped_iters", "%arrives_prev"
     row_bytes = 4 * PhaseTable.WORDS
 
     @property

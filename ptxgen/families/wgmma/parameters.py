@@ -75,7 +75,7 @@ class TmaParameters(Part):
             *self.fused_ops.arguments,
             *self.batch.arguments(p, run),
             *((("u32", p.lda), ("u32", p.ldb)) if self.realigns else ()),
-            *(("u32", n) for n in (p.m, p.n, p.k, p.ldc, *self.scheduler.k_iters(p))),
+            *(("u32", n) for n in (p.m, p.tma_n, p.k, p.ldc, *self.scheduler.k_iters(p))),
             *self.scheduler.arguments(p, buffers),
             (self.arithmetic.type, "alpha"),
             (self.arithmetic.type, "beta"),

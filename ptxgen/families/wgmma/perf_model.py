@@ -31,6 +31,9 @@ class WgmmaCells:
     c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
     straddle_a: np.float32  #: 1 if rows of A start within a cache line
     straddle_b: np.float32  #: likewise of B
+    #: with phases: the K iterations of the multiprocessor that has most, in persistent blocks, and otherwise
+    persistent_sum: Floats
+    one_tile_sum: Floats
 
 
 def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
@@ -59,15 +62,21 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.owner_columns * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
-    direct = perf_costs.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *perf_costs.TILE_NARROW), 1.0)
+    direct: Any = perf_costs.TILE_DIRECT * np.where(
+        narrow, np.where(c.transposed_mma == 1, *perf_costs.TILE_NARROW), 1.0
+    )
     unaligned, along = (
         not operand_packing.boxed(p),
         np.where(c.transposed_mma == 1, ROWS * g.mi, g.owner_columns // np.maximum(c.epilogue_subtiles, 1)),
     )
     via_smem = perf_costs.TILE_UNALIGNED * (1 + perf_costs.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
+    phased = p.im2col is not None and bool(p.im2col.phases)
+    if phased:
+        via_smem, direct, unaligned = perf_costs.TILE_VECTORS, perf_costs.TILE_SCATTERED, False
     store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
     exposed = np.where(resident == 1, perf_costs.TILE_ONE_CTA, perf_costs.TILE_SEVERAL_CTAS)
-    persistent = np.where(c.pingpong == 1, perf_costs.TILE_PINGPONG, perf_costs.TILE_PERSISTENT)
+    pingpong = perf_costs.TILE_PINGPONG_PHASES if phased else perf_costs.TILE_PINGPONG
+    persistent = np.where(c.pingpong == 1, pingpong, perf_costs.TILE_PERSISTENT)
     exposed = np.where(c.persistent == 0, exposed, persistent)
     latency = (
         np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + perf_costs.WGMMA_ITERATION
@@ -116,10 +125,6 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         mean, longest = p.tile_iterations(c.ml, c.nl, c.u)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
         iterations = np.maximum(np.maximum(mean, longest / waves), 1)
-    if p.im2col is not None and p.im2col.phases:  # the average phase, but at least the longest of a block
-        longest = length(p, c, p.im2col.phases[:1]) // np.maximum(c.u, 1)
-        waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
-        iterations = np.maximum(iterations, longest / waves)
     cluster_us = np.where(
         c.cluster_k > 1, perf_costs.CLUSTER_US + perf_costs.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0
     )
@@ -144,7 +149,10 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         extra = extra + perf_costs.SPLIT_BF16X3_US + moves / (d.bandwidth * 1e3 * perf_costs.SPLIT_BF16X3_DRAM)
     extra = extra + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
     resident = np.maximum(resident_blocks(d, c), 1)  # a device may be smaller than a cluster
+    persistent_sum, one_tile_sum = _phase_sums(p, c, g, resident)
     numbers = {
+        "persistent_sum": persistent_sum,
+        "one_tile_sum": one_tile_sum,
         "iterations": iterations,
         "blocks": g.blocks,
         "resident": resident,
@@ -154,6 +162,21 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     columns = {n: float32(v) for n, v in numbers.items()}
     c_cost = np.where(c.kg > 1, np.where(c.splitk == SPLIT_WORKSPACE, 2, 1), 0)
     return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
+
+
+def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> tuple[Any, Any]:
+    """The K iterations of the multiprocessor that has most, with persistent blocks and otherwise. Tiles are in the
+    order of phases, those with most taps first. The first persistent block has the longest tile of each round; without
+    them, a multiprocessor that is free takes the next tile."""
+    if p.im2col is None or not p.im2col.phases:
+        return np.zeros(len(c)), np.zeros(len(c))
+    phases = p.im2col.phases
+    each = [-(-length(p, c, (phase,)) // np.maximum(c.u, 1)) for phase in phases]
+    tiles = g.blocks / len(phases)
+    rounds = [np.ceil(n * tiles / resident) for n in range(len(phases) + 1)]
+    first = sum((rounds[n + 1] - rounds[n]) * iterations for n, iterations in enumerate(each))
+    mean = sum(each) * tiles / resident
+    return first, np.maximum(each[0], mean + each[-1] / 2)
 
 
 def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
@@ -189,6 +212,9 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     waves = full + (rest > 0)
     last = np.where(rest > 0, np.maximum(rest * busy, latency), 0)
     multiply = (full * np.maximum(resident * busy, latency) + last) * iterations
+    if p.im2col is not None and p.im2col.phases:
+        most = np.where(persistent, x.persistent_sum[cell], x.one_tile_sum[cell])
+        multiply = most * np.maximum(busy, latency / np.minimum(resident, waves))
     store = np.where(c_cost == 2, w.partial[rows], w.store[rows])
     again = np.where(persistent, np.float32(0), (waves - 1) * w.start[rows])
     cycles = multiply + again + store * (1 + (full * resident + rest - 1) * w.exposed[rows])

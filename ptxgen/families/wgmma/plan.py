@@ -21,11 +21,12 @@ from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
 from ptxgen.families.wgmma.operand_packing import packs
 from ptxgen.families.wgmma.pack_channels import ChannelPacking
+from ptxgen.families.wgmma.pack_merged_filters import MergedFilterPacking
 from ptxgen.families.wgmma.pack_pixels import PixelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.parameters import TmaParameters
 from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
-from ptxgen.families.wgmma.scheduler import PhaseScheduler, TileScheduler
+from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler, TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
@@ -86,6 +87,8 @@ class WgmmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         if isinstance(self.batch, PhaseBatch):
             return PhaseScheduler(c, g, self.device, True)
+        if p.im2col is not None and p.im2col.merged_phases > 1:
+            return MergedPhaseScheduler(c, g, self.device, False)
         if not p.grouped:
             return TileScheduler(c, g, self.device, self.batch.active)
         table = DescriptorTable(*cluster_tile(c), p.epilogue_dtype.name, p.epilogue_operands)
@@ -105,6 +108,8 @@ class WgmmaPlan(Plan):
         common = (p, self.entry, self.batch, self.fused_ops)
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
+        if p.im2col is not None and p.im2col.merged_phases > 1:
+            return MergedFilterPacking(*common)
         if p.im2col is not None and any(p.im2col.copies):
             pixels = any(isinstance(copy, PaddedPixels) for copy in p.im2col.copies)
             return (PixelPacking if pixels else ChannelPacking)(*common)

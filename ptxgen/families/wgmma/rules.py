@@ -348,9 +348,8 @@ RULES = (
     ),
     Rule(
         "wgmma_phases",
-        lambda p, c, g, d: (p.im2col is None or not p.im2col.phases) | ((g.slices == 1) & (c.pingpong == 0)),
-        "{g.slices} slices of K, pingpong={c.pingpong}: the phases of a strided input gradient have different taps;"
-        " they take one slice and pingpong=0",
+        lambda p, c, g, d: (p.im2col is None or not (p.im2col.phases or p.im2col.merged_phases > 1)) | (g.slices == 1),
+        "{g.slices} slices of K: the phases of a strided input gradient have different taps; they take one slice",
     ),
     Rule(
         "wgmma_pingpong",

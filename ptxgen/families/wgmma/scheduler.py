@@ -101,7 +101,7 @@ class TileScheduler(Part):
     def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
         """Blocks along X and Y of one batch item, in whole clusters, and their product."""
         c = self.config
-        x, y = (p.n, p.m) if self.transposed else (p.m, p.n)
+        x, y = (p.tma_n, p.m) if self.transposed else (p.m, p.tma_n)
         across = -(-x // (self.x_tile * c.cluster_x)) * c.cluster_x
         down = -(-y // (self.y_tile * c.cluster_y)) * c.cluster_y
         return across, down, across * down
@@ -150,6 +150,14 @@ class TileScheduler(Part):
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
         last = self.grid_z_text
         return f"(tiles, 1, {last})" if self.linear else f"({tiles}, tiles of {self.y_extent[1:]}, {last})"
+
+
+@dataclass(frozen=True)
+class MergedPhaseScheduler(TileScheduler):
+    """The tiles of a strided input gradient whose phases are columns of C."""
+
+    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+        return (p,)
 
 
 @dataclass(frozen=True)

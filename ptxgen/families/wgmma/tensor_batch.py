@@ -17,6 +17,9 @@ class TensorBatch(Batch):
     names: str
     planes: bool
 
+    skipped = "%min_iters"  #: register with the K iterations of the other warpgroup's tile, with pingpong
+    frees_last = "%arrives_empty"  #: predicate: whether the thread frees the last stage of a tile
+
     @property
     def coordinates(self) -> list[str]:
         """Registers with the coordinate of an item in each tensor."""
