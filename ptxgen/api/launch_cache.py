@@ -181,9 +181,16 @@ os.register_at_fork(
 
 def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> None:
     """Caches the launch function of a call under ``key``."""
+    global _tracks_use
     while len(launches) >= MAX_CALLS:
         launches.popitem(last=False)
     launches[key] = launch, kind, bound
+    _tracks_use = _tracks_use or 2 * len(launches) > MAX_CALLS
+
+
+#: whether hits move entries to the end of ``launches``, which hashes the key again: it is of use only if entries
+#: are soon removed, least recently used first
+_tracks_use = False
 
 
 def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
@@ -192,7 +199,7 @@ def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
         found = launches.get(key)
     except TypeError:  # an argument is not hashable: the slow path reports it
         return None
-    if found is not None:
+    if found is not None and _tracks_use:
         try:  # noqa: SIM105 suppress() costs 0.25 µs per call
             launches.move_to_end(key)
         except KeyError:  # another thread evicted it
@@ -272,7 +279,10 @@ def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> R
 def _evict(newest: Problem, shared: DriverState) -> None:
     """Removes cached calls of a driver, except the newest, while its device tables or kernels exceed their limits:
     first runners without a launch cache entry, then the least recently used."""
+    global _tracks_use
     on = shared.driver
+    half_full = 2 * shared.tables.bytes > MAX_TABLE_BYTES or 2 * len(shared.kernels) > MAX_KERNELS
+    _tracks_use = _tracks_use or half_full
     _evict_while(
         (on, newest), lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bound.driver is on and bound.tables
     )
@@ -425,6 +435,15 @@ def make_launch(
     streams = workspaces.streams
     clear = Step("", (spec.workspace, 1, 1), arguments=(("u64", "W"),))
 
+    def launch_one(
+        a: int, b: int, c: int, stream: int, epilogue_args: tuple[int, ...] = epilogue_args, own: int | None = None
+    ) -> None:
+        if swapped:
+            a, b = b, a
+        if stream > 1 and on.capturing(stream):
+            workspaces.for_capture(stream, bound)
+        on.launch(kernel, only, pack(a, b, c, 0, epilogue_args), stream)
+
     def launch(
         a: int, b: int, c: int, stream: int, epilogue_args: tuple[int, ...] = epilogue_args, own: int | None = None
     ) -> None:
@@ -446,6 +465,9 @@ def make_launch(
         if allocation is not None and workspace is not None:
             workspace.put_back(spec, allocation)
 
+    if len(steps) == 1 and not needs:
+        only, pack = steps[0].step, steps[0].parameters
+        return recording.observed(bound.problem, on, launch_one)
     return recording.observed(bound.problem, on, launch)
 
 

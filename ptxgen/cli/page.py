@@ -111,7 +111,7 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
     """The results of the device called ``name``: those of the database, or else the shipped ones."""
     from ptxgen.problem.device import device
     from ptxgen.tuning import tuning_files
-    from ptxgen.tuning.history import VALIDATION, attempt, shipped_attempts
+    from ptxgen.tuning.history import EVALUATION, VALIDATION, attempt, shipped_attempts
 
     out = Contents(device(name), clock)
     if database is not None:
@@ -129,9 +129,9 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
     if history and measured.exists():
         out.attempts = _counted(shipped_attempts(measured), progress)
         out.sources.append("the shipped measurements")
-    validation = measured.with_name(VALIDATION)
-    if validation.exists():
-        _add(out, validation, "the shipped validation of the model")
+    for file, title in ((VALIDATION, "validation"), (EVALUATION, "evaluation")):
+        if (path := measured.with_name(file)).exists():
+            _add(out, path, f"the shipped {title} of the model")
     return out
 
 

@@ -229,7 +229,11 @@ class CudaDriver:
         entry = step.entry
         try:
             if stream or not entry:
-                self._queue(kernel, step, parameters, stream)
+                handle = kernel.stream_handles.get(entry)  # type: ignore[attr-defined]
+                if handle is not None and handle.size == len(parameters):
+                    handle.launch(step.grid, step.block, parameters, step.shared, stream)
+                else:
+                    self._queue(kernel, step, parameters, stream)
             else:
                 kernel.functions[entry]._launch_kernel(  # type: ignore[attr-defined]
                     step.grid, step.block, parameters, step.shared, self._stream

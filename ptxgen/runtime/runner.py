@@ -36,13 +36,14 @@ def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, So
 class PackedStep:
     """A step with a packed parameter buffer, except for the leading addresses (``names``) and the tensor maps."""
 
-    __slots__ = ("_driver", "_mapped", "_maps", "_swapped", "head", "names", "step", "tail")
+    __slots__ = ("_driver", "_mapped", "_maps", "_operands", "_swapped", "head", "names", "step", "tail")
 
     def __init__(
         self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver, swapped: bool
     ) -> None:
         self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
         self._swapped = swapped
+        self._operands = names[:1] == ("A",)
         self._mapped = bool(step.maps)
         self._maps: dict[tuple[int, ...], bytes] = {}
 
@@ -51,7 +52,7 @@ class PackedStep:
         encoded once per set of addresses."""
         if self._swapped:
             a, b = b, a
-        at = (a, b, c, w, *epilogue_args) if self.names[0] == "A" else (c, w, *epilogue_args)
+        at = (a, b, c, w, *epilogue_args) if self._operands else (c, w, *epilogue_args)
         if not self._mapped:
             return self.head.pack(*at) + self.tail
         addresses = (a, b, c, w, *epilogue_args)
@@ -59,7 +60,7 @@ class PackedStep:
         if maps is None:
             if len(self._maps) >= MAX_TENSOR_MAPS:
                 self._maps.clear()
-            epilogue_names = self.names[4 if self.names[0] == "A" else 2 :]
+            epilogue_names = self.names[4 if self._operands else 2 :]
             values = dict(zip((*"ABCW", *epilogue_names), addresses, strict=True))
             maps = self._maps[addresses] = self.step.pack_maps(self._driver.tensor_map, values)
         return self.head.pack(*at) + self.tail + maps

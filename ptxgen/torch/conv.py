@@ -19,7 +19,8 @@ from ptxgen.api import conv, launch_cache
 from ptxgen.api.conv_layouts import ConvArguments
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.launching import allocation, check_dtypes, facts
+from ptxgen.torch.backward_step import Gradients, gradients
+from ptxgen.torch.launching import allocation, check_dtypes, key_of
 from ptxgen.torch.operator import Operator
 from ptxgen.torch.products import to_front
 
@@ -134,9 +135,9 @@ def _convolution(
 ) -> Tensor:
     taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
     geometry = _geometry(dims, stride, padding, dilation, taps)
-    if input.dim() == dims + 1 == weight.dim() - 1:  # one image without a batch axis
+    if input.dim() != dims + 2 or weight.dim() != dims + 2:
+        _check_axes(dims, input, weight)  # one image without a batch axis
         return _convolution(dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    _check_axes(dims, input, weight)
     result: Tensor = CONV(input, weight, bias, *geometry, groups)
     return result
 
@@ -155,10 +156,10 @@ def _transposed(
     if isinstance(padding, str):
         raise InputError(f"padding is {padding!r}; a transposed convolution takes numbers")
     geometry = _geometry(dims, stride, padding, dilation, None)
-    if input.dim() == dims + 1 == weight.dim() - 1:
+    if input.dim() != dims + 2 or weight.dim() != dims + 2:
+        _check_axes(dims, input, weight)
         one = input.unsqueeze(0)
         return _transposed(dims, one, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
-    _check_axes(dims, input, weight)
     more = _per_axis(dims, "output_padding", output_padding, 0)
     strides, pads, dilations = geometry
     if any(more[i] >= max(strides[i], dilations[i]) for i in range(dims)):
@@ -188,7 +189,8 @@ def _transposed(
 
 
 def _check_axes(dims: int, input: Tensor, weight: Tensor) -> None:
-    if input.dim() != dims + 2 or weight.dim() != dims + 2:
+    """ShapeError: the tensors do not have the axes of a convolution, or those of one image and its filters."""
+    if input.dim() != dims + 1 or weight.dim() != dims + 2:
         raise ShapeError(
             f"input has {input.dim()} axes and weight {weight.dim()}; a convolution with {dims} spatial axes takes"
             f" {dims + 2}, or {dims + 1} for one image, and {dims + 2}"
@@ -247,34 +249,20 @@ def _kernel(
     bias: Tensor | None,
     shape: Sequence[int] | None,
     geometry: tuple[Any, ...],
-    groups: int,
 ) -> Tensor:
-    """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient."""
-    tf32, deterministic = options = launching.settings(a, "conv")
-    stride, padding, dilation = (tuple(x) for x in geometry)  # the dispatcher passes lists
-    shape = None if shape is None else tuple(shape)
-    try:
-        about_bias = None if bias is None else facts(bias)
-        key: Any = (
-            signature.direction,
-            facts(a),
-            facts(b),
-            about_bias,
-            shape,
-            stride,
-            padding,
-            dilation,
-            groups,
-            options,
-        )
-    except RuntimeError:
-        key = None
+    """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
+    dilation and groups."""
+    settings = launching.settings(a, "conv")
+    if geometry[0].__class__ is list:  # from the dispatcher
+        geometry = (*map(tuple, geometry[:3]), geometry[3])
+        shape = None if shape is None else tuple(shape)
+    key, at_a, at_b, at_bias = key_of(signature.direction, (settings, shape, geometry), a, b, bias)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, a, b, bias)
+        return launching.launch(found, a, at_a, at_b, at_bias)
+    (tf32, deterministic), (stride, padding, dilation, groups) = settings, geometry
     check_dtypes(**{names[0]: a, names[1]: b, "bias": bias})
-    if shape is None:
-        shape = _result_shape(a, b, bias, stride, padding, dilation, groups)
+    shape = _result_shape(a, b, bias, *geometry) if shape is None else tuple(shape)
     out = torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
     if 0 in shape:
         return out
@@ -307,15 +295,15 @@ def _kernel(
 
 
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, rest[:3], rest[3])
+    return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, rest)
 
 
 def _conv_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[int], *rest: Any) -> Tensor:
-    return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, rest[:3], rest[3])
+    return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, rest)
 
 
 def _conv_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
-    return _kernel(conv.WEIGHT_GRAD, ("input", "grad"), input, grad, None, shape, rest[:3], rest[3])
+    return _kernel(conv.WEIGHT_GRAD, ("input", "grad"), input, grad, None, shape, rest)
 
 
 # ---- shapes and memory formats
@@ -389,14 +377,26 @@ def _sum_by_channel(grad: Tensor) -> Tensor:
 
 
 def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
-    grad = _in_format_of(grad, input, weight)
-    return (
-        CONV_INPUT_GRAD(grad, weight, None, input.shape, *ctx.rest) if needs[0] else None,
-        CONV_WEIGHT_GRAD(input, grad, weight.shape, *ctx.rest) if needs[1] else None,
-        _sum_by_channel(grad) if needs[2] else None,
-        *(None,) * 4,
-    )
+    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+    settings = launching.settings(grad, "conv")
+
+    def compute(grad: Tensor) -> Gradients:
+        return (
+            CONV_INPUT_GRAD(grad, weight, None, input.shape, *rest) if needs[0] else None,
+            CONV_WEIGHT_GRAD(input, grad, weight.shape, *rest) if needs[1] else None,
+        )
+
+    def keys() -> tuple[Any, Any]:
+        return (
+            key_of(conv.INPUT_GRAD.direction, (settings, input.shape, rest), grad, weight)[0],
+            key_of(conv.WEIGHT_GRAD.direction, (settings, weight.shape, rest), input, grad)[0],
+        )
+
+    def in_format(grad: Tensor) -> Tensor:
+        return _in_format_of(grad, input, weight)
+
+    ready, *found = gradients("conv", (settings, rest), (grad, weight, input), needs, compute, keys, in_format, True)
+    return *found, _sum_by_channel(ready) if needs[2] else None, *(None,) * 4
 
 
 def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:

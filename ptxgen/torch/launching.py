@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptxgen.errors import DtypeError
+from ptxgen.errors import DtypeError, InputError
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -19,10 +19,39 @@ _fp32_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 _ALLOW_TF32 = {"matmul": torch._C._get_cublas_allow_tf32, "conv": torch._C._get_cudnn_allow_tf32}
 
 
-def facts(x: Tensor) -> tuple[Any, ...]:
-    """What a cached launch depends on: shape, strides, dtype, alignment, device, negative bit. RuntimeError: a tensor
-    without strides or memory."""
-    return x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.get_device(), x.is_neg()
+def key_of(
+    operation: str, options: tuple[Any, ...], a: Tensor, b: Tensor, bias: Tensor | None = None
+) -> tuple[Any, int, int, tuple[int, ...]]:
+    """(key of a cached launch, addresses of ``a``, ``b`` and the bias).
+
+    The key has what the launch depends on: shape, strides, dtype, alignment, device and negative bit of each tensor. It
+    is None for tensors without strides or memory.
+    """
+    try:
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        operands = (
+            operation,
+            options,
+            a.shape,
+            a.stride(),
+            a.dtype,
+            at_a & 15,
+            a.get_device(),
+            a.is_neg(),
+            b.shape,
+            b.stride(),
+            b.dtype,
+            at_b & 15,
+            b.get_device(),
+            b.is_neg(),
+        )
+        if bias is None:
+            return operands, at_a, at_b, ()
+        at_bias = bias.data_ptr()
+        about = bias.shape, bias.stride(), bias.dtype, at_bias & 15, bias.get_device(), bias.is_neg()
+        return (operands, about), at_a, at_b, (at_bias,)
+    except RuntimeError:
+        return None, 0, 0, ()
 
 
 def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
@@ -39,12 +68,15 @@ def compute(x: Tensor, tf32: bool) -> str:
     return "tf32" if tf32 and torch.cuda.get_device_capability(x.device) >= (8, 0) else ""
 
 
-def launch(found: tuple[Callable[..., None], Any, Any], a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Launches a cached kernel on new memory for its result."""
+def launch(
+    found: tuple[Callable[..., None], Any, Any], like: Tensor, a: int, b: int, epilogue_args: tuple[int, ...] = ()
+) -> Tensor:
+    """Launches a cached kernel on the addresses of its operands, and on new memory for its result on the device of
+    ``like``."""
     run, (shape, strides), _ = found
-    out = a.new_empty_strided(shape, strides)
-    stream = _current_stream(a.get_device()) or 1 if _current_stream is not None else 1  # 1: CU_STREAM_LEGACY
-    run(a.data_ptr(), b.data_ptr(), out.data_ptr(), stream, () if bias is None else (bias.data_ptr(),))
+    out = like.new_empty_strided(shape, strides)
+    stream = _current_stream(like.get_device()) or 1 if _current_stream is not None else 1  # 1: CU_STREAM_LEGACY
+    run(a, b, out.data_ptr(), stream, epilogue_args)
     return out
 
 
@@ -65,11 +97,15 @@ def vector(bias: Tensor | None) -> Tensor | None:
 
 
 def check_dtypes(**named: Tensor | None) -> None:
-    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ."""
+    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ. InputError: a tensor
+    is sparse or nested."""
     first = None
     for name, x in named.items():
         if x is None:
             continue
+        if x.is_nested or x.layout is not torch.strided:
+            kind = "nested" if x.is_nested else str(x.layout)
+            raise InputError(f"{name} is a {kind} tensor; it must be a dense one")
         if x.is_complex():
             raise DtypeError(
                 f"{name} is {x.dtype}; complex tensors are not supported: multiply real and imaginary parts"

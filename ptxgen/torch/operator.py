@@ -100,7 +100,7 @@ class Operator:
             if is_grad_enabled():
                 for x in tensors:
                     if x is not None and x.requires_grad:
-                        return self._record(*_without_dead_wrappers(tensors), *args[self._tensors :])
+                        return self._record(*args)
             return self.kernel(*args)
         except (RuntimeError, InputError):  # only after an error, because the tests cost time
             meta = all(x.is_meta for x in tensors if x is not None)
@@ -124,6 +124,15 @@ def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | 
     """The tensors, where those that a transform of ``torch.func`` wrapped and that outlived it are unwrapped: they have
     no memory. The backward function of ``torch.func.vjp`` receives such tensors."""
     return [None if x is None else unwrap_if_dead(x) for x in tensors]
+
+
+def runs_directly(*tensors: Tensor) -> bool:
+    """Whether operators on these tensors run their kernels directly, and record no gradient."""
+    if is_dynamo_compiling() or is_grad_enabled() or forward_ad._current_level >= 0:
+        return False
+    if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
+        return False
+    return all(x.__class__ in PLAIN for x in tensors)
 
 
 def in_transform() -> bool:
@@ -168,6 +177,10 @@ def _transformed_function(
             return backward(ctx, *grads)
 
         @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise _tangent_error()
+
+        @staticmethod
         def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
             return batch(info, in_dims, *args)
 
@@ -178,10 +191,14 @@ def _refuse_tangents(args: Sequence[Any]) -> None:
     """InputError: an argument is a dual tensor of forward-mode differentiation."""
     for x in (y for arg in args for y in (arg if isinstance(arg, list) else (arg,))):
         if isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None:
-            raise InputError(
-                "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp, or"
-                " PyTorch's own operator"
-            )
+            raise _tangent_error()
+
+
+def _tangent_error() -> InputError:
+    return InputError(
+        "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp, or PyTorch's"
+        " own operator"
+    )
 
 
 def _autocast(args: Sequence[Any], device: str) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from torch import Tensor
 from ptxgen.api import gemm, launch_cache
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.launching import allocation, check_dtypes, facts, in_place
+from ptxgen.torch.backward_step import Gradients, gradients
+from ptxgen.torch.launching import allocation, check_dtypes, in_place, key_of
 from ptxgen.torch.operator import Operator
 
 Shape = tuple[int, ...]
@@ -76,13 +77,10 @@ def _multiply(
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     options = launching.settings(input, "matmul")
-    try:
-        key: Any = "linear", facts(input), facts(weight), None if bias is None else facts(bias), options
-    except RuntimeError:
-        key = None
+    key, at_input, at_weight, at_bias = key_of("linear", options, input, weight, bias)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, input, weight, bias)
+        return launching.launch(found, input, at_input, at_weight, at_bias)
     check_dtypes(input=input, weight=weight, bias=bias)
     shape = _linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
@@ -94,13 +92,10 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     options = launching.settings(input, "matmul")
-    try:
-        key: Any = "linear_weight_grad", facts(input), facts(grad), options
-    except RuntimeError:
-        key = None
+    key, at_input, at_grad, _ = key_of("linear_weight_grad", options, input, grad)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, grad, input)
+        return launching.launch(found, grad, at_grad, at_input)
     check_dtypes(input=input, grad=grad)
     shape = _linear_weight_grad_shape(input, grad)
     rows, (n, k) = math.prod(input.shape[:-1]), shape
@@ -111,13 +106,10 @@ def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     options = launching.settings(a, "matmul")
-    try:
-        key: Any = "matmul", facts(a), facts(b), options
-    except RuntimeError:
-        key = None
+    key, at_a, at_b, _ = key_of("matmul", options, a, b)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, a, b)
+        return launching.launch(found, a, at_a, at_b)
     check_dtypes(input=a, other=b)
     shape, batch = _matmul_shape(a, b)
     (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
@@ -214,13 +206,23 @@ def _save_linear(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    (input, weight), grad = ctx.saved_tensors, dense(grad)
-    needs = ctx.needs_input_grad
-    return (
-        MATMUL(grad, weight) if needs[0] else None,
-        LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None,
-        grad.sum_to_size(grad.shape[-1]) if ctx.bias and needs[2] else None,
-    )
+    (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+    settings = launching.settings(grad, "matmul")
+
+    def compute(grad: Tensor) -> Gradients:
+        return (
+            MATMUL(grad, weight) if needs[0] else None,
+            LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None,
+        )
+
+    def keys() -> tuple[Any, Any]:
+        return (
+            key_of("matmul", settings, grad, weight)[0],
+            key_of("linear_weight_grad", settings, input, grad)[0],
+        )
+
+    ready, *found = gradients("linear", settings, (grad, weight, input), needs, compute, keys, dense, False)
+    return *found, ready.sum_to_size(ready.shape[-1]) if ctx.bias and needs[2] else None
 
 
 def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

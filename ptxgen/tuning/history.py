@@ -16,6 +16,7 @@ from ptxgen.tuning import tuning_files
 from ptxgen.tuning.measurement import Measurement
 
 VALIDATION = "validation.jsonl.xz"  #: a shipped file of ``model validate --rows``
+EVALUATION = "evaluation.json"  #: a shipped document of ``model evaluate --json``
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation
-from ptxgen.tuning import history
+from ptxgen.tuning import history, tuning_files
 from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.history import Attempt, Ratio
@@ -108,6 +108,18 @@ def test_the_page_has_the_results(written: Path, tmp_path: Path) -> None:
     assert "ms=4" in text
     for chart in ("roofline-gemm", "ratio-gemm", "history", "search", "learning"):
         assert f'id="{chart}-' in text
+
+
+def test_a_page_of_shipped_results_has_the_learning_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "none.sqlite"))
+    monkeypatch.setattr(tuning_files, "measurements_path", lambda device: tmp_path / "measurements.jsonl.xz")
+    curve = [{"problems": n, "rows": 10 * n, "error": 1 / n, "first": 0.9} for n in (10, 20, 40)]
+    evaluation = {"command": "model evaluate", "device": "t4", "curve": curve}
+    (tmp_path / history.EVALUATION).write_text(json.dumps(evaluation))
+    assert run(["report", "--device", "t4", "--out", str(tmp_path / "t4.html")]) == 0
+    text = (tmp_path / "t4.html").read_text(encoding="utf-8")
+    assert "From the shipped evaluation of the model" in text
+    assert 'id="learning-' in text
 
 
 def test_a_page_without_results_has_the_commands_that_make_them(

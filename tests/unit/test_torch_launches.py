@@ -18,7 +18,7 @@ from torch.nn import functional  # noqa: E402
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.api import arrays, launch_cache  # noqa: E402
 from ptxgen.problem.conv import Conv  # noqa: E402
-from ptxgen.torch import launching, products  # noqa: E402
+from ptxgen.torch import backward_step, conv, launching, products  # noqa: E402
 
 
 def at(address: int, extents: tuple[int, ...], steps: tuple[int, ...]) -> Any:
@@ -89,6 +89,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(launch_cache, "make_launch", launch_of)
     monkeypatch.setattr(launch_cache, "launches", OrderedDict())
     monkeypatch.setattr(launching, "_current_stream", None)
+    monkeypatch.setattr(backward_step, "_keys", {})
     return found
 
 
@@ -142,6 +143,35 @@ def test_operands_that_are_copied_are_copied_in_every_call(launches):
         images = integers(2, 6, 5, 3, seed=seed).permute(0, 3, 1, 2)[:, :, ::2]
         filters = integers(4, 3, 2, 2)
         assert torch.equal(pt.conv2d(images, filters), functional.conv2d(images, filters))
+
+
+@pytest.mark.parametrize("name", ["linear", "conv"])
+def test_second_backward_step_looks_up_both_gradients_at_once(launches, monkeypatch, name):
+    ours, theirs, shapes = CALLS[name]
+    refused: list[str] = []
+    for seed in range(3):
+        given = [integers(*shape, seed=seed + i).requires_grad_() for i, shape in enumerate(shapes)]
+        wanted = theirs(*given)
+        dy = integers(*wanted.shape, seed=seed)
+        gradients = torch.autograd.grad(wanted, given, dy)
+        if seed == 2:  # entries that were removed are made again, by the operators
+            launch_cache.forget_launches()
+        found = torch.autograd.grad(ours(*given), given, dy)
+        assert all(map(torch.equal, found, gradients))
+        assert bool(refused) == (seed == 2)
+        if not seed:
+            for module in (products, conv):
+                for operator in {"MATMUL", "LINEAR_WEIGHT_GRAD", "CONV_INPUT_GRAD", "CONV_WEIGHT_GRAD"} & {
+                    *vars(module)
+                }:
+                    call = getattr(module, operator)
+                    monkeypatch.setattr(
+                        module, operator, lambda *a, call=call, name=operator: (refused.append(name), call(*a))[1]
+                    )
+    assert len(launches) == 9
+    # one of the gradients alone
+    weight = given[1]
+    assert torch.equal(torch.autograd.grad(ours(given[0].detach(), *given[1:]), weight, dy)[0], gradients[1])
 
 
 @pytest.mark.parametrize("last", [False, True])
