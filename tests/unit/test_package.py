@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_public_names_are_listed_and_imported_once() -> None:
-    assert set(ptxgen.__all__) <= set(dir(ptxgen))
+    assert {*ptxgen.__all__} == {name for name in dir(ptxgen) if not name.startswith("_")}
     assert set(ptxgen._MODULES) == set(ptxgen.__all__)
     for name in ptxgen.__all__:
         assert getattr(ptxgen, name) is vars(ptxgen)[name]
