@@ -198,7 +198,7 @@ class Checks:
     def test_backward_of_grouped_products_computes_the_needed_gradients(self, monkeypatch):
         calls = []
         monkeypatch.setattr(
-            grouped, "GEMM_GROUPED", lambda a, b: calls.append(a) or [x @ y for x, y in zip(a, b, strict=True)]
+            grouped, "gemm_grouped", lambda a, b: calls.append(a) or [x @ y for x, y in zip(a, b, strict=True)]
         )
         x, w = self.tensors(((2, 3), (3, 2)))
         y = torch.ops.ptxgen.gemm_grouped([x.requires_grad_(), w], [w, x.detach()])
@@ -403,6 +403,8 @@ class Checks:
             (ShapeError, "without pixels", lambda x: pt.conv_transpose1d(x[None], x[..., None], padding=2)),
             (ShapeError, "input has 2 axes and weight 2", lambda x: pt.conv2d(x, x)),
             (ShapeError, "they must be T×K, E×K×N and E", lambda x: pt.gemm_jagged(x, x, x)),
+            (InputError, "input is a torch.sparse_coo tensor", lambda x: pt.matmul(x.to_sparse(), x)),
+            (InputError, "weight is a torch.sparse_coo tensor", lambda x: pt.linear(x, x.to_sparse())),
             (InputError, "a has 1 items and b has 2", lambda x: pt.gemm_grouped([x], [x, x])),
             (InputError, "a gradient is recorded", lambda x: pt.matmul(x.requires_grad_(), x, out=x.detach() + 1)),
         ],
@@ -421,3 +423,5 @@ class Checks:
                 pt.matmul(forward_ad.make_dual(x, x), x)
             with pytest.raises(InputError, match="has a tangent"):
                 pt.gemm_grouped([forward_ad.make_dual(x, x)], [x])
+        with pytest.raises(InputError, match="has a tangent"):
+            torch.func.jvp(lambda y: pt.matmul(y, x), (x,), (x,))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ptxgen.api import launch_cache
 from ptxgen.torch.launching import key_of, launch
-from ptxgen.torch.operator import runs_directly
+from ptxgen.torch.operator import is_grad_enabled, runs_directly
 
 #: key of a step -> keys of the cached launches of its gradients, with respect to input and weight
 _keys: dict[Any, tuple[Any, Any]] = {}
@@ -39,7 +39,7 @@ def gradients(
     """
     grad, weight, input = operands
     step = None
-    if runs_directly(grad, weight, input):
+    if not is_grad_enabled() and runs_directly(grad, weight, input):
         step, at_grad, at_weight, last = key_of(name, options, grad, weight, input)
         found = _keys.get(step)
         if found is not None:

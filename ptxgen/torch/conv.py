@@ -253,9 +253,8 @@ def _kernel(
     """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
     dilation and groups."""
     settings = launching.settings(a, "conv")
-    if geometry[0].__class__ is list:  # from the dispatcher
-        geometry = (*map(tuple, geometry[:3]), geometry[3])
-        shape = None if shape is None else tuple(shape)
+    geometry = _hashable(geometry)
+    shape = tuple(shape) if shape.__class__ is list else shape
     key, at_a, at_b, at_bias = key_of(signature.direction, (settings, shape, geometry), a, b, bias)
     found = launch_cache.cached(key)
     if found is not None:
@@ -292,6 +291,11 @@ def _kernel(
             allocation(out),
         )
     return out
+
+
+def _hashable(geometry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Stride, padding, dilation and groups with tuples in place of the lists that the dispatcher passes."""
+    return geometry if geometry[0].__class__ is not list else (*map(tuple, geometry[:3]), geometry[3])
 
 
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
@@ -377,7 +381,7 @@ def _sum_by_channel(grad: Tensor) -> Tensor:
 
 
 def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, _hashable(ctx.rest)
     settings = launching.settings(grad, "conv")
 
     def compute(grad: Tensor) -> Gradients:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ptxgen.api import grouped, jagged
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.torch.launching import check_dtypes
-from ptxgen.torch.operator import Operator, in_transform, loop_over_batch
+from ptxgen.torch.launching import DTYPES, check_dtypes
+from ptxgen.torch.operator import Operator, in_transform, is_grad_enabled, loop_over_batch, runs_directly
 from ptxgen.torch.products import MATMUL
 
 
@@ -24,6 +25,11 @@ def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
     if in_transform():  # a torch.autograd.Function computes no gradients of tensors in lists
         _check_grouped(a, b)
         return [MATMUL(x, y) for x, y in zip(a, b, strict=True)]
+    if runs_directly(*a, *b):
+        try:
+            return list(_Record.apply(len(a), *a, *b)) if is_grad_enabled() else _grouped(a, b)
+        except (RuntimeError, InputError):  # tensors of the device meta, and errors
+            pass
     results: list[Tensor] = GEMM_GROUPED(list(a), list(b))
     return results
 
@@ -50,8 +56,24 @@ def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
 # ---- kernels
 
 
+class _Record(torch.autograd.Function):
+    """The kernel as a function that records gradients: it takes (number of items, A of all items, B of all items)."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        _save_lists(ctx, (tensors[:count], tensors[count:]), None)
+        return tuple(_grouped(tensors[:count], tensors[count:]))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        da, db = _gradients(ctx, grads, ctx.needs_input_grad[1 : 1 + ctx.count], ctx.needs_input_grad[1 + ctx.count :])
+        return None, *da, *db
+
+
 def _grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
-    _check_grouped(a, b)
+    kind = a[0].dtype
+    if len(a) != len(b) or kind not in DTYPES or any(x.dtype is not kind or x.dim() != 2 for x in (*a, *b)):
+        _check_grouped(a, b)  # the messages; it takes microseconds for each item
     return grouped.gemm_grouped(list(a), list(b))
 
 
@@ -125,12 +147,16 @@ def _save_lists(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _grouped_backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, Any]:
+    return _gradients(ctx, grads, *ctx.needs_input_grad)
+
+
+def _gradients(ctx: Any, grads: Sequence[Tensor], needs_a: Sequence[bool], needs_b: Sequence[bool]) -> tuple[Any, Any]:
     a, b = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-    dy, needs = [g.contiguous() for g in grads], ctx.needs_input_grad
+    dy = [g.contiguous() for g in grads]
     none = [None] * ctx.count
     return (
-        GEMM_GROUPED(dy, [y.mT for y in b]) if any(needs[0]) else none,
-        GEMM_GROUPED([x.mT for x in a], dy) if any(needs[1]) else none,
+        gemm_grouped(dy, [y.mT for y in b]) if any(needs_a) else none,
+        gemm_grouped([x.mT for x in a], dy) if any(needs_b) else none,
     )
 
 

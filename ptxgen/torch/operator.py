@@ -127,8 +127,8 @@ def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | 
 
 
 def runs_directly(*tensors: Tensor) -> bool:
-    """Whether operators on these tensors run their kernels directly, and record no gradient."""
-    if is_dynamo_compiling() or is_grad_enabled() or forward_ad._current_level >= 0:
+    """Whether operators on these tensors need no dispatcher: no mode, no transform, no subclass."""
+    if is_dynamo_compiling() or forward_ad._current_level >= 0:
         return False
     if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
         return False
