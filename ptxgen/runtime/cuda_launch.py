@@ -15,6 +15,7 @@ from typing import Any
 from ptxgen.runtime import cuda_graph
 
 Sizes = tuple[int, int, int]
+MAX_CONFIGURATIONS = 256  #: cached launch configurations of a kernel
 
 
 class _Attribute(ctypes.Structure):
@@ -42,7 +43,7 @@ class KernelHandle:
     def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
         self.size = size
         self._handle = ctypes.c_void_p(handle)
-        # The driver copies these structures during the call; the lock serialises their use.
+        # The driver copies the parameters during the call; the lock serialises the use of their buffer.
         self._lock = threading.Lock()
         self._buffer = (ctypes.c_char * max(size, 1))()
         self._bytes = memoryview(self._buffer).cast("B")[:size]
@@ -54,9 +55,8 @@ class KernelHandle:
         self._extra_at = ctypes.addressof(self._extra)
         allowed = _Attribute(6)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         allowed.value[1] = 1  # a union of 64 bytes at offset 8
-        self._configuration = _Configuration(attributes=ctypes.pointer(allowed), count=int(dependent))
-        self._at = ctypes.byref(self._configuration)
-        self._current: object = None
+        self._attributes, self._count = ctypes.pointer(allowed), int(dependent)
+        self._configurations: dict[object, Any] = {}
         self._launch = _launcher()
 
     def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
@@ -64,13 +64,19 @@ class KernelHandle:
         with self._lock:
             self._bytes[:] = parameters
             requested = (grid, block, shared, stream)
-            if requested != self._current:
-                self._configuration.sizes[:] = (*grid, *block, shared)
-                self._configuration.stream = stream
-                self._current = requested
-            code = self._launch(self._at, self._handle, None, self._extra_at)
+            found = self._configurations.get(requested) or self._configure(requested)
+            code = self._launch(found, self._handle, None, self._extra_at)
         if code:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
+
+    def _configure(self, requested: tuple[Sizes, Sizes, int, int]) -> Any:
+        """A reference to the configuration of a launch: kernels serve many shapes, which take turns."""
+        grid, block, shared, stream = requested
+        made = _Configuration((*grid, *block, shared), stream=stream, attributes=self._attributes, count=self._count)
+        if len(self._configurations) >= MAX_CONFIGURATIONS:
+            self._configurations.clear()
+        self._configurations[requested] = at = ctypes.byref(made)  # it keeps the structure valid
+        return at
 
 
 @functools.cache

@@ -200,11 +200,6 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs[:2])
 
 
-def _save_linear(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.bias = inputs[2] is not None
-
-
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
     settings = launching.settings(grad, "matmul")
@@ -222,7 +217,7 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         )
 
     ready, *found = gradients("linear", settings, (grad, weight, input), needs, compute, keys, dense, False)
-    return *found, ready.sum_to_size(ready.shape[-1]) if ctx.bias and needs[2] else None
+    return *found, ready.sum_to_size(ready.shape[-1]) if needs[2] else None
 
 
 def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -313,7 +308,7 @@ LINEAR = Operator(
     3,
     _linear,
     _fake_linear,
-    _save_linear,
+    _save,
     _linear_backward,
     _batch_linear,
 )
