@@ -22,7 +22,10 @@ def test_replaced_decoder_has_the_results_of_pytorch(capsys):
     assert [(row["mode"], row["step"]) for row in entry["times"]] == [("eager", "infer"), ("eager", "train")]
     assert entry["difference"]["stock"] == {"output": 0, "gradients": 0}
     assert 0 < max(entry["difference"]["ours"].values()) < 1e-5
-    assert [row["gradients"] for row in found["host"]] == [False, True]
+    steps = ["forward", "recorded forward", "forward and backward"]
+    assert [(row["call"], row["step"]) for row in found["host"]] == [
+        (c, s) for c in ("linear", "conv2d") for s in steps
+    ]
     assert "ratio" in script.text(found)
 
 

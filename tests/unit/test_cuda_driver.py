@@ -993,6 +993,18 @@ def test_each_launch_has_its_own_parameters(driver: CudaDriver, gpu: Gpu, source
     assert (words(driver, a), words(driver, c)) == ([1] * COUNT, [2] * COUNT)
 
 
+def test_shapes_that_take_turns_are_launched_with_their_own_sizes(driver: CudaDriver, source: Source) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    driver.fill(c, 4 * COUNT)
+    wide = replace(INCREMENT, block=(2048, 1, 1))
+    for _ in range(2):
+        driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}), 1)
+        with pytest.raises(LaunchError):
+            driver.launch(kernel, wide, wide.pack({"C": c}), 1)
+    assert words(driver, c) == [2] * COUNT
+
+
 def test_rejected_launch_names_the_kernel(driver: CudaDriver, source: Source) -> None:
     kernel = driver.load(source)
     bad = Step("increment", (1, 1, 1), (2048, 1, 1), 0, INCREMENT.arguments)
