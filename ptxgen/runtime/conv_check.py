@@ -52,7 +52,6 @@ class ConvOperandSets:
         for _ in range(count):
             a, b = (self._upload(x) for x in (self.a, self.b))
             self.sets.append((a, b, self._allocate(self.bytes_c)))
-            driver.fill(self.sets[-1][2], self.bytes_c, 0xFF)
         self.more = epilogue_arrays(problem, seed)
         self.more_at = tuple(self._upload(x) for x in self.more)
         self._references: dict[tuple[tuple[int, int], ...], Reference] = {}

@@ -62,8 +62,8 @@ def _ranges(extent: int, count: int) -> Iterator[slice]:
 class OperandSets(Protocol):
     """Sets of operands on the device that launches use in rotation, together larger than the L2 cache.
 
-    ``sets``: the addresses of A, B and C of each; ``bytes_c``: the size of C; ``more_at``: the addresses of the arrays
-    that the epilogue reads.
+    ``sets``: the addresses of A, B and C of each; C is undefined; ``bytes_c``: its size; ``more_at``: the addresses of
+    the arrays that the epilogue reads.
     """
 
     problem: Problem
@@ -98,7 +98,6 @@ class GemmOperandSets:
             a, b, c = (self._allocate(size) for size in sizes)
             driver.upload(a, wide[0])
             driver.upload(b, wide[1])
-            driver.fill(c, sizes[2], 0xFF)
             self.sets.append((a, b, c))
         self.bytes_c = sizes[2]
         self.more = epilogue_arrays(problem, seed)

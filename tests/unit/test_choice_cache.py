@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
@@ -155,3 +156,59 @@ def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
     assert left[-1].stem == f"{59:04x}"
     assert choice_cache.read(f"{59:04x}") == []
     assert choice_cache.read("0000") is None
+
+
+def test_digests_of_files_are_kept_until_a_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice_cache, "SETTLED_NS", 0)
+    root, kept = tmp_path / "tree", tmp_path / "cache" / "digests"
+    (root / "inner").mkdir(parents=True)
+    (root / "a.py").write_text("one")
+    (root / "inner" / "b.py").write_text("two")
+    (root / "c.txt").write_text("another suffix")
+    files, read_bytes, read = ((root,), (".py",)), type(root).read_bytes, []
+    monkeypatch.setattr(type(root), "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
+
+    def digest():
+        read.clear()
+        choice_cache._digest_of.cache_clear()  # as in a new process
+        time.sleep(0.02)  # time stamps of files are coarse
+        return choice_cache.tree_digest(*files)
+
+    first = digest()
+    assert read == ["a.py", "b.py"]
+    assert (digest(), read) == (first, [])
+    assert len(list(kept.iterdir())) == 1
+    times = (root / "a.py").stat()
+    (root / "a.py").write_text("six")  # of the same size and time of modification
+    os.utime(root / "a.py", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert digest() != first
+    (root / "a.py").write_text("one")
+    assert (digest(), read) == (first, ["a.py", "b.py"])  # the digest is of the content
+    (root / "d.py").write_text("")
+    assert digest() != first
+    (root / "d.py").unlink()
+    for path in kept.iterdir():
+        path.write_text("damaged")
+    assert (digest(), read) == (first, ["a.py", "b.py"])
+    (root / "a.py").unlink()
+    (root / "inner" / "b.py").rename(root / "b.py")
+    assert digest() not in (first, choice_cache.tree_digest((tmp_path / "absent",), (".py",)))
+
+
+def test_digests_of_files_that_just_changed_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "a.py").write_text("one")
+    choice_cache.tree_digest((tmp_path,), (".py",))
+    assert not (tmp_path / "cache" / "digests").exists()
+
+
+def test_few_digests_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(choice_cache, "SETTLED_NS", 0)
+    monkeypatch.setattr(choice_cache, "MOST_DIGESTS", 4)
+    (tmp_path / "a.py").write_text("one")
+    time.sleep(0.02)
+    for name in "abcdef":
+        choice_cache.files_digest([(name, str(tmp_path / "a.py"))])
+    assert 2 <= len(list((tmp_path / "cache" / "digests").iterdir())) <= 4
