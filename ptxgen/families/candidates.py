@@ -275,7 +275,7 @@ def first_violations(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names
     return result
 
 
-PART = 1 << 17  #: rows of a part of a grid
+PART = 1 << 18  #: rows of a part of a grid
 
 
 def legal_rows(

@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.candidates import NEUTRAL, Grid, splitk_pairs
+from ptxgen.families.candidates import NEUTRAL, Grid, Ints, splitk_pairs
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.multistage_candidates import MultistageSpace
@@ -30,6 +30,7 @@ LEAST = 4  #: least bytes of a load that is narrower than the alignment allows
 SUMS = 64  #: most accumulators per thread
 THREADS = (64, 1024)  #: least and most threads per block
 
+SHAPE = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")  #: axes that are set together
 POWERS = tuple(1 << n for n in range(15))
 #: the values of each axis that are tried, besides the tables above
 AXES = searched(axes.AXES)
@@ -89,24 +90,27 @@ class SkinnySpace(MultistageSpace):
             return [(v, min(widest(p, y), short), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
-    def _shapes(self, p: KernelGemm) -> list[dict[str, int]]:
-        out: dict[tuple[int, ...], None] = {}
+    def _shapes(self, p: KernelGemm) -> Ints:
+        """Tiles of blocks and threads, one per row, with the columns SHAPE."""
+        out = []
         for long_n, short in self._sides(p):
             # powers of two: of equal products of steps and depths the first is kept
-            reaches = dict.fromkeys(
-                n * depth for n in STEPS for depth in sorted({d for _, _, d in self._depths(p, long_n)})
-            )
-            threads = [(n, kl) for n in WARPS_LONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
+            depths = sorted({depth for _, _, depth in self._depths(p, long_n)})
+            reaches = list(dict.fromkeys(n * depth for n in STEPS for depth in depths))
+            warps = [(n, kl) for n in WARPS_LONG for kl in GROUPS if THREADS[0] <= n * kl * WARP <= THREADS[1]]
             counts = [n for n in COUNTS if n * short <= SUMS]
-            for count, lanes, (along, kl), reach in product(counts, LANES, threads, reaches):
-                tile, u = count * lanes * along, WARP // lanes * kl * reach
-                sides = (short, count, short, tile) if long_n else (count, short, tile, short)
-                out[(*sides, lanes, kl, u, long_n, 0)] = None
-        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
-        return [*(dict(zip(names, row, strict=True)) for row in out), *self._fragments(p)]
+            count, lanes, warp, reach = (
+                x.ravel() for x in np.meshgrid(counts, LANES, np.arange(len(warps)), reaches, indexing="ij")
+            )
+            along, kl = np.array(warps).reshape(-1, 2)[warp].T
+            tile, u, sides = count * lanes * along, WARP // lanes * kl * reach, np.full_like(count, short)
+            block = (sides, count, sides, tile) if long_n else (count, sides, tile, sides)
+            out.append(np.stack([*block, lanes, kl, u, np.full_like(u, long_n), np.zeros_like(u)], axis=1))
+        return np.concatenate([*out, self._fragments(p)])
 
-    def _fragments(self, p: KernelGemm) -> Iterator[dict[str, int]]:
+    def _fragments(self, p: KernelGemm) -> Ints:
         """Tiles for matrix instructions: along the short side one instruction wide, with two sums per lane."""
+        rows: list[tuple[int, ...]] = []
         for long_n, _ in self._sides(p):
             x, _ = self._pair(p, long_n)
             depth = max(d for _, _, d in self._depths(p, long_n))
@@ -116,26 +120,17 @@ class SkinnySpace(MultistageSpace):
                 if count % 2 == 0 and THREADS[0] <= along * kl * WARP <= THREADS[1]:
                     long, short = (count, count * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (short, long) if long_n else (long, short)
-                    yield {
-                        "ms": ms,
-                        "ns": ns,
-                        "ml": ml,
-                        "nl": nl,
-                        "lanes_long": WARP // QUAD,
-                        "kl": kl,
-                        "u": QUAD * kl * steps * depth,
-                        "long_n": long_n,
-                        "mma_m16": 1,
-                    }
+                    rows.append((ms, ns, ml, nl, WARP // QUAD, kl, QUAD * kl * steps * depth, long_n, 1))
+        return np.array(rows, np.int64).reshape(-1, len(SHAPE))
 
     def tiles(self, p: KernelGemm) -> Columns:
-        rows = self._shapes(p)
-        values = {n: sorted({row[n] for row in rows}) for n in self.tile}
+        columns = dict(zip(SHAPE, self._shapes(p).T, strict=True))
+        values = {n: np.unique(columns[n]) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
     def shapes(self, p: KernelGemm) -> Columns:
         rows = self._shapes(p)
-        columns = {n: np.array([row[n] for row in rows], np.int64) for n in rows[0]}
+        columns = {n: np.ascontiguousarray(column) for n, column in zip(SHAPE, rows.T, strict=True)}
         return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
     def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
@@ -164,12 +159,11 @@ class SkinnySpace(MultistageSpace):
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with threads along K and their depth; access widths; ``kg`` with ``splitk``."""
-        names = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
-        shapes = [tuple(row[n] for n in names) for row in self._shapes(p)]
-        known = {*names, "kg", "splitk", "vec_a", "vec_b"}
+        shapes = [tuple(row) for row in self._shapes(p).tolist()]
+        known = {*SHAPE, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
         modes: list[tuple[int, ...]] = [(mode["vec_a"], mode["vec_b"]) for mode in self.copy_modes(p)]
-        return {names: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
+        return {SHAPE: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)
