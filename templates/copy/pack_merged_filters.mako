@@ -16,9 +16,9 @@
 )
 .maxntid ${x.THREADS}, 1, 1
 {
-    .reg .b64 %base, %workspace, %addr, %channel_bytes;
+    .reg .b64 %base, %workspace, %global_addr, %channel_bytes;
     .reg .b32 ${", ".join(f"%{name}" for name in x.NAMES)};
-    .reg .b32 %chunk, %row, %rest, %digit, %offset, %channel, %tap<2>, %tmp0, %word<4>;
+    .reg .b32 %chunk, %row, %flat_index, %digit, %offset, %channel, %tap<2>, %tmp0, %word<4>;
     .reg .pred %p, %in_filter;
     ${x.loaded.declaration}
 % for name in x.NAMES:
@@ -40,7 +40,7 @@ ${pdl.trigger_and_wait()}\
     sub.u32 %channel, %chunk, %tmp0;
     mul.lo.u32 %channel, %channel, ${x.loaded.size};
     // the digits of the row: tap along each axis, channel of C, remainder along each axis
-    mov.u32 %rest, %row;
+    mov.u32 %flat_index, %row;
 ${digit("taps0")}\
     mul.lo.u32 %tap0, %digit, %stride0;
     sub.u32 %tap0, %first0, %tap0;
@@ -51,37 +51,37 @@ ${digit("columns")}\
     mul.lo.u32 %offset, %digit, %column_step;
 ${digit("stride0")}\
     add.u32 %tap0, %tap0, %digit;
-    add.u32 %tap1, %tap1, %rest;
+    add.u32 %tap1, %tap1, %flat_index;
     // the tap of the filter, if the phase has it
     setp.lt.u32 %in_filter, %tap0, %extent0;
     setp.lt.and.u32 %in_filter, %tap1, %extent1, %in_filter;
     mad.lo.u32 %offset, %tap0, %tap_step0, %offset;
     mad.lo.u32 %offset, %tap1, %tap_step1, %offset;
     mad.lo.u32 %offset, %channel, %channel_step, %offset;
-    mad.wide.u32 %addr, %offset, ${x.size}, %base;
+    mad.wide.u32 %global_addr, %offset, ${x.size}, %base;
     mul.wide.u32 %channel_bytes, %channel_step, ${x.size};
 % for e, element in enumerate(x.loaded.all):
     mov.${x.loaded.kind} ${element}, 0;
     add.u32 %tmp0, %channel, ${e};
     setp.lt.and.u32 %p, %tmp0, %channels, %in_filter;
-    @%p ld.global.nc.${x.loaded.kind} ${element}, [%addr];
-    add.u64 %addr, %addr, %channel_bytes;
+    @%p ld.global.nc.${x.loaded.kind} ${element}, [%global_addr];
+    add.u64 %global_addr, %global_addr, %channel_bytes;
 % endfor
 % for n, word in enumerate(x.words):
     mov.b32 %word${n}, ${word};
 % endfor
-    mad.wide.u32 %addr, %chunk, 16, %workspace;
-    mad.wide.u32 %addr, %copy_offset128, ${x.ROW}, %addr;
-    st.global.v4.b32 [%addr], {%word0, %word1, %word2, %word3};
+    mad.wide.u32 %global_addr, %chunk, 16, %workspace;
+    mad.wide.u32 %global_addr, %copy_offset128, ${x.ROW}, %global_addr;
+    st.global.v4.b32 [%global_addr], {%word0, %word1, %word2, %word3};
 DONE:
     ret;
 }
 </%def>
 
-## %digit: the last digit of %rest; %rest: the others.
+## %digit: the last digit of %flat_index; %flat_index: the others.
 <%def name="digit(extent)">
-    div.u32 %tmp0, %rest, %${extent};
+    div.u32 %tmp0, %flat_index, %${extent};
     mul.lo.u32 %digit, %tmp0, %${extent};
-    sub.u32 %digit, %rest, %digit;
-    mov.u32 %rest, %tmp0;
+    sub.u32 %digit, %flat_index, %digit;
+    mov.u32 %flat_index, %tmp0;
 </%def>

@@ -278,3 +278,17 @@ def test_every_wait_has_a_banner(name):
             banner = line
         elif WAITS.search(line.partition("//")[0]):
             assert "wait" in banner, f"{banner}: {line}"
+
+
+#: short names that are allowed: those of the parameters, the first row, column and k of a tile, k, and a predicate
+SHORT = {*"ABCMNKkp", "m0", "n0", "k0", "x0", "y0"}
+#: names that tell no role
+VAGUE = {"addr", "all", "at", "other", "part", "rest", "temp", "to", "val"}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_registers_are_named_by_role(name):
+    declared = re.findall(r"\.reg \.\w+ ([^;]+);", (FOLDER / f"{name}.ptx").read_text())
+    registers = {register for line in declared for register in re.findall(r"%(\w+)", line)}
+    vague = {r for r in registers - SHORT if r in VAGUE or re.fullmatch(r"[A-Za-z]\d*", r)}
+    assert not vague, f"{name}.ptx: {', '.join(sorted(vague))} must be named by role, as docs/reading-a-kernel.md lists"
