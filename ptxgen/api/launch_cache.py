@@ -63,6 +63,8 @@ lock = threading.RLock()
 #: key of a call -> (launch function, allocation of the result, runner)
 launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
 runners: OrderedDict[tuple[Driver, Problem], Runner] = OrderedDict()
+#: key of a call of ``gemm_grouped`` -> its launches
+grouped_calls: OrderedDict[Any, Any] = OrderedDict()
 QUERY_SIZE = (
     object()
 )  #: value of ``workspace=`` with which a call returns the workspace size in bytes and launches nothing
@@ -365,6 +367,7 @@ def forget_launches() -> None:
     """Empties the launch cache; kernels stay loaded."""
     with lock:
         launches.clear()
+        grouped_calls.clear()
 
 
 def reselect(problems: Iterable[Problem], load: bool = False) -> None:
@@ -373,6 +376,7 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
     with lock:
         _reopen_database()
         _choose_typical.cache_clear()
+        grouped_calls.clear()
         for problem in problems:
             for key in [key for key, (_, _, bound) in list(launches.items()) if bound.problem == problem]:
                 launches.pop(key, None)

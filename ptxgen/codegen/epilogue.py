@@ -10,7 +10,7 @@ from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.config import BOUNDS_NONE, Config
 from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import WARP, log2
 
 _STORES = {
     Reduction.MEMSET_RED: "add to C by red.global",
@@ -61,7 +61,8 @@ class TileEpilogue(Epilogue):
     """Threads hold sums of a tile of the block. ``threads`` of the block; ``ns``: columns of C that a thread (or lane)
     holds, ``columns``: from its first column, the first of each vector; ``contiguous``: adjacent columns among them;
     ``via_smem``: sums go through shared memory, in rows of ``row_pitch`` elements; ``aliases_stages``: in the place of
-    the stages of A and B; ``sts_guard``: the guard of stores of sums to shared memory."""
+    the stages of A and B; ``sts_guard``: the guard of stores of sums to shared memory; ``by_rows``: lanes keep their
+    columns, and loop over rows."""
 
     threads: int
     ns: int
@@ -72,12 +73,16 @@ class TileEpilogue(Epilogue):
     aliases_stages: bool
     computes_oob: bool
     sts_guard: str = ""
+    by_rows: bool = False
 
     UNROLLED = 8  #: the epilogue through shared memory is unrolled up to this many rounds
+    ROW_BATCH = 8  #: vectors that an iteration over rows stores
 
     @property
     def template(self) -> str:  # type: ignore[override]
-        return "epilogue/via_smem.mako" if self.via_smem else "epilogue/from_registers.mako"
+        if not self.via_smem:
+            return "epilogue/from_registers.mako"
+        return "epilogue/via_smem_rows.mako" if self.by_rows else "epilogue/via_smem.mako"
 
     @cached_property
     def vector(self) -> Tile:
@@ -125,3 +130,29 @@ class TileEpilogue(Epilogue):
     def gather_guard(self) -> str:
         """The guard of a thread's vector."""
         return "@%in_bounds " if self.checks_bounds or self.gather_loads < self.threads else ""
+
+    # ---- by rows
+
+    @property
+    def row_lanes(self) -> int:
+        """Threads that store a row."""
+        return min(self.row_vectors, WARP)
+
+    @property
+    def log2_row_lanes(self) -> int:
+        return log2(self.row_lanes)
+
+    @property
+    def row_rounds(self) -> int:
+        """Vectors of a thread in a row."""
+        return self.row_vectors // self.row_lanes
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows that the block stores at once."""
+        return self.threads // self.row_lanes
+
+    @property
+    def row_batch(self) -> int:
+        """Rows of a thread that an iteration stores."""
+        return max(1, min(self.ROW_BATCH // self.row_rounds, self.config.ml // self.rows_per_step))

@@ -53,3 +53,5 @@ class MultistageGeometry(ThreadLoadGeometry):
     bytes: int  #: bytes of an element of A and B in shared memory
     group: IntOrColumn  #: threads that share K (one of kl groups)
     stage_bytes: IntOrColumn  #: bytes of a stage of A and B
+    part_m: IntOrColumn  #: rows of the smallest part of a tile that a loop of a grouped kernel multiplies
+    part_n: IntOrColumn  #: columns of it

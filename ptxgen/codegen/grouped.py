@@ -14,10 +14,11 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.packing import POINTERS, Buffers
 from ptxgen.codegen.parameters import KernelParameters
+from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import register_cap
-from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
+from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm, slice_length
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device
@@ -31,7 +32,7 @@ HEADER = 16  #: bytes before the first tiles: the tile counter and the number of
 EPILOGUE_AT = 88  #: offset of the addresses of epilogue operands in a descriptor
 
 #: the fields of a descriptor, each with its offset: addresses relative to A, B and C, extents, leading dimensions;
-#: ``start``: where a jagged item begins, else 0
+#: ``start``: where a jagged item begins, else 0; ``k_slice``: the length of a slice of K
 _FIELDS = {
     "a": ("u8", 0),
     "b": ("u8", 8),
@@ -49,6 +50,7 @@ _FIELDS = {
     "alpha": ("", 64),
     "beta": ("", 72),
     "start": ("u4", 80),
+    "k_slice": ("u4", 84),
 }
 _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 
@@ -58,14 +60,18 @@ class DescriptorTable:
     """The layout of a table in device memory that describes each item to the blocks.
 
     ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
-    epilogue. The table has the tile counter, which launches leave zero, the number of tiles, the first tile of each
-    item, then the descriptors, in the order in which items are computed.
+    epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K. The table has the tile counter, which
+    launches leave zero, the number of tiles, the first tile of each item, then the descriptors, in the order in which
+    items are computed, and a counter for each tile of several slices, which launches leave zero, too. Every slice of a
+    tile is a tile of its own.
     """
 
     ml: int
     nl: int
     kind: str
     operands: tuple[str, ...] = ()
+    u: int = 1
+    kg: int = 1
 
     @property
     def descriptor_bytes(self) -> int:
@@ -75,8 +81,22 @@ class DescriptorTable:
         """The offset of the descriptors."""
         return HEADER + -(-items // 4) * 16
 
-    def bytes(self, items: int) -> int:
-        return self.descriptors_at(items) + items * self.descriptor_bytes
+    def bytes(self, items: int, counters: int = 0) -> int:
+        return self.descriptors_at(items) + items * self.descriptor_bytes + 4 * counters
+
+    def k_slices(self, extents: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+        """The length of a slice, and the slices of K of each item."""
+        k = extents[:, 2]
+        length = slice_length(int(k.max(initial=0)), self.u, self.kg)
+        return length, np.maximum(-(-k // length), 1)
+
+    def split_tiles(self, extents: NDArray[np.int64]) -> int:
+        """Tiles of items that have several slices: they are the first ones."""
+        if self.kg == 1:
+            return 0
+        tiles = -(-extents[:, 0] // self.ml) * -(-extents[:, 1] // self.nl)
+        slices = self.k_slices(extents)[1]
+        return int((tiles * slices)[slices > 1].sum())
 
     def at(self, field: str) -> int:
         """The offset of a field, or of the address of an epilogue operand, in a descriptor."""
@@ -106,23 +126,34 @@ class DescriptorTable:
             }
         )
         tiles_m, tiles_n = -(-extents[:, 0] // self.ml), -(-extents[:, 1] // self.nl)
+        k_slice, slices = self.k_slices(extents)
+        tiles, counters = tiles_m * tiles_n * slices, self.split_tiles(extents)
         order = np.argsort(-extents[:, 2], kind="stable")
         rows = np.zeros(count, record)
         rows["alpha"], rows["beta"] = np.broadcast_to(alpha, count)[order], np.broadcast_to(beta, count)[order]
         for x, name in enumerate("abc"):
-            rows[name], rows[f"ld{name}"] = addresses[order, x].astype(np.uint64), lds[order, x]
+            rows[f"ld{name}"] = lds[order, x]
         for axis, name in enumerate("mnk"):
             rows[name] = extents[order, axis]
         for name, at in zip(self.operands, operands, strict=True):
             rows[name] = np.asarray(at)[order].astype(np.uint64)
         rows["tiles_m"], rows["tiles_n"], rows["item"] = tiles_m[order], tiles_n[order], order
-        ends = np.cumsum((tiles_m * tiles_n)[order])
-        rows["first"] = ends - (tiles_m * tiles_n)[order]
-        out = np.zeros(self.bytes(count) // 4, np.uint32)
+        rows["k_slice"] = k_slice
+        ends = np.cumsum(tiles[order])
+        rows["first"] = ends - tiles[order]
+        out = np.zeros(self.bytes(count, counters) // 4, np.uint32)
         out[1] = ends[-1] if count else 0
         out[HEADER // 4 : HEADER // 4 + count] = rows["first"]
-        out[self.descriptors_at(count) // 4 :] = rows.view(np.uint32)
+        out[self.descriptors_at(count) // 4 : self.bytes(count) // 4] = rows.view(np.uint32)
+        self.place(out, addresses)
         return out
+
+    def place(self, words: Words, addresses: NDArray[np.int64]) -> None:
+        """Writes the addresses of A, B and C of the items to a table."""
+        count = len(addresses)
+        rows = words[self.descriptors_at(count) // 4 : self.bytes(count) // 4].reshape(count, -1)
+        order = rows[:, _FIELDS["item"][1] // 4]
+        rows[:, : 2 * addresses.shape[1]] = addresses[order].view(np.uint32)  # the first fields
 
 
 @dataclass(frozen=True)
@@ -142,12 +173,14 @@ class GroupTable(Table):
 @dataclass(frozen=True)
 class GroupedScheduler(GridScheduler):
     """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
-    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit ``device``."""
+    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit ``device``;
+    ``slice_bytes``: of the sums of a slice of a tile."""
 
     table: DescriptorTable
     geometry: Geometry
     device: Device
     blocks: int
+    slice_bytes: int = 0
 
     HEADER = HEADER
 
@@ -156,9 +189,10 @@ class GroupedScheduler(GridScheduler):
     @classmethod
     def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device) -> GroupedScheduler:
         assert isinstance(p, GroupedKernelGemm)
-        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands)
+        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands, c.u, c.kg)
         granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
-        return cls(c, False, table, g, d, 0).with_registers(granted)
+        slice_bytes = c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes if c.kg > 1 else 0
+        return cls(c, False, table, g, d, 0, slice_bytes).with_registers(granted)
 
     def with_registers(self, registers: int) -> GroupedScheduler:
         """The scheduler of kernels with so many registers per thread. More blocks than fit at once would delay the
@@ -174,8 +208,20 @@ class GroupedScheduler(GridScheduler):
 
     def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
         assert isinstance(p, GroupedKernelGemm)
-        tiles = int(p.tiles_of(self.config.ml, self.config.nl))
+        c = self.config
+        tiles = int(p.tiles_of(c.ml, c.nl, c.u, c.kg))
         return (self.blocks if p.jagged else min(tiles, self.blocks)), 1, 1
+
+    def partial_bytes(self, group: GroupedGemm) -> int:
+        """Bytes of the sums of all slices of tiles that have several."""
+        return self.table.split_tiles(group.extents) * self.slice_bytes
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        if self.slice_bytes:
+            assert isinstance(p, GroupedKernelGemm)
+            assert p.group is not None
+            region = workspace.claim(self.partial_bytes(p.group), "sums of slices of K")
+            assert region.offset == 0, "the kernel finds them at the start of the workspace"
 
     def batch_limit(self, p: KernelGemm) -> int:
         return 1

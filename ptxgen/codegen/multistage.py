@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,46 @@ from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts import Part
+from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, log2
+from ptxgen.problem.dtypes import bits_of, dtype
+
+
+@dataclass(frozen=True)
+class TilePart:
+    """The part of a warp's tile that a K loop multiplies: the first half of its rows (``a`` = 2) or all of them (1),
+    and likewise of its columns (``b``)."""
+
+    a: int = 1
+    b: int = 1
+
+    @property
+    def label(self) -> str:
+        """The label of the loop."""
+        return f"K_LOOP{self._suffix}"
+
+    @property
+    def entry(self) -> str:
+        """The label of the first fragment loads, before the loop."""
+        return f"HALF{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return ("_M" if self.a > 1 else "") + ("_N" if self.b > 1 else "")
+
+    def of(self, name: str) -> int:
+        """``a`` or ``b``."""
+        return self.a if name == "a" else self.b
+
+
+WHOLE = TilePart()
+
+
+class FragmentRead(Protocol):
+    """One fragment load from shared memory."""
+
+    @property
+    def registers(self) -> str: ...
 
 
 class StagedLoad(Protocol):
@@ -43,6 +83,13 @@ class StagedOperand(Protocol):
     shared_pointer: bool  #: whether all loads add offsets to one pointer
     addressing: OperandAddressing
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+
+    def fragment_loads(self, k: int, buffer: int) -> Sequence[FragmentRead]:
+        """The fragment loads of step ``k``."""
+
     def offset(self, i: int) -> int:
         """Rows (or columns) of C between number ``i`` of a thread's and its first."""
 
@@ -65,6 +112,21 @@ class MultistageMainloop(Part):
         """A and B."""
         raise NotImplementedError
 
+    # ---- parts of the tile of a warp
+
+    WHOLE = WHOLE
+
+    @cached_property
+    def parts(self) -> list[TilePart]:
+        """The smaller parts of a warp's tile that have a K loop of their own, the smallest first."""
+        a, b = ((2, 1) if x.has_halves else (1,) for x in self.operands)
+        return [part for part in itertools.starmap(TilePart, itertools.product(a, b)) if part != WHOLE]
+
+    def fragment_loads(self, x: StagedOperand, k: int, buffer: int, part: TilePart) -> Sequence[FragmentRead]:
+        """The fragment loads of step ``k`` of a part."""
+        found = x.fragment_loads(k, buffer)
+        return found[: len(found) // part.of(x.name)]
+
     # ---- stages
 
     @property
@@ -84,6 +146,33 @@ class MultistageMainloop(Part):
     def asynchronous(self) -> bool:
         """Whether cp.async copies an operand."""
         return any(x.asynchronous for x in self.operands)
+
+    # ---- accumulators as vectors
+
+    @property
+    def acc(self) -> Tile:
+        """The accumulators of a thread."""
+        raise NotImplementedError
+
+    @cached_property
+    def acc_vectors(self) -> list[list[str]]:
+        """The accumulators, in vectors of at most 16 bytes."""
+        n = 2 if self.acc.kind == "f64" else 4
+        return [self.acc.all[i : i + n] for i in range(0, self.acc.size, n)]
+
+    @property
+    def acc_vector_bytes(self) -> int:
+        return len(self.acc_vectors[0]) * (8 if self.acc.kind == "f64" else 4)
+
+    @property
+    def acc_add(self) -> str:
+        """The instruction that adds accumulators. Those of type b32 are pairs of f16."""
+        kind = self.acc.kind
+        return f"add.{kind}" if kind == "s32" else f"add.rn.{'f16x2' if kind == 'b32' else kind}"
+
+    @property
+    def acc_zero(self) -> str:
+        return bits_of(0.0, dtype(self.acc.kind)) if self.acc.kind in ("f32", "f64") else "0"
 
     @property
     def defers_sts(self) -> bool:

@@ -16,8 +16,9 @@ def tiles_and_slices(p: KernelGemm, c: Any, sum_bytes: int) -> dict[str, Any]:
     ``sum_bytes`` each. ``c``: integers or NumPy columns."""
     tiles_m, tiles_n = ceil_div(p.m, c.ml), ceil_div(p.n, c.nl)
     tiles = p.tiles_of(c.ml, c.nl)
-    slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
-    slices = np.maximum(ceil_div(p.k, np.maximum(slice_k, 1)), 1)
+    k = p.reduction if p.grouped else p.k  # items have slices of one length, that of the longest K
+    slice_k = ceil_div(ceil_div(k, c.kg), c.u) * c.u
+    slices = np.maximum(ceil_div(k, np.maximum(slice_k, 1)), 1)
     return {
         "tiles_m": tiles_m,
         "tiles_n": tiles_n,

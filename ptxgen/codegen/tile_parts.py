@@ -57,6 +57,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
         row_pitch=int(plan.geometry.c_row_pitch),
         aliases_stages=True,
         computes_oob=not via_smem,
+        by_rows=plan.problem.grouped,
     )
 
 

@@ -17,6 +17,7 @@ from ptxgen.codegen.config import (
     PDL_WITHIN,
     SPLIT_FLAG,
     SPLIT_MEMSET,
+    SPLIT_POLL,
     SPLIT_WORKSPACE,
     Columns,
     Config,
@@ -315,7 +316,8 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
 
 def default_splitk(p: KernelGemm, kg: Any) -> Any:
     """The ``splitk`` of candidates; the search on hardware tries the others."""
-    return np.where(np.asarray(kg) > 1, SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE, SPLIT_MEMSET)
+    several = SPLIT_POLL if p.grouped else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
+    return np.where(np.asarray(kg) > 1, several, SPLIT_MEMSET)
 
 
 def effective_pdl(p: KernelGemm, c: Columns) -> Any:

@@ -46,6 +46,8 @@ class Work:
     stages: Floats  #: pipeline stages
     exposed: Floats  #: share of the store that products of other tiles do not hide
     persistent: Floats  #: 1 where blocks loop over tiles
+    part_m: Floats  #: log2 of the rows of the smallest part of a tile that a grouped kernel multiplies
+    part_n: Floats  #: log2 of its columns
 
     @classmethod
     def of(cls, size: int, **columns: Any) -> Work:

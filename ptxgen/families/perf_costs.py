@@ -86,6 +86,8 @@ BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, wi
 CP_ASYNC_L1, CP_ASYNC_L2 = 5.0, 4.0
 LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
 COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
+COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
+REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
 
 #: multiply-adds per cycle of data-centre and of other GPUs by (dtype, compute), dense: the rates of the vendor's data
 #: sheets over multiprocessors and boost clock. Other GPUs sum f16 in f32 at half rate, and have f64 units for

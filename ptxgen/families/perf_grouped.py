@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.geometry import Geometry, MultistageGeometry
 from ptxgen.codegen.vectorized import SECTOR, WARP
 from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import Floats, Work
+from ptxgen.families.perf_blocks import Floats, Work, bound
+from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
+#: instructions of a thread per vector of a row of C that a warp stores, and per further thread group that adds to it
+STORE_ISSUE, SUM_ISSUE = 5.6, 1.5
+PARTS = tuple(1 << i for i in range(10))  #: sides of the parts of tiles
+COPY_SHARE = 0.15  #: share of an iteration that a warp needs even if it multiplies nothing
+#: cycles of a slice of K: a fence, and the counter of its tile; the last one reads the other sums, too
+SLICE_CYCLES, LAST_SLICE_CYCLES = 1200.0, 1500.0
 TILE_CYCLES = 1100.0  #: from one tile of a block to the first loads of the next: the search and a descriptor
 
 
@@ -32,8 +39,28 @@ def store_cycles(p: KernelGemm, c: Columns, g: Geometry, width: Any, adjacent: A
     rows = np.where(width * p.output.bytes < 16, 1 + SECTOR / np.minimum(c.nl * p.output.bytes, perf_costs.LINE), 1)
     staged = 2 * c.kl * c.ml * c.nl * g.sum_bytes / perf_costs.WAVEFRONT + 2 * perf_costs.BARRIER
     staged = staged + c.ml * c.nl / width / WARP * perf_costs.LDG
+    issued = c.ml * c.nl / width / WARP * (STORE_ISSUE + SUM_ISSUE * (c.kl - 1)) / perf_costs.ISSUE
     via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
-    return np.where(via_smem, rows, visits) * bytes_ / perf_costs.L2_BYTES + np.where(via_smem, staged, 0)
+    moved = np.where(via_smem, rows, visits) * bytes_ / perf_costs.L2_BYTES
+    return np.where(via_smem, bound(moved, staged, issued), moved)
+
+
+def load_latency(c: Columns, path: Any) -> Any:
+    """The least cycles of a K iteration whose instructions take ``path``. Loads into registers are stored to shared
+    memory in the same iteration, whatever the number of stages; cp.async has the other stages' time."""
+    asynchronous = (c.cp_async_a == 1) & (c.cp_async_b == 1)
+    waited = perf_costs.COLD_LOAD / np.where(asynchronous, np.maximum(c.stages - 1, 1), 1)
+    return bound(path, waited) + np.where(asynchronous, 0, perf_costs.REGISTER_COPY)
+
+
+def slice_cycles(p: KernelGemm, c: Columns) -> Any:
+    """Cycles in which a block stores the sums of a slice of a tile, and another one loads them."""
+    return 2 * c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes / perf_costs.L2_BYTES
+
+
+def parts(g: MultistageGeometry) -> dict[str, Any]:
+    """The columns of Work that give the parts of a tile."""
+    return {"part_m": np.log2(np.maximum(g.part_m, 1)), "part_n": np.log2(np.maximum(g.part_n, 1))}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -44,17 +71,28 @@ class GroupedCells:
     iterations: Floats  #: K iterations of a tile, on average
     longest: Floats  #: K iterations of the longest tile
     filled: Floats  #: share of the elements of tiles that are inside C
+    products: Floats  #: products of whole tiles
+    split: Floats  #: share of the tiles that are one of several slices of K
+    whole: Floats  #: tiles of which C is stored, over all tiles
+    padded: Floats  #: products where M is padded to multiples of 2**i and N to those of 2**j, at [i, j]
 
 
 def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> GroupedCells:
     """The cells of ``c``."""
-    mean, longest = p.tile_iterations(c.ml, c.nl, c.u)
-    return GroupedCells(
-        tiles=np.asarray(np.broadcast_to(g.tiles, len(c)), np.float32),
-        iterations=np.asarray(np.broadcast_to(mean, len(c)), np.float32),
-        longest=np.asarray(np.broadcast_to(longest, len(c)), np.float32),
-        filled=np.asarray(np.broadcast_to(p.results / np.maximum(g.tiles * c.ml * c.nl, 1), len(c)), np.float32),
-    )
+    assert isinstance(p, GroupedKernelGemm)
+    mean, longest = p.tile_iterations(c.ml, c.nl, c.u, c.kg)
+    tiles = p.tiles_of(c.ml, c.nl, c.u, c.kg)
+    numbers = {
+        "tiles": tiles,
+        "iterations": mean,
+        "longest": longest,
+        "filled": p.results / np.maximum(g.tiles * c.ml * c.nl, 1),
+        "products": p.tile_products(c.ml, c.nl),
+        "split": p.split_tiles(c.ml, c.nl, c.u, c.kg) / np.maximum(tiles, 1),
+        "whole": g.tiles / np.maximum(tiles, 1),
+    }
+    columns = {n: np.asarray(np.broadcast_to(v, len(c)), np.float32) for n, v in numbers.items()}
+    return GroupedCells(padded=p.padded_products(PARTS).astype(np.float32), **columns)
 
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: GroupedCells, cell: Any) -> Floats:
@@ -63,13 +101,21 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: GroupedCells, 
     each = x.tiles[cell] / np.float32(d.sms)
     together = np.clip(np.ceil(each), 1, w.resident[rows])  # tiles that a multiprocessor computes at once
     busy = np.maximum(w.busy[rows], (w.moved_a[rows] + w.moved_b[rows]) / np.float32(perf_costs.L2_BYTES))
-    iteration = np.maximum(together * busy + w.idle[rows], w.latency[rows])
+    # warps skip parts of tiles that have no element of C, but copy
+    padded = x.padded[w.part_m[rows].astype(np.intp), w.part_n[rows].astype(np.intp)]
+    multiplied = np.minimum(padded / np.maximum(x.products[cell], 1), 1)
+    computed = np.float32(COPY_SHARE) + np.float32(1 - COPY_SHARE) * multiplied
+    iteration = np.maximum(together * busy * computed + w.idle[rows], w.latency[rows])
     start = w.start[rows] + np.float32(TILE_CYCLES)
+    # a slice stores its sums, which the last one of the tile loads
+    sums = x.split[cell] * w.partial[rows]
+    start = start + x.split[cell] * np.float32(SLICE_CYCLES)
     # blocks hide each other's stores and starts, as far as several of them share a multiprocessor
     store = w.store[rows] * x.filled[cell]
-    tile = x.iterations[cell] * iteration + start / np.sqrt(together) + together * store
+    stored = store * x.whole[cell] + sums
+    tile = x.iterations[cell] * iteration + start / np.sqrt(together) + together * stored
     share = each / together * tile
-    longest = x.longest[cell] * iteration + start + store
+    longest = x.longest[cell] * iteration + start + store + (x.split[cell] > 0) * np.float32(LAST_SLICE_CYCLES)
     cycles = np.maximum(share + np.where(each > 1, tile / 2, 0), longest)
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     table = np.float32(perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)

@@ -52,8 +52,9 @@ class Family:
 
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
-    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``grouped_model``: the
-    performance model of those kernels, None: ``model``. ``calibrated(p)``: whether the performance model alone ranks
+    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``splits_lists``: whether
+    several of them can split K of an item of a list; ``grouped_model``: the performance model of those kernels, None:
+    ``model``. ``calibrated(p)``: whether the performance model alone ranks
     configurations of ``p`` until a model is trained on groups: it has terms that other measurements do not correct.
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
@@ -76,6 +77,7 @@ class Family:
     probes: Callable[[], Sequence[Probe]] = tuple
     offset_tables: bool = False
     grouped: Callable[[KernelGemm], bool] = lambda p: False
+    splits_lists: bool = False
     grouped_model: Any = None
     calibrated: Callable[[KernelGemm], bool] = lambda p: False
 

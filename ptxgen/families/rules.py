@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.axes import BOUNDS_NONE, DIRECT, SPLIT_MEMSET, SPLIT_POLL, SPLIT_WORKSPACE, Axis
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
@@ -86,10 +86,17 @@ LAST = (
     Rule(
         "grouped_slices",
         lambda p, c, g, d: (
-            (not p.grouped) | ((c.kg == 1) & (c.pdl == 0) & (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT))
+            (not p.grouped)
+            | (
+                ((c.kg == 1) | ((c.splitk == SPLIT_POLL) & registry.of(c).splits_lists & ("offsets" not in p.arrays)))
+                & (c.pdl == 0)
+                & (c.operand_path_a == DIRECT)
+                & (c.operand_path_b == DIRECT)
+            )
         ),
-        "kg={c.kg}, pdl={c.pdl}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: the tile loop of"
-        " a group takes kg=1, pdl=0 and operand_path=direct",
+        "kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
+        " operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1, or,"
+        " for lists and families simt and mma, splitk=last_cta",
     ),
     Rule(
         "pdl",
@@ -151,7 +158,7 @@ LAST = (
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & (c.splitk <= registry.of(c).splitk)
+            & ((c.splitk <= registry.of(c).splitk) | p.grouped)
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues"

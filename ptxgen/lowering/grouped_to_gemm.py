@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -59,31 +59,59 @@ class GroupedKernelGemm(KernelGemm):
         count = int(rows.sum() if along else rows.max(initial=0))
         return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
 
-    def tiles_of(self, ml: Any, nl: Any) -> Any:
+    def tiles_of(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
         if self.group is None:
-            return super().tiles_of(ml, nl)
-        counts = _each(lambda a, b: int(self._item_tiles(a, b).sum()), ml, nl)
-        return counts if np.ndim(ml) or np.ndim(nl) else int(counts)
+            return super().tiles_of(ml, nl, u, kg)
+        counts = _each(lambda a, b, depth, n: int(self._item_tiles(a, b, depth, n).sum()), ml, nl, u, kg)
+        return counts if any(map(np.ndim, (ml, nl, u, kg))) else int(counts)
 
-    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
+    def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
         if self.group is None:
-            return super().tile_iterations(ml, nl, u)
+            return super().tile_iterations(ml, nl, u, kg)
         k = self.group.extents[:, 2]
 
-        def mean(a: int, b: int, depth: int) -> float:
-            tiles = self._item_tiles(a, b)
-            return float((tiles * -(-k // depth)).sum() / max(tiles.sum(), 1))
+        def mean(a: int, b: int, depth: int, n: int) -> float:
+            whole = self._item_tiles(a, b) * -(-k // depth)
+            return float(whole.sum() / max(self._item_tiles(a, b, depth, n).sum(), 1))
 
-        def longest(a: int, b: int, depth: int) -> float:
-            return float((-(-k // depth))[self._item_tiles(a, b) > 0].max(initial=0))
+        def longest(a: int, b: int, depth: int, n: int) -> float:
+            longest_k = int(k[self._item_tiles(a, b) > 0].max(initial=0))
+            return float(-(-min(longest_k, slice_length(self.reduction, depth, n)) // depth))
 
-        return _each(mean, ml, nl, u), _each(longest, ml, nl, u)
+        return _each(mean, ml, nl, u, kg), _each(longest, ml, nl, u, kg)
 
-    def _item_tiles(self, ml: int, nl: int) -> NDArray[np.int64]:
-        """Tiles of each item."""
+    def tile_products(self, ml: Any, nl: Any) -> Any:
+        """Products of whole tiles."""
         assert self.group is not None
-        m, n, _ = self.group.extents.T
+        k = self.group.extents[:, 2]
+        return _each(lambda a, b: float((self._item_tiles(a, b) * k).sum()) * a * b, ml, nl)
+
+    def padded_products(self, sizes: Sequence[int]) -> NDArray[np.float64]:
+        """Products of all items if M is padded to multiples of one of ``sizes`` (rows), and N to those of another
+        (columns)."""
+        assert self.group is not None
+        m, n, k = self.group.extents.T.astype(np.float64)
+        unit = np.array(sizes, np.float64)[:, None]
+        found: NDArray[np.float64] = (np.ceil(m / unit) * unit * k) @ (np.ceil(n / unit) * unit).T
+        return found
+
+    def split_tiles(self, ml: Any, nl: Any, u: Any, kg: Any) -> Any:
+        """Tiles that are one of several slices."""
+        assert self.group is not None
+        k = self.group.extents[:, 2]
+
+        def split(a: int, b: int, depth: int, n: int) -> int:
+            return int(self._item_tiles(a, b, depth, n)[k > slice_length(self.reduction, depth, n)].sum())
+
+        return _each(split, ml, nl, u, kg)
+
+    def _item_tiles(self, ml: int, nl: int, u: int = 1, kg: int = 1) -> NDArray[np.int64]:
+        """Tiles of each item, each slice of K counted."""
+        assert self.group is not None
+        m, n, k = self.group.extents.T
         tiles: NDArray[np.int64] = -(-m // max(ml, 1)) * -(-n // max(nl, 1))
+        if kg > 1:
+            tiles = tiles * np.maximum(-(-k // slice_length(self.reduction, u, kg)), 1)
         return tiles
 
     @property
@@ -119,6 +147,12 @@ def lower_grouped(problem: GroupedGemm) -> GroupedKernelGemm:
     p.__dict__.update({name: getattr(problem, name) for name in names})
     p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem, jagged=problem.jagged)
     return p
+
+
+def slice_length(longest: int, u: int, kg: int) -> int:
+    """The length of a slice of K of every item: the longest K has ``kg`` slices, which are multiples of ``u``."""
+    u, each = max(u, 1), -(-longest // max(kg, 1))
+    return max(-(-each // u), 1) * u
 
 
 def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:

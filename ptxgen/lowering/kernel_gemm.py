@@ -68,12 +68,14 @@ class KernelGemm(Gemm):
             return self.columns_b, self.rows_b, self.ldb, self.offsets[1]
         return self.n, self.m, self.ldc, self.offsets[2]
 
-    def tiles_of(self, ml: Any, nl: Any) -> Any:
-        """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns."""
+    def tiles_of(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
+        """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns. ``u``, ``kg``: see
+        ``tile_iterations``."""
         return -(-self.m // ml) * -(-self.n // nl) * self.batch
 
-    def tile_iterations(self, ml: Any, nl: Any, u: Any) -> tuple[Any, Any]:
-        """K iterations of a tile on average, and of the longest one."""
+    def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
+        """K iterations of a tile on average, and of the longest one. ``kg``: slices of the longest K of a group, whose
+        length others have, too; each slice of a tile counts as a tile."""
         return -(-self.k // u), -(-self.k // u)
 
     @property

@@ -23,6 +23,7 @@ from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspaces
 
 Ints = NDArray[np.int64]
+SUMS_ALIGNMENT = 256  #: of the sums of slices of K, which follow the table
 
 
 def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3) -> float:
@@ -69,24 +70,16 @@ class GroupLaunch:
     ) -> None:
         """Queues the product on ``stream``. ``addresses``: of A, B and C, one row an item; ``alpha``, ``beta``:
         numbers, or one of each item; ``operands``: the addresses of each operand of the epilogue."""
-        if not problem.results:
-            return
-        table = self.scheduler.table.words(problem.extents, problem.lds, addresses, alpha, beta, operands)
-        if stream > 1 and self.driver.capturing(stream):
-            words = self.driver.host_memory(table.nbytes).view(np.uint32)
-            words[:] = table
-            table = words
-            workspace = self.workspaces.for_capture(stream, HostTable(words, self.kernel))
-        else:
-            workspace = self.workspaces.for_stream(stream) if stream else self.workspaces.own
-        needs = Launch((), table.nbytes)
-        allocation = workspace.acquire(needs)
-        self.driver.queue_upload(allocation.address, table, stream)
-        step = self.step(problem)
-        values: dict[str, int | float] = {name: 0 for _, name in step.arguments if isinstance(name, str)}
-        values |= {"alpha": 1, "beta": 1, "table": allocation.address, "items": len(problem.items)}
-        self.driver.launch(self.kernel, step, step.pack(values), stream)
-        workspace.put_back(needs, allocation)
+        if problem.results:
+            self.prepare(problem, alpha, beta, operands)(addresses, stream)
+
+    def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
+        """A call that needs the addresses of A, B and C."""
+        none = np.zeros((len(problem.items), 3), np.int64)
+        words = self.scheduler.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
+        sums_at = -(-words.nbytes // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
+        needs = Launch((), sums_at + self.scheduler.partial_bytes(problem))
+        return GroupCall(self, problem, words, self.step(problem), sums_at, needs)
 
     def step(self, problem: GroupedGemm) -> Step:
         """The launch of the kernel; its table is an argument that the caller supplies."""
@@ -102,3 +95,36 @@ class GroupLaunch:
         )
         grid = self.scheduler.grid(lower(problem), 1)
         return Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, arguments)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCall:
+    """A launch of a list of GEMMs at any addresses. ``words``: the descriptor table without them; ``sums_at``: where
+    the sums of slices of K follow it in the workspace; ``needs``: the workspace."""
+
+    launch: GroupLaunch
+    problem: GroupedGemm
+    words: NDArray[Any]
+    step: Step
+    sums_at: int
+    needs: Launch
+
+    def __call__(self, addresses: Ints, stream: int = 0) -> None:
+        """Queues the product on ``stream``. ``addresses``: of A, B and C, one row an item."""
+        launch, step = self.launch, self.step
+        driver, workspaces = launch.driver, launch.workspaces
+        if stream > 1 and driver.capturing(stream):
+            table = driver.host_memory(self.words.nbytes).view(np.uint32)
+            table[:] = self.words
+            workspace = workspaces.for_capture(stream, HostTable(table, launch.kernel))
+        else:
+            table = self.words.copy()
+            workspace = workspaces.for_stream(stream) if stream else workspaces.own
+        launch.scheduler.table.place(table, addresses)
+        allocation = workspace.acquire(self.needs)
+        driver.queue_upload(allocation.address, table, stream)
+        values: dict[str, int | float] = {name: 0 for _, name in step.arguments if isinstance(name, str)}
+        values |= {"alpha": 1, "beta": 1, "table": allocation.address, "items": len(addresses)}
+        values["W"] = allocation.address + self.sums_at
+        driver.launch(launch.kernel, step, step.pack(values), stream)
+        workspace.put_back(self.needs, allocation)

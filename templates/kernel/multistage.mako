@@ -81,21 +81,23 @@ ${ptx.banner("wait: stage 0 is in shared memory")}\
     mov.u32 %k_iter, 0;
     mov.u32 %read_slot, 0;
     add.u32 %smem_end, %smem, ${plan.mainloop.stages * plan.mainloop.stage_bytes};
-${raster.idle_warps("COPY_LOOP")}\
+${raster.choose_loop("COPY_LOOP")}\
+${k_loop(plan.mainloop.WHOLE)}\
+<%def name="k_loop(part)">
 % for x in plan.mainloop.operands:
 % if x.prefetches:
-${math.read(x, 0, 0)}\
+${math.read(x, 0, 0, part)}\
 % endif
 % endfor
 ${ptx.banner(f"K loop: {plan.config.u} of K per iteration, {plan.mainloop.steps} steps per warp")}\
     .pragma "nounroll";
-K_LOOP:
+${part.label}:
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
     // step ${k} of ${plan.mainloop.steps}
 % for x in plan.mainloop.operands:
 % if not x.prefetches:
-${math.read(x, k, 0)}\
+${math.read(x, k, 0, part)}\
 % endif
 % endfor
 % if k == last:
@@ -106,16 +108,17 @@ ${wait_for_stage()}\
 % endif
 % for x in plan.mainloop.operands:
 % if x.prefetches:
-${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "")}\
+${math.read(x, 0 if k == last else k + 1, x.buffer(k + 1), part, "@%has_next " if k == last else "")}\
 % endif
 % endfor
 % if k == plan.config.prefetch_k:
 ${load_stage(operands)}\
 % endif
-${math.multiply(k)}\
+${math.multiply(k, part)}\
 % endfor
 ${next_write_stage()}\
-    @%has_next bra.uni K_LOOP;
+    @%has_next bra.uni ${part.label};
+</%def>\
 <%def name="copies()">
 ${begin_iteration()}\
 % for k in range(plan.mainloop.steps):
@@ -129,9 +132,10 @@ ${load_stage(operands)}\
 % endfor
 ${next_write_stage()}\
 </%def>\
-${raster.copy_loop("COPY_LOOP", copies)}\
+${raster.other_loops("COPY_LOOP", k_loop, copies)}\
 EPILOGUE:
 ${pdl.late_trigger()}\
+${raster.finish_sums()}\
 ${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\
 ${raster.close()}\

@@ -5,15 +5,15 @@
 % endfor
 </%def>
 
-<%def name="read(x, k, buffer, guard='')">
-% for r in x.fragment_loads(k, buffer):
+<%def name="read(x, k, buffer, part, guard='')">
+% for r in plan.mainloop.fragment_loads(x, k, buffer, part):
     ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
 % endfor
 </%def>
 
-<%def name="multiply(k)">
+<%def name="multiply(k, part)">
 <% acc, s, kind = plan.mainloop.acc, plan.mainloop.set_of(k), plan.arithmetic.type %>\
-% for i, j in plan.mainloop.products:
+% for i, j in plan.mainloop.products_of(part):
     fma.rn.${kind} ${acc[s, i, j]}, ${plan.a.element(i, k)}, ${plan.b.element(j, k)}, ${acc[s, i, j]};
 % endfor
 </%def>

@@ -7,21 +7,21 @@
 % endfor
 </%def>
 
-<%def name="read(x, k, buffer, guard='')">
-% for r in x.fragment_loads(k, buffer):
+<%def name="read(x, k, buffer, part, guard='')">
+% for r in plan.mainloop.fragment_loads(x, k, buffer, part):
     ${guard}ld.shared.${r.kind} ${r.registers}, [${r.address}];
 % endfor
 </%def>
 
-<%def name="multiply(k)">
+<%def name="multiply(k, part)">
 <%
     acc, pairs, s = plan.mainloop.acc, plan.mainloop.pairs, plan.mainloop.set_of(k)
     a, b = plan.a.buffer(k), plan.b.buffer(k)
 %>\
-% for i in range(plan.mainloop.ms):
+% for i in range(plan.mainloop.ms // part.a):
     prmt.b32 ${pairs[i]}, ${plan.a.fragment[a, i // 2]}, ${plan.a.fragment[a, i // 2]}, ${"0x3232" if i % 2 else "0x1010"};
 % endfor
-% for i, j in plan.mainloop.products:
+% for i, j in plan.mainloop.products_of(part):
     fma.rn.f16x2 ${acc[s, i, j]}, ${pairs[i]}, ${plan.b.fragment[b, j]}, ${acc[s, i, j]};
 % endfor
 </%def>

@@ -11,8 +11,8 @@
 % endfor
 </%def>
 
-<%def name="read(x, k, buffer, guard='')">
-% for r in x.fragment_loads(k, buffer):
+<%def name="read(x, k, buffer, part, guard='')">
+% for r in plan.mainloop.fragment_loads(x, k, buffer, part):
 % if r.swizzle and not r.same_swizzle:
     xor.b32 ${x.swizzled_ptr}, ${x.fragment_ptrs[0]}, ${r.swizzle};
 % endif
@@ -24,20 +24,20 @@
 % endfor
 </%def>
 
-<%def name="multiply(k)">
+<%def name="multiply(k, part)">
 % for x in plan.mainloop.operands:
 % for to, low, high, selector in x.byte_permutes(x.buffer(k)):
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
 % endfor
 % if plan.mainloop.rounding:
-% for n in range(x.tiles):
+% for n in range(x.tiles // part.of(x.name)):
 % for r in range(x.registers):
     ${plan.mainloop.rounding} ${x.fragment[x.buffer(k), n, r]}, ${x.fragment[x.buffer(k), n, r]};
 % endfor
 % endfor
 % endif
 % endfor
-% for i, j in plan.mainloop.products:
+% for i, j in plan.mainloop.products_of(part):
 % for sums, a, b in plan.mainloop.issues(i, j, k):
     ${plan.mainloop.instruction.name} ${sums}, ${a}, ${b}, ${sums};
 % endfor

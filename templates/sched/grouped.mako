@@ -1,9 +1,14 @@
 ## Tiles of all items of a group: blocks loop over them. A descriptor table holds the values that differ between items.
 <%namespace name="raster" file="/sched/raster.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="last_slice" file="/epilogue/last_slice.mako"/>
 <%def name="parameters()">
     .reg .b64 %table, %descriptors, %descriptor;
     .reg .b32 %items, %tile, %tiles, %next_tile;
+% if plan.reduction.active:
+    .reg .b64 %counters;
+    .reg .b32 %counter_index, %item_tiles;
+% endif
     .reg .pred %fetches;
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
 % if "offsets" in plan.problem.arrays:
@@ -19,6 +24,10 @@
     shr.u32 %tmp0, %tmp0, 2;
     mad.wide.u32 %descriptors, %tmp0, 16, %table;
     add.u64 %descriptors, %descriptors, ${plan.scheduler.HEADER};
+% if plan.reduction.active:
+    // the counters of split tiles follow the descriptors
+    mad.wide.u32 %counters, %items, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
+% endif
     ld.global.u32 %tiles, [%table+4];
     setp.eq.u32 %fetches, %thread, 0;
     mov.u32 %tile, %ctaid.x;
@@ -82,6 +91,15 @@ FIND_ITEM:
     ${plan.arithmetic.mul} %${name}, %${name}, %item_scale;
 % endfor
     sub.u32 %tile_index, %tile, %first_tile;
+% if plan.reduction.active:
+    // tiles of the same slice have consecutive numbers
+    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.at("k_slice")}];
+    mul.lo.u32 %item_tiles, %tiles_m, %tiles_n;
+    div.u32 %slice, %tile_index, %item_tiles;
+    mul.lo.u32 %tmp0, %slice, %item_tiles;
+    sub.u32 %tile_index, %tile_index, %tmp0;
+    add.u32 %counter_index, %first_tile, %tile_index;
+% endif
 % if plan.scheduler.raster_group == 1:
     div.u32 %n0, %tile_index, %tiles_m;
     mul.lo.u32 %tmp0, %n0, %tiles_m;
@@ -95,10 +113,18 @@ ${raster.raster_order()}\
 ${raster.to_elements()}\
 </%def>
 
-<%def name="k_iterations()">${raster.k_iterations()}</%def>
+<%def name="k_iterations()">${raster.k_iterations(True)}</%def>
 
-## Warps without an element of C copy, and do not multiply.
-<%def name="idle_warps(loop)">
+## Before C is stored.
+<%def name="finish_sums()">
+% if plan.reduction.active:
+${last_slice.sum_slices(plan.scheduler.slice_bytes, "TILE_END")}\
+% endif
+</%def>
+
+## Warps without an element of C copy, and do not multiply; those with elements of C in the first half of their rows or
+## columns multiply this half only.
+<%def name="choose_loop(copy_loop)">
 % if plan.mainloop.several_warps:
     { // is the first element of every lane outside C
     .reg .b32 %first_tile;
@@ -109,22 +135,46 @@ ${raster.to_elements()}\
     setp.ge.or.u32 %outside, %first_tile, %N, %outside;
     vote.sync.all.pred %p, %outside, -1;
     }
-    @%p bra.uni ${loop};
+    @%p bra.uni ${copy_loop};
 % endif
+% for x, start, count, extent in ((plan.a, "%m0, %row", plan.mainloop.ms, "%M"), (plan.b, "%n0, %col", plan.mainloop.ns, "%N")):
+% if x.has_halves:
+    // %few_${x.name}: the second half of the warp's ${"rows" if x.name == "a" else "columns"} is outside C
+    .reg .pred %few_${x.name};
+    add.u32 %tmp0, ${start};
+    add.u32 %tmp0, %tmp0, ${x.offset(count // 2)};
+    setp.ge.u32 %few_${x.name}, %tmp0, ${extent};
+    vote.sync.all.pred %few_${x.name}, %few_${x.name}, -1;
+% endif
+% endfor
+% for part in plan.mainloop.parts:
+% if part.a > 1 and part.b > 1:
+    and.pred %p, %few_a, %few_b;
+% endif
+    @${"%p" if part.a > 1 and part.b > 1 else "%few_a" if part.a > 1 else "%few_b"} bra.uni ${part.entry};
+% endfor
 </%def>
 
-<%def name="copy_loop(loop, copies)">
+<%def name="other_loops(copy_loop, k_loop, copies)">
+% for part in plan.mainloop.parts:
+    bra.uni EPILOGUE;
+${part.entry}:
+${k_loop(part)}\
+% endfor
 % if plan.mainloop.several_warps:
     bra.uni EPILOGUE;
 ${ptx.banner("K loop of warps without an element of C: they copy, and wait for the others")}\
     .pragma "nounroll";
-${loop}:
+${copy_loop}:
 ${copies()}\
-    @%has_next bra.uni ${loop};
+    @%has_next bra.uni ${copy_loop};
 % endif
 </%def>
 
 <%def name="close()">
+% if plan.reduction.active:
+TILE_END:
+% endif
 ${ptx.banner("wait: the block has stored the tile, and knows the next one")}\
     mov.u32 %tmp0, %nctaid.x;
     add.u32 %next_tile, %next_tile, %tmp0;

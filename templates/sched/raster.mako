@@ -47,10 +47,10 @@ ${to_elements()}\
     mul.lo.u32 %n0, %n0, ${plan.config.nl};
 </%def>
 
-## %k0: the first k of the slice; %k_len: its length.
-<%def name="k_slice()">
+## %k0: the first k of the slice; %k_len: its length. ``known``: whether %slice is set.
+<%def name="k_slice(known=False)">
 % if plan.reduction.active:
-% if not plan.batch.active:
+% if not known and not plan.batch.active:
     mov.u32 %slice, %ctaid.z;
 % endif
     mul.lo.u32 %k0, %slice, %k_slice;
@@ -62,8 +62,8 @@ ${to_elements()}\
 % endif
 </%def>
 
-<%def name="k_iterations()">
-${k_slice()}\
+<%def name="k_iterations(known=False)">
+${k_slice(known)}\
     // K iterations of ${plan.config.u}; the first one holds the remainder, 1 to ${plan.config.u}
     add.u32 %k_iters, %k_len, ${plan.config.u - 1};
     div.u32 %k_iters, %k_iters, ${plan.config.u};
@@ -73,5 +73,6 @@ ${k_slice()}\
 </%def>
 
 ## Every warp multiplies: a block computes one tile, so warps without an element of C have no other work.
-<%def name="idle_warps(loop)"></%def>
-<%def name="copy_loop(loop, copies)"></%def>
+<%def name="finish_sums()"></%def>
+<%def name="choose_loop(copy_loop)"></%def>
+<%def name="other_loops(copy_loop, k_loop, copies)"></%def>

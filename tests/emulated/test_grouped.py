@@ -223,6 +223,64 @@ def test_warps_outside_an_item_do_not_multiply(monkeypatch):
     assert lanes[0] < 0.3 * lanes[1]
 
 
+@pytest.mark.parametrize("family", ["simt", "mma"])
+@pytest.mark.parametrize(("m", "n", "share"), [(32, 64, 1), (16, 64, 0.5), (32, 32, 0.5), (8, 24, 0.25)])
+def test_warps_multiply_the_half_of_their_tile_that_has_elements(family, m, n, share, monkeypatch):
+    """A warp has 32 rows and 64 columns; an item has as many, or at most half of them."""
+    config = {
+        "simt": "ms=8 ns=8 ml=32 nl=64 u=8 stages=2 lanes_m=4 vec_a=1 vec_b=1 vec_c=1",
+        "mma": "family=mma ms=32 ns=64 ml=64 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=8",
+    }[family]
+    c, dtype = parse_config(config + " epilogue_smem=1"), {"simt": "f32", "mma": "bf16"}[family]
+    counts = []
+    for extents in ((32, 64), (m, n)):
+        driver = EmulatedDriver(replace(device("h200"), sms=2))
+        launch = driver.machine.launch
+
+        def counted(*args, launch=launch, **options):
+            stats = launch(*args, **options)
+            counts.append(stats.lane_instructions["fp32" if family == "simt" else "mma"])
+            return stats
+
+        monkeypatch.setattr(driver.machine, "launch", counted)
+        p = GroupedGemm(((*extents, 128),), dtype=dtype)
+        a, b, out, _ = random_group(p, 1, "integers")
+        got = Runner.of(driver, p, c).compute(a, b, out, 1.0, 0.0)
+        assert group_deviation(p, (a, b, np.full_like(out, p.output.poison), ()), got, "integers").ratio == 0
+    assert counts[1] / counts[0] == pytest.approx(share, abs=0.1)
+
+
+SLICED = {
+    "simt": "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1 kl=2 ks=2",
+    "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1",
+    "f16x2": "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1 cp_async_a=0 cp_async_b=0",
+}
+
+
+@pytest.mark.parametrize("kg", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("family", "dtype", "compute"), [("simt", "f32", ""), ("mma", "f64", ""), ("f16x2", "f16", "f16")]
+)
+def test_slices_of_k(family, dtype, compute, kg):
+    """Blocks of several slices of the longest items; the counters of tiles are zero after every launch."""
+    items = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (13, 37, 101), (70, 70, 9))
+    p = GroupedGemm(items, dtype=dtype, compute=compute)
+    c = parse_config(f"{SLICED[family]} kg={kg} splitk=last_cta")
+    driver = EmulatedDriver(replace(device("h200"), sms=3), seed=kg)
+    for result in check(driver, p, c, kg):
+        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    runner = Runner.of(driver, p, c)
+    values = random_group(p, 1, "integers")
+    results = [runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)]
+    np.testing.assert_array_equal(*results)
+    (table,) = runner.tables
+    layout = runner.plan.scheduler.table
+    words = np.zeros(layout.bytes(len(items), layout.split_tiles(p.extents)) // 4, np.uint32)
+    driver.download(table.address, words)
+    assert layout.split_tiles(p.extents) > 3
+    assert not words[layout.bytes(len(items)) // 4 :].any()
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_race_in_the_tile_counter_is_reported(fault):
     text = render(plan_for(GroupedGemm(ITEMS), SIMT, FEW_SMS)).text

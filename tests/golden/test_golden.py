@@ -75,6 +75,16 @@ GOLDEN = {
         "grouped 33,17,20+8x64,64,64+5,0,3 NN f32 epilogue=bias_column,relu",
         "ms=4 ns=4 ml=32 nl=32 raster_group=8",
     ),
+    "simt_grouped_parts": (
+        "h200",
+        "grouped 33,17,20+8x64,64,64 NN f32",
+        "ms=8 ns=8 ml=64 nl=64 u=8 stages=2 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 vec_c=1 epilogue_smem=1",
+    ),
+    "simt_grouped_slices": (
+        "h200",
+        "grouped 33,17,20+8x64,64,640 NN f32",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=3 splitk=last_cta vec_a=1 vec_b=1 vec_c=1",
+    ),
     "simt_jagged_rows": ("h200", "grouped 8x100,96,64 NN f32 jagged=m", "ms=4 ns=4 ml=32 nl=32 vec_b=4 vec_c=4"),
     "wgmma_jagged_rows": (
         "h200",

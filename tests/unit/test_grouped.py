@@ -132,16 +132,27 @@ def test_tiles_and_iterations_of_columns():
 FASTEST = {(512, 512, 256): 270.0, (512, 128, 256): 100.0, (128, 512, 256): 37.1, (128, 128, 256): 15.5}
 
 
+def test_few_tiles_are_copied_asynchronously():
+    """Few tiles do not hide the latency of loads into registers: 12.4 and 9.3 µs were measured for such a group."""
+    p = lower(GroupedGemm(random_items(16, 128, 512)))
+    c = space.candidates(p, H200)
+    whole, us = c.column("kg") == 1, perf_model.predict(p, c, H200)
+    registers = (c.column("cp_async_a") == 0) & (c.column("cp_async_b") == 0)
+    assert us[whole & registers].min() > 1.05 * us[whole].min()
+
+
 @pytest.mark.parametrize("bounds", FASTEST, ids=str)
 def test_model_prefers_the_fastest_measured_copies(bounds):
-    """Rows of any alignment: single elements through registers, C through shared memory. Whole 16 bytes are faster."""
+    """Rows of any alignment: single elements through registers, C through shared memory. Whole 16 bytes are faster. The
+    times are those of kernels that multiplied whole tiles."""
     mn, k, count = bounds
     items = random_items(count, mn, k)
     p = lower(GroupedGemm(items))
     c = space.candidates(p, H200)
     us = perf_model.predict(p, c, H200)
     chosen = c.row(int(us.argmin()))
-    assert (chosen.cp_async_a, chosen.cp_async_b) == (0, 0)
+    registers = (c.column("cp_async_a") == 0) & (c.column("cp_async_b") == 0)
+    assert us[registers].min() < 1.02 * us.min()
     assert chosen.epilogue_smem == 1 or chosen.kl > 1
     assert abs(np.log2(us.min() / FASTEST[bounds])) < 0.3
     aligned = lower(GroupedGemm(tuple((-(-m // 4) * 4, -(-n // 4) * 4, -(-d // 4) * 4) for m, n, d in items)))

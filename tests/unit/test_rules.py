@@ -44,7 +44,7 @@ BREAKS = {
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
     "grouped": [(GROUP, "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1", "h200", "family skinny")],
-    "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, pdl=")],
+    "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
     "output_dtype": [
         (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],

@@ -18,7 +18,7 @@ AXES = (
     common("vec_a", (1, 2, 4, 8, 16)),
     common("vec_b", (1, 2, 4, 8, 16)),
     common("vec_c", (1, 2, 4, 8)),
-    common("splitk", (0, 1, 2)),
+    common("splitk", (0, 1, 2, 3)),
     common("epilogue_smem", (0, 1)),
     common("bounds", (0, 1, 2)),
     common("mma_order", (0, 1, 2)),

@@ -39,6 +39,7 @@ FAMILY = Family(
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,
+    splits_lists=True,
     grouped_model=perf_grouped,
     probes=_probes,
 )

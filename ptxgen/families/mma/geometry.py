@@ -173,6 +173,8 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
         depth=i.depth,
         loads_per_thread=np.maximum(*each),
         stage_bytes=stage_bytes,
+        part_m=where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms),
+        part_n=where(c.ns % (2 * COLUMNS * max(1, 4 // p.element.bytes)) == 0, c.ns // 2, c.ns),
         shared=shared,
         c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,

@@ -10,6 +10,7 @@ therefore one lane can hold the adjacent elements of a vector, and the next lane
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from ptxgen.codegen.addressing import OperandAddressing
@@ -197,6 +198,17 @@ class MmaOperand:
         self.raw = Tile(f"raw_{self.name}", i.kind, self.fragment.shape) if self.fragment_load == BYTES else None
         self.swizzled_ptr = f"%swizzled_{self.name}"
         self.fragment_ptrs = Tile(f"frag_ptr_{self.name}", "b32", (1,))
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a lane."""
+        loads, half = self.fragment_loads(0, 0), self.tiles // 2
+        if self.raw is not None or self.tiles % 2 or len(loads) % 2:
+            return False
+        names = {name for r in loads[: len(loads) // 2] for name in re.findall(r"%\w+", r.registers)}
+        first = {self.fragment[0, n, r] for n in range(half) for r in range(self.registers)}
+        rows = [n for _, n, _ in self.c_positions]
+        return names == first and max(rows[: len(rows) // 2]) < half
 
     def address(self, r: FragmentLoad) -> str:
         """Where a fragment load reads."""

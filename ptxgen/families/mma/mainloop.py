@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.multistage import MultistageMainloop
+from ptxgen.codegen.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.mma.instructions import ROWS, Instruction
@@ -72,6 +72,12 @@ class MmaMainloop(MultistageMainloop):
     def products(self) -> list[tuple[int, int]]:
         """The tiles along M and N of a step, in the order in which they are multiplied."""
         return products(self.a.tiles, self.b.tiles, self.config.mma_order)
+
+    def products_of(self, part: TilePart) -> list[tuple[int, int]]:
+        """The same of a part of the tile."""
+        if part == self.WHOLE:
+            return self.products
+        return products(self.a.tiles // part.a, self.b.tiles // part.b, self.config.mma_order)
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
         """The instructions that add one step to tile (i, j): operands C (also D), A and B of each."""

@@ -14,9 +14,10 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_costs
+from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
+from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.families.mma.operand_packing import packs
@@ -55,21 +56,29 @@ def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
         )
         + cost.BARRIER
     )
+    overlapped = np.maximum(c.stages - 1, 1)
+    if p.grouped:  # loads into registers are stored to shared memory one iteration later
+        overlapped = np.where((c.cp_async_a == 1) & (c.cp_async_b == 1), overlapped, 1)
     granted = np.minimum(g.expected_registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
     late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.EPILOGUE_SMEM_US, 0.0)
-    store = c.ml * c.nl * cost.STORE
+    store: Any = c.ml * c.nl * cost.STORE
+    groups: dict[str, Any] = {"partial": store}
+    if p.grouped:
+        adjacent = 2 * np.asarray(g.b.adjacent)
+        store = np.maximum(store, perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent))
+        groups = {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     return Work.of(
         len(c),
         resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1),
         math=math,
         shared=shared,
         busy=bound(math, shared, issued / cost.ISSUE),
-        latency=np.maximum(waiting, cost.GLOBAL / np.maximum(c.stages - 1, 1)),
+        latency=np.maximum(waiting, cost.GLOBAL / overlapped),
         start=late * d.clock,
         store=store,
         red=store,
-        partial=store,
+        **groups,
         moved_a=moved_a,
         moved_b=moved_b,
         stages=c.stages,

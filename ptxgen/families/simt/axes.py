@@ -30,7 +30,7 @@ AXES = (
         most=32,
         power_of_two=True,
     ),
-    common("splitk", (0, 1, 2)),
+    common("splitk", (0, 1, 2, 3)),
     common("epilogue_smem", (0, 1)),
     common("bounds", (0, 1, 2)),
     switch("lane_interleave", "1: the bits of a lane number alternate between M and N", refined=True),

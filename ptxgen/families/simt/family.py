@@ -32,6 +32,7 @@ FAMILY = Family(
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,
+    splits_lists=True,
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     probes=_probes,

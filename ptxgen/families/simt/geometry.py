@@ -185,6 +185,8 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
         threads=threads,
         uk=c.u // c.kl,
         stage_bytes=stage_bytes,
+        part_m=_part(a, c.ms, c.lanes_m),
+        part_n=_part(b, c.ns, WARP // np.maximum(c.lanes_m, 1)),
         shared=shared,
         c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,
@@ -193,6 +195,12 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
         reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
     )
+
+
+def _part(x: SimtOperandGeometry, thread_tile: Any, lanes: Any) -> Any:
+    """The half of a warp's tile along one side, if it is a half of the thread's tile, else the whole."""
+    adjacent = where(x.kmajor_smem, 1, np.minimum(x.chunk, thread_tile))
+    return lanes * where(thread_tile > adjacent, thread_tile // 2, thread_tile)
 
 
 def warp_rows(c: Any) -> Any:

@@ -173,6 +173,11 @@ class OperandLayout:
         """Which of the fragment buffers holds step ``k``."""
         return (k // self.chunk if self.kmajor_smem else k) % 2 if self.prefetches else 0
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+        return self.thread > self.contiguous
+
     def fragment_loads(self, k: int, buffer: int) -> list[FragmentLoad]:
         """The fragment loads of step ``k``; none where an earlier step's already brought it."""
         if self.kmajor_smem:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.multistage import MultistageMainloop
+from ptxgen.codegen.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
@@ -71,6 +71,13 @@ class SimtMainloop(MultistageMainloop):
     def products(self) -> list[tuple[int, int]]:
         """(row, column or pair of columns) of each multiply-add of a step, in order."""
         return products(self.ms, self.ns // 2 if self.packed else self.ns, self.config.mma_order)
+
+    def products_of(self, part: TilePart) -> list[tuple[int, int]]:
+        """The same of a part of the tile."""
+        if part == self.WHOLE:
+            return self.products
+        columns = self.ns // 2 if self.packed else self.ns
+        return products(self.ms // part.a, columns // part.b, self.config.mma_order)
 
     # ---- lanes
 

@@ -85,7 +85,11 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
+    if perf_grouped.calibrated(p):
+        latency = perf_grouped.load_latency(c, path)
     costs = epilogue_costs(p, c, g, d, width_c(p, c, g))
+    if p.grouped:
+        costs |= {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     if perf_grouped.calibrated(p):
         costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent_c(c, g))
     return Work.of(

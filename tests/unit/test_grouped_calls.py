@@ -1,0 +1,109 @@
+"""Repeated calls of ``gemm_grouped`` on tensors: they launch again, on other addresses, without the checks of new ones."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.api import grouped, launch_cache
+from ptxgen.codegen.config import parse_config
+from ptxgen.errors import OverlapError, ShapeError
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.tuning import selection
+from tests.tensors import LIBRARY, Tensor
+
+ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
+ITEMS = ((5, 7, 9), (16, 3, 20), (0, 4, 4), (1, 1, 1), (7, 5, 0))
+
+
+class Gpu(EmulatedDriver):
+    name = "cuda"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    driver = Gpu()
+    for name in ("launches", "runners", "grouped_calls"):
+        monkeypatch.setattr(launch_cache, name, OrderedDict())
+    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(selection, "select", lambda p, *_, **__: [selection.Selection(p, ANY, "given")])
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    yield driver
+    grouped._launchers.clear()
+
+
+def arrays(gpu: Gpu, seed: int, transposed: bool = False) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """A, B and results of all items. ``transposed``: results are stored by columns."""
+    rng = np.random.default_rng(seed)
+
+    def make(rows: int, columns: int, order: tuple[int, ...] | None = None) -> Tensor:
+        return Tensor(gpu, rng.integers(-3, 4, (rows, columns)).astype(np.float32), order)
+
+    return (
+        [make(m, k) for m, _, k in ITEMS],
+        [make(k, n) for _, n, k in ITEMS],
+        [make(m, n, (1, 0) if transposed else None) for m, n, _ in ITEMS],
+    )
+
+
+def no_checks(*_: Any) -> Any:
+    raise AssertionError("a cached call checks no items")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("allocates", [False, True])
+def test_repeated_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, transposed: bool, allocates: bool) -> None:
+    for seed in range(3):
+        a, b, outs = arrays(gpu, seed, transposed)
+        alpha = [1.0, 2.0, 3.0, 4.0, 5.0]
+        got = ptxgen.gemm_grouped(a, b, None if allocates else outs, alpha=alpha)
+        for x, y, c, scale in zip(a, b, got, alpha, strict=True):
+            assert np.array_equal(c.numpy(), scale * (x.numpy() @ y.numpy()))
+        assert len(launch_cache.grouped_calls) == 1
+        monkeypatch.setattr(grouped, "_item", no_checks)
+
+
+def test_other_shapes_and_numbers_are_other_calls(gpu: Gpu) -> None:
+    a, b, outs = arrays(gpu, 0)
+    for count, alpha in ((5, 1.0), (4, 1.0), (5, 2.0)):
+        ptxgen.gemm_grouped(a[:count], b[:count], outs[:count], alpha=alpha)
+        assert np.array_equal(outs[1].numpy(), alpha * (a[1].numpy() @ b[1].numpy()))
+    assert len(launch_cache.grouped_calls) == 3
+
+
+@pytest.mark.parametrize("shared", ["input", "output"])
+def test_overlap_in_a_repeated_call_is_reported(gpu: Gpu, shared: str) -> None:
+    a, b, outs = arrays(gpu, 0)
+    ptxgen.gemm_grouped(a, b, outs)
+    moved = copy.copy(outs[1])
+    moved.address = (a[0] if shared == "input" else outs[0]).address + 16
+    with pytest.raises(OverlapError, match="item 1"):
+        ptxgen.gemm_grouped(a, b, [outs[0], moved, *outs[2:]])
+
+
+def test_unaligned_arrays_are_not_served_by_a_kernel_of_aligned_ones(gpu: Gpu) -> None:
+    a, b, outs = arrays(gpu, 0)
+    ptxgen.gemm_grouped(a, b, outs)
+    [(_, call)] = launch_cache.grouped_calls.items()
+    at = np.array([[x.data_ptr(), y.data_ptr(), c.data_ptr()] for x, y, c in zip(a, b, outs, strict=True)])
+    assert call.serves(at)
+    for item, operand in ((0, 0), (1, 1), (3, 2)):
+        other = at.copy()
+        other[item, operand] += 4
+        assert not call.serves(other)
+    at[2] += 4  # an item without elements
+    assert call.serves(at)
+
+
+def test_errors_of_a_repeated_call_are_those_of_a_new_one(gpu: Gpu) -> None:
+    a, b, outs = arrays(gpu, 0)
+    ptxgen.gemm_grouped(a, b, outs)
+    with pytest.raises(ShapeError, match="item 0"):
+        ptxgen.gemm_grouped([a[1], *a[1:]], b, outs)
