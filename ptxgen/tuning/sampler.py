@@ -178,10 +178,6 @@ class Categorical:
     def _legal(self, c: Columns) -> int:
         return int(legal(self.problem, c, self.device).sum())
 
-    def acceptance(self, n: int, rng: np.random.Generator) -> float:
-        """The fraction of ``n`` draws that is legal."""
-        return sum(t.accepted for t in self.tally(n, rng).values()) / max(n, 1)
-
 
 def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
     """Table 1 of the paper for one problem: the legal fraction of ``n`` draws of the learnt and of a uniform sampler,

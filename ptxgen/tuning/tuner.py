@@ -453,16 +453,8 @@ class Session:
         legal = (c for c in configs if rules.first_violation(lower(problem), c, self.device) is None)
         return list(dict.fromkeys(legal))
 
-    def refine(self, problem: Problem) -> None:
-        """Measures neighbours of the fastest few, on every axis, until a round finds none that is faster."""
-        for _ in range(self.budget.refine_rounds):
-            before = self.fastest(problem, 1)
-            self._refine_round(problem)
-            if not before or self.fastest(problem, 1)[0].us >= before[0].us:
-                return
-
     def _refine_round(self, problem: Problem) -> None:
-        """Measures neighbours of the fastest few."""
+        """Measures neighbours of the fastest few, on every axis."""
         best = self._refine_starts(problem)
         near: list[Config] = []
         for m in best:

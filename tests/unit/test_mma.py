@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
-from ptxgen.families.mma.instructions import at_a, at_b, at_c, instruction
+from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
@@ -21,6 +21,24 @@ from tests.cases import SOURCES
 H200 = device("h200")
 TYPES = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f32", "tf32"), ("f64", "f64"), ("s8", "s32"))
 DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
+
+
+def at_a(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
+    """(row, k) of element ``n`` of a lane's fragment register of A, k counted within an instruction of ``depth``."""
+    g, t = divmod(lane, 4)
+    return g + 8 * (register % 2), i.run * (t + 4 * (register // 2)) + n
+
+
+def at_b(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
+    """(k, column) of element ``n`` of a lane's fragment register of B."""
+    g, t = divmod(lane, 4)
+    return i.run * (t + 4 * register) + n, g
+
+
+def at_c(lane: int, n: int) -> tuple[int, int]:
+    """(row, column) of sum ``n`` of a lane."""
+    g, t = divmod(lane, 4)
+    return g + 8 * (n // 2), 2 * t + n % 2
 
 
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:

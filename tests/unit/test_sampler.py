@@ -138,17 +138,18 @@ def test_values_follow_their_probabilities():
         assert np.abs(seen - variable.chances).max() < 0.02
 
 
-def test_acceptance_is_the_share_of_legal_draws(learnt):
+def test_tally_counts_legal_draws(learnt):
     n = 40_000
-    share = learnt.acceptance(n, np.random.default_rng(2))
+    tallies = learnt.tally(n, np.random.default_rng(2)).values()
+    assert sum(t.draws for t in tallies) == n
     rng = np.random.default_rng(2)
     legal = 0
     for start in range(0, n, sampler.BATCH):
         size = min(sampler.BATCH, n - start)
         drawn = {k[0]: v.values[v.draw(rng, size), 0] for k, v in learnt.variables[0].items()}
         legal += int((rules.rejections(P, Columns(drawn, size), H200) < 0).sum())
-    assert share == legal / n
-    assert learnt.acceptance(0, rng) == 0
+    assert sum(t.accepted for t in tallies) == legal
+    assert not any(t.draws for t in learnt.tally(0, rng).values())
 
 
 def test_sampler_without_legal_draws_ends():
