@@ -23,6 +23,12 @@
     shl.b16 ${m.mask}, ${m.mask}, %tmp0;
 % endif
 % endfor
+% if plan.mainloop.resident:
+    // the first round of the stages loads ${plan.mainloop.resident.name.upper()} too, which stays there
+    .reg .pred %first_round;
+    .reg .b32 %tx_bytes;
+    setp.eq.u32 %first_round, %stage, 0;
+% endif
 ${addr.setup()}\
 </%def>
 
@@ -33,6 +39,9 @@ ${addr.begin()}\
 
 ## From a stage's last unit of K to the next stage's first.
 <%def name="step()">
+% if plan.mainloop.resident:
+    setp.ne.and.u32 %first_round, %stage, 0, %first_round;
+% endif
 ${addr.step()}\
 </%def>
 
@@ -54,7 +63,12 @@ ${addr.step()}\
 %>\
     {
     .reg .b32 %stage_base, %box_smem, %inner_coord, %y_slice${", %y_base" if y_base != "%stage_base" else ""}${", %x_slice, %x_base" if x.multicast else ""};
+% if plan.mainloop.resident:
+    selp.b32 %tx_bytes, ${plan.mainloop.tx_bytes}, ${plan.mainloop.tx_bytes - plan.mainloop.resident_tx_bytes}, %first_round;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], %tx_bytes;
+% else:
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full_bar], ${plan.mainloop.tx_bytes};
+% endif
     mad.lo.u32 %stage_base, %stage, ${plan.mainloop.stage_bytes}, %smem;
 % for unit in range(plan.loads.units):
 % if x.multicast and unit == 0:
@@ -87,6 +101,6 @@ ${addr.step()}\
 % for b in x.boxes_of(unit):
 ${constants.add("%box_smem", base, x.base + b.offset)}\
 ${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
-    cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
+    ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -27,6 +27,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (38, "conv_wgmma_merged"),
         (35, "conv_wgmma_phased"),
         (36, "conv_wgmma_few_channels"),
+        (37, "wgmma_resident_b"),
     ],
 )
 def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ SOURCES: dict[str, CaseSource] = {
         mma.SOURCE,
         skinny.SOURCE,
         wgmma.SOURCE,
+        wgmma.RESIDENT_B,
         bf16x3.SOURCE,
         *batch.SOURCES,
         *conv.SOURCES,

@@ -91,8 +91,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     return replace(p, **longer)
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
-    """A random legal configuration, or None if none was drawn."""
+def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024, **fixed: int) -> Config | None:
+    """A random legal configuration with the axes of ``fixed``, or None if none was drawn."""
     values = {}
     for name, (choices, first) in AXES.items():
         likely = [first] + [(1 - first) / (len(choices) - 1)] * (len(choices) - 1)
@@ -107,6 +107,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     paths = values.pop("operand_paths")  # bits: 1 A, 2 B is packed; 4 A, 8 B is realigned
     values["operand_path_a"] = (paths & 1) + (paths >> 2 & 1) * 2
     values["operand_path_b"] = (paths >> 1 & 1) + (paths >> 3 & 1) * 2
+    values.update((name, np.full(DRAWS, value)) for name, value in fixed.items())
     c = Columns(values, DRAWS)
     rows = np.flatnonzero(legal(p, c, d))
     if not len(rows):
@@ -117,4 +118,18 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     return c.row(int(rng.choice(pool)))
 
 
+def narrow(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+    """As ``problem``, with one tile along N and few K iterations."""
+    p = problem(rng, limit, d)
+    n, k = int(rng.integers(1, 200)), int(rng.integers(1, 320))
+    fused = "" if p.dtype == "s8" or rng.random() < 0.7 else "bias_column,relu"
+    return replace(p, n=n, k=k, lda=0, ldb=0, ldc=0, epilogue=fused)
+
+
+def resident(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration with B resident, or None if none was drawn."""
+    return config(p, d, rng, threads, resident_b=1, persistent=1, kg=1, cluster_k=1)
+
+
+RESIDENT_B = RandomCases("wgmma_resident_b", narrow, resident, limit=300, sms=SMS)
 SOURCE = RandomCases("wgmma", problem, config, limit=300, sms=SMS)

@@ -10,14 +10,17 @@ from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.rules import first_violation
+from ptxgen.families.space import refinements
 from ptxgen.families.wgmma import pack_rows
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
-from ptxgen.problem.reference import operands, reference
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
+from tests.cases import SOURCES
 from tests.cases.wgmma import config, problem
 
 H200 = device("h200")
@@ -112,6 +115,72 @@ def test_clusters_multicast_operands(layout, axes):
                 assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
                 seen += 1
     assert seen > 1
+
+
+#: problem, configuration: rounds of the stages that end within a tile's columns of K, warpgroups that load no B
+RESIDENT_B = (
+    (Gemm(1925, 24, 144, "NT", "f16"), "ml=64 nl=24 u=64 stages=3"),
+    (Gemm(2565, 24, 144, "NT", "bf16"), "ml=64 nl=24 u=64 stages=6 math_warpgroups=2 pingpong=1"),
+    (Gemm(2565, 20, 144, "NT", "f16"), "ml=64 nl=24 u=64 stages=3 math_warpgroups=2 pingpong=1"),
+    (Gemm(2565, 24, 144, "NT", "f16"), "ml=64 nl=32 u=64 stages=3 cluster_x=4"),
+    (Gemm(1000, 56, 104, "NN", "f16"), "ml=32 nl=64 u=64 stages=4 transposed_mma=1 cluster_y=2"),
+    (Gemm(1000, 48, 60, "NT", "f32", "tf32"), "ml=32 nl=64 u=32 stages=4 transposed_mma=1"),
+    (
+        Conv(2, 3, 33, 35, 24, 7, 7, stride=2, padding=3, layout="NHWC", dtype="f16"),
+        "ml=64 nl=24 u=32 stages=7 math_warpgroups=2 pingpong=1 operand_path_a=pack operand_path_b=pack",
+    ),
+    (
+        Conv(2, 64, 16, 15, 40, 3, 3, padding=1, layout="NHWC", dtype="f16"),
+        "ml=40 nl=64 u=64 stages=9 transposed_mma=1",
+    ),
+)
+
+
+@pytest.mark.parametrize(("p", "text"), RESIDENT_B, ids=lambda x: x if isinstance(x, str) else x.key())
+@pytest.mark.parametrize("completion", ["early", "late"])
+def test_resident_b_is_loaded_once(p, text, completion):
+    """Blocks of a small device compute several tiles."""
+    small = replace(H200, sms=8)
+    c = parse_config(f"family=wgmma epilogue_smem={int(p.dtype != 'f32')} persistent=1 resident_b=1 {text}")
+    a, b, before = operands(p, 0, "integers")
+    out = Runner.of(EmulatedDriver(small, completion=completion), p, c).compute(a, b, before, 1.0, 1.0)
+    assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_kernels_with_resident_b(seed):
+    for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 8, replace(H200, sms=8), limit=900)):
+        a, b, before = operands(p, n, "integers")
+        more = epilogue_arrays(p, n, "integers")
+        driver = EmulatedDriver(replace(H200, sms=8), completion=("late", "early")[n % 2])
+        out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0, more)
+        found = compare(out, reference(p, a, b, before, 1.0, 1.0, more))
+        assert found.ok, f"{found}: {p.key()} | {c}"
+
+
+@pytest.mark.parametrize(
+    ("p", "text", "rule"),
+    [
+        (Gemm(512, 24, 144, "NT", "f16"), "ml=64 nl=24 u=64 stages=3", "wgmma_resident_b"),  # not persistent
+        (Gemm(512, 24, 144, "NT", "f16", batch=2), "ml=64 nl=24 u=64 stages=3 persistent=1", "wgmma_resident_b"),
+        (Gemm(512, 24, 144, "NT", "f16"), "ml=64 nl=24 u=64 stages=4 persistent=1", "wgmma_resident_b_stages"),
+        (Gemm(512, 40, 144, "NT", "f16"), "ml=64 nl=24 u=64 stages=3 persistent=1", "wgmma_resident_b_stages"),
+    ],
+)
+def test_b_is_not_resident_where_tiles_need_another(p, text, rule):
+    found = first_violation(lower(p), parse_config(f"family=wgmma resident_b=1 {text}"), H200)
+    assert found is not None
+    assert found.name == rule
+
+
+@pytest.mark.parametrize("u", [16, 32, 64, 128])
+def test_tuning_tries_resident_b(u):
+    p = lower(Conv(32, 144, 56, 56, 24, 1, 1, layout="NHWC", dtype="f16"))
+    c = parse_config(f"family=wgmma ml=128 nl=24 u={u} stages=4 epilogue_smem=1 math_warpgroups=2 persistent=1")
+    near = refinements(p, H200, c)
+    stages = near.stages[near.resident_b == 1]
+    assert len(stages)
+    assert (stages % -(-144 // u) == 0).all()
 
 
 @pytest.mark.parametrize(

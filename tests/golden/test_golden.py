@@ -166,6 +166,11 @@ GOLDEN = {
         "conv N=16,C=32,H=12,W=120,K=64,R=3,S=3,pad=1 NCHW f16",
         "family=wgmma ml=64 nl=64 u=32 stages=3 vec_c=2 operand_path_a=pack operand_path_b=pack",
     ),
+    "wgmma_resident_b": (
+        "h200",
+        "conv N=32,C=144,H=56,W=56,K=24,R=1,S=1 NHWC f16",
+        "family=wgmma ml=128 nl=24 u=64 stages=6 epilogue_smem=1 persistent=1 math_warpgroups=2 pingpong=1 l2_evict_first=a resident_b=1",
+    ),
     "wgmma_pack_pixels": (
         "h200",
         "conv N=32,C=3,H=224,W=224,K=64,R=7,S=7,stride=2,pad=3 NHWC f16",

@@ -27,6 +27,7 @@ FAMILIES = {
     "mma": (700, 700),
     "skinny": (700, 700),
     "wgmma": (400, 700),
+    "wgmma_resident_b": (40000, 300),
     "bf16x3": (400, 200),
     **{f"batch_{family}": (160, 150) for family in ("simt", "mma", "wgmma", "skinny")},
     **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},

@@ -46,6 +46,11 @@ AXES = (
         refined=True,
         words=("none", "a", "b", "ab"),
     ),
+    switch(
+        "resident_b",
+        "1: B stays in the stages for all tiles of a block, which loads it once; stages are a multiple of K iterations",
+        refined=True,
+    ),
     common("operand_path_a", (0, 1, 2)),
     common("operand_path_b", (0, 1, 2)),
     Axis("tma_rows", 0, "rows of a 64-row tile that TMA loads where C has no more, 0: all", (0, 16, 32)),

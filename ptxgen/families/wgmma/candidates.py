@@ -43,6 +43,7 @@ from ptxgen.families.wgmma.geometry import (
     SPAN,
     STEP,
     from_registers,
+    length,
     packs_8bit,
     resident_blocks,
     widest_unit,
@@ -110,6 +111,7 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_operand_path",
         "wgmma_realign_k",
         "grouped_slices",
+        "wgmma_resident_b_stages",
         "wgmma_grouped_k",
     )
 
@@ -357,6 +359,10 @@ class WgmmaSpace(CandidateSpace):
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
+        if v["resident_b"]:  # the stages hold all of K once, or several times
+            iterations = max(-(-int(length(p, config.replace(u=max(v["u"], 1)))) // max(v["u"], 1)), 1)
+            held = max(v["stages"] // iterations, 1) * iterations
+            return [config.replace(**{**v, "persistent": 1, "stages": n}) for n in (held, held + iterations)]
         return [config.replace(**v)]
 
 

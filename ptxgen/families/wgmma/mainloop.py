@@ -83,6 +83,20 @@ class Mainloop(Part):
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
 
     @property
+    def resident(self) -> OperandPath | None:
+        """The operand that stays in the stages, which the first round of the stages alone loads."""
+        if not self.config.resident_b:
+            return None
+        return self.x if self.x.name == "b" else self.y
+
+    @property
+    def resident_tx_bytes(self) -> int:
+        """Bytes of ``tx_bytes`` that the first round of the stages alone loads."""
+        x = self.resident
+        blocks = self.config.cluster_y if x is self.x else self.config.cluster_x
+        return x.tx_bytes * blocks if x is not None else 0
+
+    @property
     def instruction(self) -> str:
         p = self.problem
         if self.split:

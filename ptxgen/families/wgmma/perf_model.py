@@ -53,6 +53,7 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         np.where(c.transposed_mma == 1, moved_y, moved_x),
         np.where(c.transposed_mma == 1, moved_x, moved_y),
     )
+    moved_b = np.where(c.resident_b == 1, 0, moved_b)  # the first tile of a block alone loads it
     busy = instructions * np.maximum(products, read)
     realigned = (g.x_realigned * g.x_tile + g.y_realigned * g.y_tile) * c.u * size
     busy = busy + realigned * perf_costs.REALIGN_BYTE

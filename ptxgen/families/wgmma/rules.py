@@ -74,6 +74,12 @@ def _can_wait(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
+def _loads_b_once(p: KernelGemm) -> bool:
+    """Whether B is one matrix, whose part of a stage depends on nothing but the K iteration."""
+    images = p.im2col is not None and (p.im2col.wgrad or bool(p.im2col.phases) or p.im2col.side == "b")
+    return p.batch == 1 and not p.grouped and not images and bf16x3.planes(p) == 1
+
+
 def _between(value: Any, least: int, most: int) -> Any:
     return (value >= least) & (value <= most)
 
@@ -194,7 +200,7 @@ RULES = (
         "wgmma_axis_range",
         lambda p, c, g, d: (
             _binary(c.transposed_mma, c.pingpong, c.dsmem_completion)
-            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem)
+            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b)
             & _between(c.l2_evict_first, 0, 3)
             & _between(c.math_warpgroups, 1, 2)
             & _between(c.stages, 1, 16)
@@ -350,6 +356,21 @@ RULES = (
         "wgmma_phases",
         lambda p, c, g, d: (p.im2col is None or not (p.im2col.phases or p.im2col.merged_phases > 1)) | (g.slices == 1),
         "{g.slices} slices of K: the phases of a strided input gradient have different taps; they take one slice",
+    ),
+    Rule(
+        "wgmma_resident_b",
+        lambda p, c, g, d: (
+            (c.resident_b == 0) | ((c.persistent == 1) & _loads_b_once(p) & np.logical_not(_realigns(c)))
+        ),
+        "resident_b=1 with persistent={c.persistent}, operand_path_a={c.operand_path_a},"
+        " operand_path_b={c.operand_path_b}: it takes persistent=1, no realigned operand, and one B for all tiles: no"
+        " batch, group, gradient of filters, phases, bf16 planes, nor images as B",
+    ),
+    Rule(
+        "wgmma_resident_b_stages",
+        lambda p, c, g, d: (c.resident_b == 0) | ((g.tiles_n == 1) & (c.stages % g.k_iters == 0)),
+        "resident_b=1 with {g.tiles_n} tiles along N, stages={c.stages}, {g.k_iters} K iterations: it takes one tile"
+        " along N, and stages a multiple of the K iterations",
     ),
     Rule(
         "wgmma_pingpong",
