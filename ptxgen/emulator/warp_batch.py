@@ -182,7 +182,6 @@ class SharedChecks(Protocol):
     hook: Callable[[WarpBatch, Any, str], None] | None
     races: bool
     size: int
-    actors: int
     base: Array
     blocks: Array
     clocks: Array

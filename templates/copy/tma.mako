@@ -49,7 +49,7 @@ ${addr.step()}\
 <%def name="parity()">
     xor.b32 %parity, %phase, 1;
 % if plan.mainloop.realign.operands:
-    // consumers realign stage 0 into the last stage, which is free only after the products of that
+    // the math warpgroups realign stage 0 into the last stage, which is free only after the products of that
     setp.eq.u32 %p, %stage, ${plan.pipeline.stages - 1};
     @%p xor.b32 %parity, %parity, 1;
 % endif

@@ -61,7 +61,7 @@ ${batch.begin_producer_loop()}\
     .pragma "nounroll";
 PRODUCER_LOOP:
     mad.lo.u32 %full_bar, %stage, 8, %bars;
-    // ---- wait: the consumers have freed the stage
+    // ---- wait: the math warpgroups have freed the stage
 ${copy.parity()}\
 ${sync.wait(f"%full_bar+{pipe.empty}", "%parity")}\
     // fill the stage
@@ -80,7 +80,7 @@ ${pipeline.drain()}\
 PRODUCER_DONE:
     bar.warp.sync 0xffffffff;
 % if plan.config.cluster_k > 1:
-    // ---- wait: the producer arrives at the cluster's barriers
+    // ---- wait: the producer warp arrives at the cluster's barriers
     barrier.cluster.wait.acquire.aligned;
 % if not pipe.counts_dsmem:
     barrier.cluster.arrive.release.aligned;
@@ -89,7 +89,7 @@ PRODUCER_DONE:
 % endif
     bra.uni END;
 CONSUMER:
-${ptx.banner(f"consumers: {warpgroups} warpgroup{'s' if warpgroups > 1 else ''}")}\
+${ptx.banner(f"math warpgroups: {warpgroups}")}\
     shr.u32 %wg, %warp, 2;
     and.b32 %wg_thread, %thread, 127;
     shr.u32 %wg_warp, %wg_thread, 5;
