@@ -180,15 +180,20 @@ def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
 def _axis(c: Columns, name: str) -> Any:
     """The values of an axis, or of another feature of a family. A family may compute it from other axes;
     if it has no such axis, the value is the axis's default, or 0."""
-    own = registry.of(c).features
+    return _axis_of(registry.of(c), c, name)
+
+
+def _axis_of(family: Family, c: Columns, name: str) -> Any:
+    """As ``_axis``, of columns of ``family``."""
+    own = family.features
     if name in own:
         return own[name](c)
     return c.column(name) if name in AXIS else 0
 
 
-def _configured(c: Columns, name: str) -> Any:
+def _configured(family: Family, c: Columns, name: str) -> Any:
     """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
-    values = _axis(c, name)
+    values = _axis_of(family, c, name)
     return _log(values) if name in AXIS and AXIS[name].counts else float32(values)
 
 
@@ -237,7 +242,8 @@ def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf
         _log(w.resident * (c.stages - 1) * moved),
     )
     known = dict(zip(_OWN, values, strict=True)) | {"family": c.family, "operand_path": _operand_path(c)}
-    return [known[n] if n in known else _configured(c, n) for n in names]
+    family = registry.of(c)
+    return [known[n] if n in known else _configured(family, c, n) for n in names]
 
 
 def _stacked(c: Columns, columns: list[Any]) -> Floats:
@@ -293,7 +299,8 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
     )
     known = dict(zip(_EXTENT, values, strict=True))
     known |= {name: _log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)}
-    return [known[n] if n in known else _configured(c, n) for n in names]
+    family = registry.of(c)
+    return [known[n] if n in known else _configured(family, c, n) for n in names]
 
 
 def _both(

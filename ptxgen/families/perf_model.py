@@ -49,7 +49,15 @@ def work_of_rows(b: Base, rows: NDArray[Any]) -> Work:
     """The cost of these rows of a base, which are distinct."""
     if b.is_representative(rows).all():
         return _work_of_classes(b).take(b.equivalence_class[rows])
+    if len(rows) <= ROWS_AT_ONCE:
+        return _work_of_few(b, rows.astype(np.intp, copy=False).tobytes())
     return work(b.problem, b.columns.take(rows), b.device)
+
+
+@lru_cache(maxsize=8)
+def _work_of_few(b: Base, rows: bytes) -> Work:
+    """The cost of rows of a base. The time and the features of the last candidates of a search both need it."""
+    return work(b.problem, b.columns.take(np.frombuffer(rows, np.intp)), b.device)
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:

@@ -69,8 +69,7 @@ class Model:
         """``names``: the features that the booster was trained on; none: ``features.default_names()``."""
         self.device, self.facts, self._booster = device, facts, booster
         self._names = names or default_names()
-        if booster is not None:
-            booster.set_param({"nthread": threads()})
+        self._workers = 0  # threads of the booster, 0: not set yet
 
     @property
     def trained(self) -> bool:
@@ -189,7 +188,10 @@ class Model:
         assert self._booster is not None
         with _predicting:
             # for few rows, starting a second thread takes longer than the prediction
-            self._booster.set_param({"nthread": 1 if len(x) <= ONE_THREAD else threads()})
+            workers = 1 if len(x) <= ONE_THREAD else threads()
+            if workers != self._workers:  # setting a parameter makes the next prediction a millisecond longer
+                self._booster.set_param({"nthread": workers})
+                self._workers = workers
             predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
         return predicted
 
