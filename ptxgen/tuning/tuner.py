@@ -426,10 +426,6 @@ class Session:
             ranked |= {config: float(x) for config, x in zip(others, us, strict=True)}
         return [(config, ranked[config]) for config in order]
 
-    def search(self, problem: Problem, seeds: Iterable[Config] = ()) -> None:
-        """Measures all of ``rank``."""
-        self.measure(problem, [config for config, _ in self.rank(problem, seeds)], "search")
-
     def _previously_fast(self, problem: Problem) -> list[Config]:
         """The fastest stored configurations, also those of kernels that have changed since: they are good
         candidates."""

@@ -58,14 +58,6 @@ class TileScheduler(Part):
         return "%M" if self.transposed else "%N"
 
     @property
-    def cluster_x(self) -> int:
-        return self.config.cluster_x
-
-    @property
-    def cluster_y(self) -> int:
-        return self.config.cluster_y
-
-    @property
     def cluster_k(self) -> int:
         return self.config.cluster_k
 
