@@ -270,6 +270,11 @@ def _in_panel(annotation: Any, panel: str) -> Any:
 METAVARS = {int: "N", float: "X", Path: "FILE"}
 
 
+def exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with ``error``, an exception of ``EXIT_CODES``."""
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+
+
 def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     """A parameter. An option without a declared name gets that of the parameter: some versions of Typer derive it from
     the metavar, in capitals. An option without a metavar gets that of its type, or else its name in capitals."""
@@ -320,7 +325,7 @@ def _reported(common: Common) -> Iterator[None]:
         if common.json:
             kind = "Interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
             _print({"error": {"kind": kind, "message": _message(error)}})
-        raise typer.Exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind))) from error
+        raise typer.Exit(exit_code(error)) from error
 
 
 def _message(error: BaseException) -> str:

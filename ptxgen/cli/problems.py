@@ -17,6 +17,7 @@ from ptxgen.cli.command import (
     app,
     command,
     command_line,
+    exit_code,
     explain_interrupt,
 )
 from ptxgen.cli.options import (
@@ -355,9 +356,16 @@ def bench(
         def choose(problem: Problem, device: Device) -> Selection:
             return _select(problem, device, database, config)
 
-        for case, row in zip(cases, run(cases, driver, choose, baseline), strict=True):
-            rows.append(report.bench_fields(case, row))
-            progress.step(case.name)
+        code = 0
+        try:
+            for case, row in zip(cases, run(cases, driver, choose, baseline), strict=True):
+                rows.append(report.bench_fields(case, row))
+                progress.step(case.name)
+        except KeyboardInterrupt as interrupt:  # the rows that were timed are printed
+            if not rows:
+                raise
+            code = exit_code(interrupt)
+            progress.message(f"interrupted: {len(rows)} of {len(cases)} rows were timed")
     document = {
         "command": "bench",
         "device": driver.device.name,
@@ -369,7 +377,7 @@ def bench(
     if save is not None:
         save.write_text(report.to_json(document) + "\n", encoding="utf-8")
     incomplete = any(not row["ok"] or (baseline and row["ratio"] is None) for row in rows)
-    return Answer(document, report.bench_text(document), int(incomplete))
+    return Answer(document, report.bench_text(document), code or int(incomplete))
 
 
 @command(

@@ -42,8 +42,10 @@ from ptxgen.tuning.worker import Worker
 
 FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
 MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
-RETRAIN_AFTER = 200  #: new measurements after which the model is trained again
-TRAIN_SECONDS = 60.0  #: the model is trained only if at least this time is left
+#: new measurements after which the model is trained again: at least so many, and at least this fraction of all
+RETRAIN_AFTER, RETRAIN_FRACTION = 200, 0.02
+#: the model is trained only if at least this time is left: so many seconds, and so many per measurement
+TRAIN_SECONDS, TRAIN_SECONDS_PER_ROW = 60.0, 1e-3
 MAX_PREVIOUS = 16  #: fastest configurations of earlier kernel versions that are measured again
 POLL_SECONDS = 0.1  #: between checks whether another tuner has finished a configuration
 DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
@@ -326,16 +328,22 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new.
-        If they are few, those of the device whose model is used are added, scaled."""
-        if self.deadline.signal or time.monotonic() + TRAIN_SECONDS > self.deadline.time_of(1.0):
+        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new,
+        time is left and the search uses the model. If they are few, those of the device whose model is used are added,
+        scaled."""
+        if self.deadline.signal or not self.budget.search:
             return
         facts = self.model.facts
         seen = facts.newest if facts is not None else 0.0
-        if sum(m.outcome == "ok" and m.created > seen for m in self.known.values()) < RETRAIN_AFTER:
+        new = sum(m.outcome == "ok" and m.created > seen for m in self.known.values())
+        trained = facts.rows if facts is not None and self.model.measured_on == self.device.name else 0
+        if new < max(RETRAIN_AFTER, RETRAIN_FRACTION * trained):
             return
         rows = [*_shipped(self.device.name), *self.known.values()]
         good = list({(m.problem, m.config): m for m in rows if m.outcome == "ok"}.values())
+        seconds = max(TRAIN_SECONDS, TRAIN_SECONDS_PER_ROW * len(good))
+        if time.monotonic() + seconds > self.deadline.time_of(1.0):
+            return
         if facts is not None and len(good) < FEW_ROWS and self.model.measured_on != self.device.name:
             other = Device(**facts.device)
             good += scaled_measurements(_shipped(other.name), self.device, other)

@@ -548,6 +548,24 @@ def test_bench_fails_if_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyP
     assert [row["ratio"] for row in done.document["rows"]] == [2.0, None]
 
 
+def test_an_interrupted_bench_prints_the_rows_that_were_timed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_hardware(monkeypatch, [(10, 20), (10, 5)])
+    from ptxgen.tuning import bench
+
+    timed = bench.bench
+
+    def interrupted(*arguments: Any) -> Any:
+        yield next(iter(timed(*arguments)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "bench", interrupted)
+    done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas")
+    assert done.code == 130
+    assert "geometric mean of 1 ratio" in done.out
+    assert "65,65,65" not in done.out
+    assert "interrupted: 1 of 2 rows were timed" in done.err
+
+
 def test_emulated_device_has_no_vendor_baseline(run: Run) -> None:
     done = run("bench", "--shape", "64,64,64", "--baseline", "cublas")
     assert done.code == 3

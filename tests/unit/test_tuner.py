@@ -360,6 +360,22 @@ def test_regressor_is_trained_once_enough_rows_are_new(fake, database, tmp_path)
     session.measure(P, whole[6:], "sample")
     session.fit()
     assert session.model is first  # three are new
+    fake.setattr(tuner, "RETRAIN_AFTER", 3)
+    fake.setattr(tuner, "RETRAIN_FRACTION", 0.5)
+    session.fit()
+    assert session.model is first  # three of eleven
+    fake.setattr(tuner, "RETRAIN_FRACTION", 0.25)
+    session.fit()
+    assert session.model is not first
+
+
+def test_a_run_without_a_search_trains_no_model(fake, database):
+    fake.setattr(tuner, "RETRAIN_AFTER", 2)
+    session = Session("auto", database, replace(BUDGET, search=0))
+    c = space.candidates(lower(P), EMULATED)
+    session.measure(P, [c.row(n) for n in range(5)], "sample")
+    session.fit()
+    assert not session.model.trained
 
 
 def test_distance_of_problems():
