@@ -120,7 +120,12 @@ class MultistageMainloop(Part):
     def parts(self) -> list[TilePart]:
         """The smaller parts of a warp's tile that have a K loop of their own, the smallest first."""
         a, b = ((2, 1) if x.has_halves else (1,) for x in self.operands)
-        return [part for part in itertools.starmap(TilePart, itertools.product(a, b)) if part != WHOLE]
+        found = itertools.starmap(TilePart, itertools.product(a, b))
+        return [part for part in found if part != WHOLE and self.has_loop(part)]
+
+    def has_loop(self, part: TilePart) -> bool:
+        """Whether a K loop multiplies a part of the tile."""
+        return True
 
     def fragment_loads(self, x: StagedOperand, k: int, buffer: int, part: TilePart) -> Sequence[FragmentRead]:
         """The fragment loads of step ``k`` of a part."""

@@ -138,7 +138,7 @@ ${last_slice.sum_slices(plan.scheduler.slice_bytes, "TILE_END")}\
     @%p bra.uni ${copy_loop};
 % endif
 % for x, start, count, extent in ((plan.a, "%m0, %row", plan.mainloop.ms, "%M"), (plan.b, "%n0, %col", plan.mainloop.ns, "%N")):
-% if x.has_halves:
+% if any(part.of(x.name) > 1 for part in plan.mainloop.parts):
     // %few_${x.name}: the second half of the warp's ${"rows" if x.name == "a" else "columns"} is outside C
     .reg .pred %few_${x.name};
     add.u32 %tmp0, ${start};

@@ -9,10 +9,12 @@ import pytest
 
 import ptxgen
 from ptxgen.api import launch_cache
-from ptxgen.codegen.config import FAMILIES
+from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.codegen.grouped import DescriptorTable, GroupTable
+from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.families import perf_model, space
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
@@ -372,3 +374,29 @@ def test_errors_of_jagged_calls(experts, change, error, message):
     arguments = {"x": experts[0], "w": experts[1], "offsets": ENDS} | change
     with pytest.raises(error, match=message):
         ptxgen.gemm_jagged(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("tile", "prefetch", "loops"),
+    [
+        ("ms=32 ns=8", 0, ["K_LOOP_M"]),
+        ("ms=32 ns=8", 1, []),
+        ("ms=16 ns=16", 0, ["K_LOOP_N"]),
+        ("ms=16 ns=16", 1, []),
+        ("ms=32 ns=16", 0, ["K_LOOP_M_N", "K_LOOP_M", "K_LOOP_N"]),
+        ("ms=32 ns=16", 1, ["K_LOOP_M", "K_LOOP_N"]),
+        ("ms=64 ns=8", 1, ["K_LOOP_M"]),
+    ],
+)
+def test_no_loop_multiplies_a_single_f64_tile_whose_fragments_are_prefetched(tile, prefetch, loops):
+    p = GroupedGemm(((80, 16, 192), (196, 24, 64)), dtype="f64")
+    c = parse_config(f"family=mma {tile} ml=64 nl=32 u=16 vec_a=2 vec_b=2 vec_c=2 fragment_prefetch={prefetch}")
+    plan = plan_for(p, c, H200)
+    assert [part.label for part in plan.mainloop.parts] == loops
+    parts = [(c.ms // part.a, c.ns // part.b) for part in plan.mainloop.parts]
+    assert (plan.geometry.part_m, plan.geometry.part_n) in (parts or [(c.ms, c.ns)])
+    text = render(plan).text
+    assert ("%few_a" in text, "%few_b" in text) == (
+        any("_M" in name for name in loops),
+        any(name.endswith("_N") for name in loops),
+    )

@@ -12,7 +12,7 @@ from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
 from ptxgen.families.mma import operand_packing
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: how fragments are loaded from shared memory
@@ -122,6 +122,14 @@ def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGe
     return nl + where(b.adjacent > 2, 4, where(b.adjacent > 1, where(a.adjacent > 1, 8, 16), plain))
 
 
+def _smallest_part(p: KernelGemm, c: Any) -> tuple[Any, Any]:
+    """Rows and columns of the smallest part of a warp's tile with a K loop of its own."""
+    rows = where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms)
+    columns = where(c.ns % (2 * COLUMNS * max(1, 4 // p.element.bytes)) == 0, c.ns // 2, c.ns)
+    columns = where(lacks_wait(p.element.bytes, c.fragment_prefetch, rows, columns), c.ns, columns)
+    return where(lacks_wait(p.element.bytes, c.fragment_prefetch, rows, columns), c.ms, rows), columns
+
+
 def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     i = instruction(p)
@@ -162,6 +170,7 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
     deep = where(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
     packed_bytes = operand_packing.workspace(p, c)
     counts = tiles_and_slices(p, c, sum_bytes)
+    part_m, part_n = _smallest_part(p, c)
     return MmaGeometry(
         a=a,
         b=b,
@@ -173,8 +182,8 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
         depth=i.depth,
         loads_per_thread=np.maximum(*each),
         stage_bytes=stage_bytes,
-        part_m=where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms),
-        part_n=where(c.ns % (2 * COLUMNS * max(1, 4 // p.element.bytes)) == 0, c.ns // 2, c.ns),
+        part_m=part_m,
+        part_n=part_n,
         shared=shared,
         c_row_pitch=c_row_pitch,
         sum_bytes=sum_bytes,

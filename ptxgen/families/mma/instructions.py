@@ -9,6 +9,7 @@ lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -70,6 +71,15 @@ def by_words(p: KernelGemm) -> Instruction | None:
     memory. 16-bit types are summed in f32, whatever ``compute`` says."""
     i = _TABLE.get((p.dtype, "f32" if p.element.bytes == 2 else p.compute))
     return i if i is not None and i.kind == "b32" else None
+
+
+def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: Any) -> Any:
+    """Whether a K loop over ``rows`` x ``columns`` of C per warp may read accumulators before they are written.
+
+    ptxas 13.0 does not wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
+    reads, if fragments are prefetched and there is only one tile: results were wrong on an H200.
+    """
+    return (element_bytes == 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
 
 
 def multiplies(p: KernelGemm) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from ptxgen.codegen.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.mma.instructions import ROWS, Instruction
+from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction, lacks_wait
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.simt.layout import products
 
@@ -72,6 +72,11 @@ class MmaMainloop(MultistageMainloop):
     def products(self) -> list[tuple[int, int]]:
         """The tiles along M and N of a step, in the order in which they are multiplied."""
         return products(self.a.tiles, self.b.tiles, self.config.mma_order)
+
+    def has_loop(self, part: TilePart) -> bool:
+        """Whether a K loop multiplies a part of the tile."""
+        rows, columns = self.a.tiles // part.a * ROWS, self.b.tiles // part.b * COLUMNS
+        return not lacks_wait(self.a.bytes, self.config.fragment_prefetch, rows, columns)
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
         """The same of a part of the tile."""

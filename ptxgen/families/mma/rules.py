@@ -11,7 +11,7 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import where
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, multiplies
+from ptxgen.families.mma.instructions import instruction, lacks_wait, multiplies
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 
@@ -101,11 +101,9 @@ RULES = (
         "u={c.u} over kl={c.kl} leaves {g.steps} steps of {g.depth}; they must be whole, at least 2, and at least"
         " prefetch_k={c.prefetch_k} and two more",
     ),
-    # ptxas 13.0 does not wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
-    # reads, if fragments are prefetched and there is only one tile: results were wrong on an H200
     Rule(
         "mma_fragment_prefetch",
-        lambda p, c, g, d: (p.element.bytes != 8) | (c.fragment_prefetch == 0) | (c.ms * c.ns > ROWS * COLUMNS),
+        lambda p, c, g, d: np.logical_not(lacks_wait(p.element.bytes, c.fragment_prefetch, c.ms, c.ns)),
         "ms={c.ms} and ns={c.ns}: with a single f64 MMA tile per warp take fragment_prefetch=0",
     ),
     Rule(
