@@ -36,7 +36,7 @@ FACTOR = 3.0  #: the search drops configurations slower by this factor than the 
 LIMIT = 8_000  #: most rows that are scored, one of each equivalence class
 #: (fraction, rows): the first trees, this fraction of all, rank the rows that are left, and ``rows`` of them are kept;
 #: fewer than LEAST_TREES rank nothing
-STAGES = ((0.09, 800), (0.22, 120))
+STAGES = ((0.065, 800), (0.16, 120))
 LEAST_TREES = 20
 #: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
 FEW, MORE = 8, 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -42,16 +42,17 @@ def xgboost() -> Any:
     return library
 
 
-def weighted_sum(boosters: Sequence[Any], weight: float, features: int, constant: Collection[int] = ()) -> Any:
-    """A booster that predicts the sum of the predictions of ``boosters``, each times ``weight``. Their trees alternate,
+def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collection[int] = ()) -> Any:
+    """A booster that predicts the sum of the predictions of ``boosters``, each times its weight. Their trees alternate,
     so that the first trees approximate the sum, and are then ordered by ``ranking_first``."""
     forests = [forest_of(booster) for booster in boosters]
-    for forest in forests:
+    for forest, weight in zip(forests, boosters.values(), strict=True):
+        forest["base"] *= weight
         for tree in forest["trees"]:
             leaf = np.asarray(tree["left"]) == -1
             tree["value"] = np.where(leaf, np.asarray(tree["value"]) * weight, tree["value"]).tolist()
     trees = [tree for row in zip_longest(*(f["trees"] for f in forests)) for tree in row if tree is not None]
-    forest = {"base": sum(f["base"] for f in forests) * weight, "trees": trees}
+    forest = {"base": sum(f["base"] for f in forests), "trees": trees}
     return booster_of(ranking_first(forest, constant), features)
 
 

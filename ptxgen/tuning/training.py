@@ -31,6 +31,10 @@ LEVEL_TREES, LEVEL_DEPTH, LEVEL_CHILD_WEIGHT = 60, 6, 1.0  #: of the regressor o
 ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of rows and features drawn for each tree
 SEED = 7
 THREAD_ROWS = 20_000  #: rows from which two threads train; the same on every machine, as sums depend on it
+#: the ranker: its share of the average, positions of a ranking whose pairs it learns, the least weight of a node; a
+#: configuration's grade is GRADES / (time / best time) ** GRADE_POWER
+RANK_SHARE, RANK_TOP, RANK_CHILD_WEIGHT = 0.25, 8, 1.0
+GRADES, GRADE_POWER = 31, 8.0
 FOLDS = 3
 
 #: baselines of times: none, the problem's roofline, the performance model; ``average``: the geometric mean of the last
@@ -54,6 +58,19 @@ def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
 
 def clock_of(d: Device) -> str:
     return "model" if d.name == "emulated" else "hardware"
+
+
+def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[np.int64]) -> tuple[float, Floats]:
+    """(the slope of ``behind`` over scores within problems, what remains of each problem in the mean)."""
+    total = np.bincount(group, weight)
+
+    def mean(values: Floats) -> Floats:
+        return np.asarray(np.bincount(group, weight * values) / total, np.float32)
+
+    inside = scores - mean(scores)[group]
+    square = float(np.sum(weight * inside**2))
+    slope = float(np.sum(weight * inside * (behind - mean(behind)[group]))) / square if square > 0 else 0.0
+    return slope, mean(behind - np.float32(slope) * scores)
 
 
 @dataclass(frozen=True)
@@ -173,45 +190,62 @@ class Training:
         if target != "average":
             y = (self.log_us - self.bases[target])[mask]
             return self._regressor(self.x[mask], y, self.weights()[mask], TREES, DEPTH, CHILD_WEIGHT)
-        # The errors of the two differ, so their average chooses better than either: one learns the time over that of
-        # the performance model; the other the time over the best of the problem, and a third that best time.
+        # The errors of the members differ, so their average chooses better than each: one learns the time over that of
+        # the performance model; one the time over the best of the problem; one the order of a problem's configurations,
+        # above all of the fastest; and one the best time.
         _, first, group = np.unique(self.group[mask], return_index=True, return_inverse=True)
-        x, best = self.x[mask], self.best()[self.group][mask]
+        x, best, weight = self.x[mask], self.best()[self.group][mask], self.weights()[mask]
+        behind = self.log_us[mask] - best
         fixed = (x == x[first][group]).all(axis=0)  # features of the problem alone
-        weight = self.weights()[mask]
-        members = (
-            self._regressor(x, (self.log_us - self.bases["clock"])[mask], weight, TREES, DEPTH, CHILD_WEIGHT),
-            self._regressor(x, self.log_us[mask] - best, weight, TREES, DEPTH, CHILD_WEIGHT),
+        ranker = self._ranker(x, behind, group)
+        slope, level = _calibrated(ranker.inplace_predict(x), behind, weight, group)
+        members = {
+            self._regressor(x, (self.log_us - self.bases["clock"])[mask], weight, TREES, DEPTH, CHILD_WEIGHT): 0.5,
+            self._regressor(x, behind, weight, TREES, DEPTH, CHILD_WEIGHT): 0.5 - RANK_SHARE,
+            ranker: RANK_SHARE * slope,
             self._regressor(
                 np.where(fixed, x[first], np.float32(0)),
-                (best - self.bases["roofline"][mask])[first],
+                (best - self.bases["roofline"][mask])[first] + RANK_SHARE / 0.5 * level,
                 np.ones(len(first), np.float32),
                 LEVEL_TREES,
                 LEVEL_DEPTH,
                 LEVEL_CHILD_WEIGHT,
-            ),
-        )
-        return weighted_sum(members, 0.5, x.shape[1], np.flatnonzero(fixed).tolist())
+            ): 0.5,
+        }
+        return weighted_sum(members, x.shape[1], np.flatnonzero(fixed).tolist())
 
     def _regressor(self, x: Floats, y: Floats, weight: Floats, trees: int, depth: int, child_weight: float) -> Any:
+        own = {"objective": "reg:squarederror", "base_score": float(np.mean(y)), "min_child_weight": child_weight}
+        return self._grown(x, y, trees, {**own, "max_depth": depth}, weight=weight)
+
+    def _ranker(self, x: Floats, behind: Floats, group: NDArray[np.int64]) -> Any:
+        """A booster that predicts a larger score for a faster configuration of a problem; it learns from pairs of
+        configurations of which one is among the first RANK_TOP of its ranking. ``behind``: log2 of the time over the
+        best."""
+        own = {
+            "objective": "rank:pairwise",
+            "lambdarank_pair_method": "topk",
+            "lambdarank_num_pair_per_sample": RANK_TOP,
+            "min_child_weight": RANK_CHILD_WEIGHT,
+            "max_depth": DEPTH,
+        }
+        return self._grown(x, np.round(GRADES * np.exp2(-GRADE_POWER * behind)), TREES, own, qid=group)
+
+    def _grown(self, x: Floats, y: Floats, trees: int, own: dict[str, Any], **of_rows: Any) -> Any:
         library, workers = xgboost(), 2 if len(y) >= THREAD_ROWS else 1
-        data = library.QuantileDMatrix(x, y, weight=weight, max_bin=BINS, nthread=workers)
+        data = library.QuantileDMatrix(x, y, max_bin=BINS, nthread=workers, **of_rows)
         options = {
             "tree_method": "hist",
-            "objective": "reg:squarederror",
-            "max_depth": depth,
             "eta": RATE,
             "seed": SEED,
             "max_bin": BINS,
             "nthread": workers,
-            "base_score": float(np.mean(y)),
-            "min_child_weight": child_weight,
             "subsample": ROWS_DRAWN,
             "colsample_bytree": FEATURES_DRAWN,
             "lambda": 1.0,
             "verbosity": 0,
         }
-        return library.train(options, data, trees)
+        return library.train({**options, **own}, data, trees)
 
     def validate(self, target: str) -> tuple[float, float]:
         """(error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
