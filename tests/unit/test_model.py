@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,7 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model, model_files, model_trees, selection, training, tuning_files
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
@@ -409,7 +411,22 @@ def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monk
 def test_shipped_model_has_the_current_features():
     m = Model.load(tuning_files.model_path("h200").parent)
     assert m.facts.families["simt"] > 9000
-    assert m.facts.error < 0.28
+
+
+def test_shipped_model_predicts_shipped_measurements():
+    m = Model.load(tuning_files.model_path("h200").parent)
+    _, rows = tuning_files.read_measurements(tuning_files.measurements_path("h200"))
+    of: dict[Problem, list[Measurement]] = {}
+    for row in islice(rows, 2000):
+        if row.outcome == "ok" and rules.first_violation(lower(row.problem), row.config, H200) is None:
+            of.setdefault(row.problem, []).append(row)
+    errors = [
+        np.log2(m.predict(p, Columns.of([row.config for row in measured])) / [row.us for row in measured])
+        for p, measured in of.items()
+    ]
+    assert len(of) > 20
+    assert np.sqrt(np.mean(np.concatenate(errors) ** 2)) < 0.4
+    assert np.median(np.abs(np.concatenate(errors))) < 0.15
 
 
 def test_model_accepts_families_that_it_was_not_trained_on(saved, monkeypatch):
