@@ -73,7 +73,7 @@ class GroupedCells:
     filled: Floats  #: share of the elements of tiles that are inside C
     products: Floats  #: products of whole tiles
     split: Floats  #: share of the tiles that are one of several slices of K
-    whole: Floats  #: tiles of which C is stored, over all tiles
+    whole: Floats  #: fraction of the tiles that store C
     padded: Floats  #: products where M is padded to multiples of 2**i and N to those of 2**j, at [i, j]
 
 

@@ -220,8 +220,8 @@ class Training:
 
     def _ranker(self, x: Floats, behind: Floats, group: NDArray[np.int64]) -> Any:
         """A booster that predicts a larger score for a faster configuration of a problem; it learns from pairs of
-        configurations of which one is among the first RANK_TOP of its ranking. ``behind``: log2 of the time over the
-        best."""
+        configurations; one of each pair is among the first RANK_TOP of its ranking. ``behind``: log2 of the time over
+        the best."""
         own = {
             "objective": "rank:pairwise",
             "lambdarank_pair_method": "topk",

@@ -90,7 +90,7 @@ class Barriers:
         self.arrive_complete_warps(c)
 
     def arrive_complete_warps(self, c: WarpBatch) -> None:
-        """Completes the arrivals of warps of which all live lanes are at one barrier."""
+        """Completes the arrivals of warps whose live lanes are all at one barrier."""
         live = c.live().reshape(-1, 32)
         for key in [k for k in self.pending if k[1] == c.warp]:
             arrivals = self.pending[key]

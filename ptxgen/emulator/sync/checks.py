@@ -117,7 +117,7 @@ class Checks:
         self.dirty |= pages
 
     def refresh(self, pages: int) -> None:
-        """Finds the pages of which all bytes are now initialised in every block."""
+        """Finds the pages whose bytes are now all initialised in every block."""
         assert self.valid is not None
         todo = pages & self.dirty & ~self.valid_pages
         self.dirty &= ~todo

@@ -31,7 +31,7 @@ def supports(p: KernelGemm) -> bool:
 
 
 def ranges(p: KernelGemm, name: str) -> bool:
-    """Whether items are ranges of rows of A, B or C, of which one map describes all."""
+    """Whether items are ranges of rows of A, B or C, and one map describes all of them."""
     return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
 
 

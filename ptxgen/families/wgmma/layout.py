@@ -121,7 +121,7 @@ class OperandPath:
         #: bytes that one block's copies of a stage report to the full barrier
         self.tx_bytes = len(self.boxes) * self.box[0] * self.box[1] * size
         self.tma_rank = 2
-        #: registers with the coordinates of a batch item, of which a matrix has none
+        #: registers with the coordinates of a batch item; none for a matrix
         self.outer_coordinates: list[str] = []
 
     @property

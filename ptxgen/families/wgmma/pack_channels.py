@@ -110,7 +110,7 @@ class ChannelCopy:
 
 
 class OperandCopy(Protocol):
-    """Numbers of a packing kernel for one operand, of which ``bytes`` are in shared memory."""
+    """Numbers of a packing kernel for one operand. ``bytes``: its part in shared memory."""
 
     name: str
     bytes: int
