@@ -1,7 +1,8 @@
 """Which groups a wgmma kernel computes in one launch, and how tensor maps hold the rows of their items.
 
-Items are ranges of rows of one array. Its tensor map has four directions: columns; FAR rows, of which an item has the
-last ones; the row after the item; and one direction with the single coordinate FAR, which takes FAR rows back, as
+Items are ranges of rows of one array. Its tensor map has four directions: columns; FAR rows, whose
+last ones are those of the item; the row after the item; and one direction with the single coordinate FAR, which takes
+FAR rows back, as
 addresses are modulo 2^64. So TMA clips boxes at the last row of an item: loads give zeros, and stores leave the next
 item as it is.
 """
