@@ -45,6 +45,12 @@ DevicesOption = Annotated[str, typer.Option(metavar="NUMBERS", help="GPUs to use
 JobsOption = Annotated[
     int | None, typer.Option(min=1, help="Processes that rank and assemble. [default: cores minus GPUs]")
 ]
+ChildrenOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Processes per GPU that check and time, in turn. [default: one per 4 cores of a GPU, 4 at most]"
+    ),
+]
 
 
 def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGenerator:
@@ -117,12 +123,7 @@ def collect(
     ] = 8,
     devices: DevicesOption = "0",
     jobs: JobsOption = None,
-    children: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes per GPU that check and time, in turn. [default: one per 4 cores of a GPU, 4 at most]"
-        ),
-    ] = None,
+    children: ChildrenOption = None,
     executor: Annotated[
         str | None,
         typer.Option(

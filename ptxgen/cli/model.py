@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ptxgen.cli.collect import DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
+from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
 from ptxgen.cli.options import DatabaseOptions, SeedOption
 
@@ -166,6 +166,7 @@ def validate(
     vendor: Annotated[bool, typer.Option("--vendor/--no-vendor", help="Time the vendor's library, too.")] = True,
     devices: DevicesOption = "0",
     jobs: JobsOption = None,
+    children: ChildrenOption = None,
     rows: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete.")
     ] = None,
@@ -221,7 +222,7 @@ def validate(
                 lines.write(json.dumps(row.as_dict()) + "\n")
 
         models = model_folder(database, "").parent
-        arguments = DevicePoolOptions(budget, driver, numbers, jobs, models, revision())
+        arguments = DevicePoolOptions(budget, driver, numbers, jobs, models, revision(), children)
         found = validation.Validator(database, arguments, vendor, progress).run(drawn, time_limit or math.inf, keep)
     return _validated(header, found)
 

@@ -16,8 +16,8 @@ LOCKED_SECONDS = 20.0  #: a process that has the device for longer is ended: a k
 class DeviceLock(NoLock):
     """One process's view of the lock. It is released when the process ends, for any reason.
 
-    SIGALRM ends the process after ``LOCKED_SECONDS`` with the lock, even inside a call of the driver; other processes
-    then go on.
+    It may be taken again by the process that has it. SIGALRM ends the process after ``LOCKED_SECONDS`` with the lock,
+    even inside a call of the driver; other processes then go on.
     """
 
     def __init__(self, file: int) -> None:
@@ -25,6 +25,7 @@ class DeviceLock(NoLock):
         # Processes that inherit a descriptor share one lock: each needs a description of its own of the file.
         self._file = os.open(f"/dev/fd/{file}", os.O_RDWR)
         self._since = 0.0
+        self._depth = 0
 
     @staticmethod
     def create() -> int:
@@ -33,6 +34,9 @@ class DeviceLock(NoLock):
             return os.dup(file.fileno())
 
     def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            return
         began = time.monotonic()
         fcntl.flock(self._file, fcntl.LOCK_EX)
         signal.setitimer(signal.ITIMER_REAL, LOCKED_SECONDS)
@@ -40,6 +44,9 @@ class DeviceLock(NoLock):
         self.queued += self._since - began
 
     def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth > 0:
+            return
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self.locked += time.monotonic() - self._since

@@ -254,8 +254,10 @@ class Bench:
         """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
         names; NaN if it has none."""
         ring = self.operand_sets_for(problem, timing)
+        library = operation_of(problem).baselines[baseline]
         try:
-            return operation_of(problem).baselines[baseline].best(self.driver, problem, ring.sets, timing, ring.more_at)
+            with self.driver.lock:  # cuDNN searches its algorithms with launches of its own
+                return library.best(self.driver, problem, ring.sets, timing, ring.more_at)
         except (LaunchError, UnavailableError):
             return float("nan"), float("nan")
 

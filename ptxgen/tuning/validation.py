@@ -16,7 +16,6 @@ import queue
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,7 +29,7 @@ from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning.collect import Collector, visible_device
+from ptxgen.tuning.collect import Collector
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.evaluation import TOP, arithmetic
 from ptxgen.tuning.executor import DevicePoolOptions
@@ -129,38 +128,35 @@ class Validator:
     ) -> list[Validated]:
         """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
         measurements before the comparison."""
+        rows: list[Validated] = []
         with self.options.start() as device_pool:
             device, clock, jobs = device_pool.device, device_pool.clock, device_pool.jobs
             Collector(self.database, device_pool, self.options.budget, self.progress).run(iter(problems), seconds)
-        measured = {p: self._measured(p, device.name, clock) for p in problems}
-        tuned = [p for p in problems if measured[p]]
-        own = self.options.models / device.name if self.options.models is not None else None
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
-            choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
-        self.progress.phase("compare", len(tuned))
-        rows: list[Validated] = []
-        workers: queue.Queue[Worker] = queue.Queue()  #: those without work
-        with ExitStack() as stack:
-            for i in self.options.devices:
-                name = self.options.driver.partition(":")[0]  # a process sees one GPU
-                worker = Worker(name, commit=self.options.commit, variables=visible_device(i))
-                workers.put(stack.enter_context(worker))
+            measured = {p: self._measured(p, device.name, clock) for p in problems}
+            tuned = [p for p in problems if measured[p]]
+            own = self.options.models / device.name if self.options.models is not None else None
+            with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+                choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
+            self.progress.phase("compare", len(tuned))
+            idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+            for worker in device_pool.workers:
+                idle.put(worker)
 
             def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:
-                worker = workers.get()
+                worker = idle.get()
                 try:
                     return compare(worker, problem, chosen, measured[problem], self.vendor)
                 finally:
-                    workers.put(worker)
+                    idle.put(worker)
 
-            pool_of_devices = stack.enter_context(ThreadPoolExecutor(len(self.options.devices)))
-            for problem, row in zip(tuned, pool_of_devices.map(timed, tuned, choices), strict=True):
-                self.progress.step(problem.key())
-                if row is None:
-                    self.progress.message(f"{problem.key()} is left out: the comparison failed")
-                    continue
-                keep(row)
-                rows.append(row)
+            with ThreadPoolExecutor(len(device_pool.workers)) as threads:
+                for problem, row in zip(tuned, threads.map(timed, tuned, choices), strict=True):
+                    self.progress.step(problem.key())
+                    if row is None:
+                        self.progress.message(f"{problem.key()} is left out: the comparison failed")
+                        continue
+                    keep(row)
+                    rows.append(row)
         return rows
 
     def _measured(self, problem: Problem, device: str, clock: str) -> list[Measurement]:

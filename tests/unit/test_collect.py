@@ -354,6 +354,19 @@ def test_only_one_process_has_the_device() -> None:
     assert first[1] <= second[0]
 
 
+def test_a_process_takes_the_device_again_and_keeps_it() -> None:
+    lock = DeviceLock.create()
+    again = (
+        "with lock:\n    a = time.monotonic()\n    with lock: pass\n    time.sleep(0.5)\n    print(a, time.monotonic())"
+    )
+    try:
+        children = [in_child(again, lock) for _ in range(2)]
+        first, second = sorted(tuple(map(float, child.communicate(timeout=60)[0].split())) for child in children)
+    finally:
+        os.close(lock)
+    assert first[1] <= second[0]
+
+
 def test_a_process_that_has_the_device_for_too_long_is_ended() -> None:
     lock = DeviceLock.create()
     try:

@@ -99,15 +99,17 @@ def test_a_problem_that_the_vendor_does_not_compute_is_not_compared():
     assert math.isnan(only.slower)
 
 
-def test_command_on_the_emulated_device(tmp_path, monkeypatch):
+@pytest.mark.parametrize("children", [1, 2])
+def test_command_on_the_emulated_device(tmp_path, monkeypatch, children):
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    rows, arguments = tmp_path / "rows.jsonl", "--problems 2 --configurations 3 --jobs 1 --max-extent 8 --mixture gemm"
+    rows, arguments = tmp_path / "rows.jsonl", "--problems 3 --configurations 3 --jobs 1 --max-extent 8 --mixture gemm"
     result = CliRunner().invoke(
         app,
         [
             "model",
             "validate",
             *arguments.split(),
+            f"--children={children}",
             "--database",
             str(tmp_path / "t.sqlite"),
             "--rows",
@@ -117,12 +119,12 @@ def test_command_on_the_emulated_device(tmp_path, monkeypatch):
     )
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert document["problems"] == 2
-    assert document["scores"][0]["problems"] == 2
+    assert document["problems"] == 3
+    assert document["scores"][0]["problems"] == 3
     assert 0 < document["scores"][0]["first"] <= 1
     header, found = read_rows(rows)
     assert (header["device"], header["seed"]) == ("emulated", 0)
-    assert [row.measured >= 3 for row in found] == [True, True]
+    assert [row.measured >= 3 for row in found] == [True] * 3
     (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress(rows.read_bytes()))
     again = CliRunner().invoke(app, ["model", "validate", "--from", str(tmp_path / "rows.jsonl.xz"), "--json"])
     assert json.loads(again.stdout) == document
