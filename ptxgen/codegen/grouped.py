@@ -84,11 +84,11 @@ class DescriptorTable:
     def bytes(self, items: int, counters: int = 0) -> int:
         return self.descriptors_at(items) + items * self.descriptor_bytes + 4 * counters
 
-    def k_slices(self, extents: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        """The length of a slice, and the slices of K of each item."""
+    def k_slices(self, extents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The length of a slice of each item, and its slices of K. Only the last slice of an item is shorter."""
         k = extents[:, 2]
-        length = slice_length(int(k.max(initial=0)), self.u, self.kg)
-        return length, np.maximum(-(-k // length), 1)
+        count = np.maximum(-(-k // slice_length(int(k.max(initial=0)), self.u, self.kg)), 1)
+        return np.maximum(-(-k // (count * self.u)), 1) * self.u, count
 
     def split_tiles(self, extents: NDArray[np.int64]) -> int:
         """Tiles of items that have several slices: they are the first ones."""
@@ -138,7 +138,7 @@ class DescriptorTable:
         for name, at in zip(self.operands, operands, strict=True):
             rows[name] = np.asarray(at)[order].astype(np.uint64)
         rows["tiles_m"], rows["tiles_n"], rows["item"] = tiles_m[order], tiles_n[order], order
-        rows["k_slice"] = k_slice
+        rows["k_slice"] = k_slice[order]
         ends = np.cumsum(tiles[order])
         rows["first"] = ends - tiles[order]
         out = np.zeros(self.bytes(count, counters) // 4, np.uint32)

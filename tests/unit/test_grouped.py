@@ -108,6 +108,19 @@ def test_alignment_class_is_that_of_all_items():
     assert GroupedGemm(((4, 8, 4),) * 2, "NN", jagged="k").vectors == (1, 4, 4)
 
 
+@pytest.mark.parametrize(("u", "kg"), [(8, 2), (16, 5), (8, 64)])
+def test_slices_of_an_item_have_about_equal_lengths(u, kg):
+    k = np.arange(0, 400, 3)
+    extents = np.stack([np.ones_like(k), np.ones_like(k), k], axis=1)
+    length, slices = DescriptorTable(16, 16, "f32", u=u, kg=kg).k_slices(extents)
+    longest = -(-399 // (kg * u)) * u
+    assert (slices == np.maximum(-(-k // longest), 1)).all()
+    assert (length * slices >= k).all()
+    assert (length % u == 0).all()
+    assert (length * (slices - 1) < np.maximum(k, 1)).all()  # no slice is empty
+    assert (length - k / slices <= u).all()
+
+
 def test_descriptor_table():
     """Items with the longest K come first; the first tiles are prefix sums."""
     p = GroupedGemm(ITEMS)
