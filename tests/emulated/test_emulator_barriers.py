@@ -7,7 +7,7 @@ import pytest
 from emulator_kernels import run
 
 from ptxgen.emulator import Options
-from ptxgen.errors import BarrierFault, DeadlockFault, DivergenceFault, InputError, RaceFault
+from ptxgen.errors import BarrierFault, DeadlockFault, DivergenceFault, InputError, RaceFault, UninitialisedFault
 
 SHARED = ".shared .align 16 .b8 sm[4096];"
 #: %r0 thread, %r1 its word of `sm`, %r2 the word of the thread opposite, %p0 the lower half of each warp
@@ -205,3 +205,30 @@ def test_watchdog_may_be_off():
         run(body, y, extra=SHARED, watchdog=1000)
     with pytest.raises(InputError, match="watchdog"):
         Options(watchdog=-1)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "llvm"])
+def test_barrier_number_from_a_register(engine):
+    """Each pair of warps has its own barrier."""
+    y = np.zeros(128, "u4")
+    run(
+        """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; xor.b32 %r2, %r0, 32;
+    mad.lo.u32 %r2, %r2, 4, %r9; shr.u32 %r3, %r0, 6; add.u32 %r3, %r3, 1; mad.wide.u32 %d0, %r0, 4, %q0;
+    st.shared.u32 [%r1], %r0; bar.sync %r3, 64; ld.shared.u32 %r7, [%r2]; st.global.u32 [%d0], %r7;""",
+        y,
+        block=128,
+        extra=SHARED,
+        engine=engine,
+    )
+    assert (y == (np.arange(128) ^ 32)).all()
+
+
+def test_lanes_of_a_warp_with_different_barrier_numbers():
+    with pytest.raises(BarrierFault, match="lanes of one warp give different") as caught:
+        run("mov.u32 %r0, %tid.x; shr.u32 %r3, %r0, 4; barrier.sync.aligned %r3;")
+    assert caught.value.thread == (0, 0, 0)
+
+
+def test_barrier_number_from_an_undefined_register():
+    with pytest.raises(UninitialisedFault, match="%r3"):
+        run("mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 64; @!%p0 mov.u32 %r3, 1; bar.sync %r3;")

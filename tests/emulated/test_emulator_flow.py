@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from emulator_kernels import launch, run
 
+from ptxgen.errors import ParseError
+
 PTX = Path(__file__).parent / "emulator_ptx"
 STORE = "mad.wide.u32 %d0, %r0, 4, %q0; st.global.u32 [%d0], %r1;"
 
@@ -290,3 +292,83 @@ def test_missing_barrier_is_found(seed):
             1 << 15,
             seed=seed,
         )
+
+
+def test_votes_of_lanes_with_different_member_masks():
+    """The two halves of a warp vote in one instruction, each with its own member mask."""
+    y = np.zeros((4, 32), "u4")
+    run(
+        """mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 16; selp.u32 %r2, 0x0000ffff, 0xffff0000, %p0;
+    setp.lt.u32 %p1, %r0, 20; """
+        + "".join(
+            f"vote.sync.{mode}.pred %p2, %p1, %r2; selp.u32 %r1, 1, 0, %p2; {STORE} add.u64 %q0, %q0, 128; "
+            for mode in ("all", "any", "uni")
+        )
+        + "vote.sync.ballot.b32 %r1, %p1, %r2; "
+        + STORE,
+        y,
+    )
+    low = np.arange(32) < 16
+    assert (y == [low, np.ones(32), low, np.where(low, 0xFFFF, 0xF0000)]).all()
+
+
+@pytest.mark.parametrize("engine", ["numpy", "llvm"])
+def test_active_lanes_and_performance_events(engine):
+    y = np.zeros(32, "u4")
+    run(
+        "mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mov.u32 %r1, 7; @!%p0 bra END; pmevent 1; activemask.b32 %r1;"
+        f" END: {STORE}",
+        y,
+        engine=engine,
+    )
+    assert y.tolist() == [31] * 5 + [7] * 27
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("clock", "u4"), ("clock_hi", "u4"), ("clock64", "u8"), ("globaltimer", "u8")]
+)
+def test_clocks_never_run_backwards(name, kind):
+    y = np.zeros((2, 32), kind)
+    bits, register, store = 8 * np.dtype(kind).itemsize, "%r1" if kind == "u4" else "%d1", np.dtype(kind).itemsize
+    run(
+        f"""mov.u32 %r0, %tid.x; setp.ne.u32 %p0, %r0, 3; mad.wide.u32 %d0, %r0, {store}, %q0;
+    mov.u{bits} {register}, 0; mov.u{bits} {register}, %{name}; st.global.u{bits} [%d0], {register};
+    @%p0 mov.u{bits} {register}, %{name}; st.global.u{bits} [%d0+{32 * store}], {register};""",
+        y,
+    )
+    later = y[1] - y[0]  # unsigned: a clock of 32 bits may wrap around
+    assert (later < 1 << min(bits - 1, 36)).all()
+    assert later[3] == 0
+    assert name == "clock_hi" or later[4] > 0
+
+
+def test_constant_expressions_have_the_precedence_of_c():
+    expressions = {
+        "(1 << 4 | 3)": 19,
+        "(7 - 2 * 3)": 1,
+        "(1 ^ 5 & 4)": 5,
+        "(0xF0 >> 4 + 1)": 7,
+        "(-17 / 5)": -3,
+        "(17 % 5)": 2,
+        "(-17 % 5)": -2,
+        "(17 % (-5))": 2,
+        "(0x7FFFFFFFFFFFFFF / (-0x100000000))": -0x7FFFFFF,
+        "(~0 + 1)": 0,
+        "(+5)": 5,
+        "((.s64) 9)": 9,
+        "(WARP_SZ * 2)": 64,
+    }
+    y = np.zeros(len(expressions), "i4")
+    run(
+        "".join(f"ld.global.s32 %r1, [g+{4 * i}]; st.global.s32 [%q0+{4 * i}], %r1; " for i in range(len(expressions))),
+        y,
+        block=1,
+        extra=f".global .align 4 .s32 g[{len(expressions)}] = {{{', '.join(expressions)}}};",
+    )
+    assert y.tolist() == list(expressions.values())
+
+
+@pytest.mark.parametrize(("expression", "why"), [("(1 / 0)", "division by zero"), ("(1 + x)", "expected a constant")])
+def test_constants_that_are_refused(expression, why):
+    with pytest.raises(ParseError, match=why):
+        run("ret;", extra=f".global .s32 g[1] = {{{expression}}};")

@@ -62,6 +62,7 @@ def load(m: TensorMap, place: tuple[int, ...], offsets: tuple[int, ...] = (), **
     mode = "im2col" if m.im2col else "tile"
     last = ", {" + ", ".join(str(o) for o in offsets) + "}" if m.im2col else ""
     body = f"""@!%p0 bra L; prefetch.tensormap [%d0]; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {m.size};
+    cp.async.bulk.prefetch.tensor.{m.rank}d.L2.global.{mode} [%d0, {coordinates(place)}]{last};
     cp.async.bulk.tensor.{m.rank}d.shared::cluster.global.{mode}.{SIGNAL} [%r1], [%d0, {coordinates(place)}], [%r2]{last};
     L: {WAIT} {DUMP.replace("BYTES", str(m.size))}"""
     launch(kernel(body), "k", 1, 64, [m, out, m], m.size, **options)

@@ -52,9 +52,6 @@ class Underflow:
     def __call__(self, *_: object) -> None:
         self.count += 1
 
-    def write(self, *_: object) -> None:
-        self.count += 1
-
 
 UNDERFLOW = Underflow()
 

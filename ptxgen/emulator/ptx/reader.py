@@ -240,10 +240,9 @@ class Reader:
                 value *= right
             elif not right:
                 raise self.fail("division by zero in a constant")
-            elif op == "/":
-                value = int(value / right) if abs(value) < 1 << 50 else value // right
-            else:
-                value %= right
+            else:  # as in C, the quotient is rounded towards zero
+                quotient = abs(value) // abs(right) * (1 if (value < 0) == (right < 0) else -1)
+                value = quotient if op == "/" else value - quotient * right
         return value
 
     # ---- declarations
