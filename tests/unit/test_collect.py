@@ -23,12 +23,14 @@ from ptxgen.cli import command
 from ptxgen.errors import DatabaseError, InputError, LaunchError
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.registry import parse
 from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.tuning import collect, executor, problem_groups
 from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
+from ptxgen.tuning.progress import Progress
 
 BUDGET = CollectBudget(configurations=3, nearest=0)
 PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
@@ -276,6 +278,26 @@ def test_random_groups_have_one_kernel_class(kind: str) -> None:
     assert generator.problem(0) == ProblemGenerator(2, {kind: 1}).problem(0)
 
 
+def test_random_grouped_products_are_lists_and_experts_within_the_limits() -> None:
+    limits = Limits(256, 1 << 24, 1 << 34)
+    drawn = [ProblemGenerator(5, {"grouped": 1}, limits=limits).problem(i) for i in range(120)]
+    assert {p.jagged for p in drawn} == {"", "m", "k"}
+    assert {p.layout for p in drawn if p.jagged == "k"} == {"TN"}
+    assert {p.layout[0] for p in drawn if p.jagged == "m"} == {"N"}
+    assert {p.layout for p in drawn if not p.jagged} == {"NN", "NT", "TN", "TT"}
+    assert all(limits.admits(p) and max(max(item) for item in p.items) <= 4 * 256 for p in drawn)
+    assert all(parse(p.key()) == p for p in drawn)
+    aligned = [all(extent % 8 == 0 for item in p.items for extent in item) for p in drawn if not p.jagged]
+    assert 0.3 < sum(aligned) / len(aligned) < 0.7
+
+
+def test_large_layers_shrink_to_the_limits() -> None:
+    limits = Limits(8192, 1 << 15, 1 << 22)
+    drawn = [ProblemGenerator(5, {"conv": 1}, limits=limits).problem(i) for i in range(60)]
+    assert all(limits.admits(p) for p in drawn)
+    assert len(set(drawn)) > 30
+
+
 def test_a_group_shares_kernels_and_keeps_the_first_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels: list[str] = []
     monkeypatch.setattr(collect, "assemble", lambda source: kernels.append(source.digest))
@@ -375,6 +397,32 @@ def test_a_process_that_has_the_device_for_too_long_is_ended() -> None:
         assert in_child("with lock: pass", lock).wait(timeout=30) == 0
     finally:
         os.close(lock)
+
+
+class Refusing:
+    """A device pool that cannot prepare one of the problems."""
+
+    device, clock, capacity, usage = DEVICES["emulated"], "model", 8, collect.Usage()
+
+    def submit(self, job: collect.Job, notify: collect.Notify) -> None:
+        for problem in job.problems:
+            notify(collect.Failed(problem, "no kernel") if problem == PROBLEMS[1] else collect.Finished(problem))
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_problem_that_cannot_be_prepared_is_skipped_and_free_for_others(tmp_path: Path) -> None:
+    class Messages(Progress):
+        def message(self, text: str) -> None:
+            messages.append(text)
+
+    messages: list[str] = []
+    with Database(tmp_path / "d.sqlite") as database:
+        done = Collector(database, Refusing(), BUDGET, Messages()).run(PROBLEMS)
+        assert (done.problems, done.failed) == (3, 1)
+        assert f"{PROBLEMS[1].key()} is skipped: no kernel" in messages
+        assert database.claimants() == []
 
 
 # ---- executors

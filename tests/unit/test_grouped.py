@@ -20,9 +20,13 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.grouped_operation import epilogue_view, item_view
 from ptxgen.problem.grouped_suites import random_items
+from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import from_dict, parse
+from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.grouped_check import random_group, sampled_deviation
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.model_files import Facts, known
@@ -417,3 +421,34 @@ def test_no_loop_multiplies_a_single_f64_tile_whose_fragments_are_prefetched(til
         any("_M" in name for name in loops),
         any(name.endswith("_N") for name in loops),
     )
+
+
+def test_reference_of_a_group_is_that_of_its_items():
+    p = GroupedGemm(ITEMS, "NT", "f64")
+    a, b, c, _ = random_group(p)
+    found = reference(p, a, b)
+    for i, (m, n, _) in enumerate(p.items):
+        if m and n:
+            item = reference(p.item(i), item_view(p, A, a, i), item_view(p, B, b, i))
+            np.testing.assert_array_equal(item_view(p, C, found.exact, i), item.exact)
+            np.testing.assert_array_equal(item_view(p, C, found.scale, i), item.scale)
+    assert found.exact.shape == c.shape
+
+
+@pytest.mark.parametrize("epilogue", ["", "bias_column,residual,relu"])
+def test_a_sampled_check_compares_rows_of_every_item(epilogue):
+    p = GroupedGemm(((70, 300, 40), (0, 5, 5), (9, 20, 0), (33, 257, 64)), epilogue=epilogue)
+    values = random_group(p)
+    out = values[2].copy()
+    for i in range(len(p.items)):
+        more = tuple(epilogue_view(p, name, x, i) for name, x in zip(p.epilogue_operands, values[3], strict=False))
+        if p.item(i).results:
+            item = reference(p.item(i), item_view(p, A, values[0], i), item_view(p, B, values[1], i), more=more)
+            item_view(p, C, out, i)[...] = item.exact
+    assert sampled_deviation(p, values, out, 2000).ok
+    for i, row, column in ((0, 0, 0), (0, 69, 299), (3, 32, 256)):
+        wrong = out.copy()
+        item_view(p, C, wrong, i)[row, column] += 1.0
+        found = sampled_deviation(p, values, wrong, 2000)
+        assert not found.ok
+        assert found.where == (i, row, column)

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, Columns, Config, axes_of, parse_config
+from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config, axes_of, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
 from ptxgen.families.candidates import Grid, legal_rows, violations, whole_waves
@@ -24,6 +24,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import Categorical
 
 SIMT, MMA, WGMMA, STREAM, SLIDE = space.SPACES
@@ -954,3 +955,33 @@ def test_each_class_has_one_representative(f):
     for a in AXIS.values():
         if a.name not in (*f.class_axes, "vec_c"):
             assert len(set(group.column(a.name).tolist())) == 1, a.name
+
+
+DEPTHWISE_GRADIENT = Conv(
+    16, 96, 28, 28, 96, 3, 3, 1, 1, groups=96, layout="NHWC", dtype="f16", direction="weight_grad"
+)
+
+
+def test_depthwise_filter_gradients_split_the_strips_over_whole_waves():
+    p = lower(DEPTHWISE_GRADIENT)
+    c = space.candidates(p, H200)
+    c = c.take(np.flatnonzero(c.family == SLIDE.code))
+    assert rules.legal(p, c, H200).all()
+    assert len(np.unique(np.stack([c.column(name) for name in c.columns], axis=1), axis=0)) == len(c)
+    assert len(set(c.kg.tolist())) > 3
+    assert set(zip((c.kg > 1).tolist(), c.splitk.tolist(), strict=True)) <= {(False, 0), (True, SPLIT_WORKSPACE)}
+    config = c.row(int(np.flatnonzero((c.kg == np.unique(c.kg)[1]) & (c.block_rows > 2))[0]))
+    near = space.refinements(p, H200, config)
+    assert {config.kg // 2, config.kg * 2} <= set(near.kg.tolist())
+    assert rules.legal(p, near, H200).all()
+    assert {(config.block_rows // 2, config.block_lanes * 2), (config.block_rows * 2, config.block_lanes // 2)} & set(
+        zip(near.block_rows.tolist(), near.block_lanes.tolist(), strict=True)
+    )
+
+
+def test_the_model_of_depthwise_filter_gradients_prefers_a_full_gpu():
+    """One slice leaves most multiprocessors without a block."""
+    found = Model.analytic(H200).rank(DEPTHWISE_GRADIENT, H200, 400)
+    best, us = next((config, us) for config, us in found if config.family == "depthwise")
+    assert best.kg > 1
+    assert us >= found[0][1] > 0
