@@ -386,6 +386,50 @@ class JobRunner(Protocol):
     def stop(self) -> None: ...
 
 
+class MeasuringProcesses:
+    """The processes that measure on the GPUs of this machine: ``children`` of each GPU, which use it in turn. A context
+    manager. ``driver``: as of ``open_driver``; ``devices``: numbers of GPUs."""
+
+    def __init__(self, driver: str, devices: Sequence[int], children: int | None = None, commit: str = "") -> None:
+        """``children``: default: one per CORES_PER_CHILD cores, MOST_CHILDREN at most."""
+        name = driver.partition(":")[0]  # a process sees one GPU
+        cores = (os.cpu_count() or 1) // len(devices)
+        self.children = children = children or max(1, min(MOST_CHILDREN, cores // CORES_PER_CHILD))
+        self.locks = [DeviceLock.create() for _ in devices] if children > 1 else []
+        self.workers = [
+            Worker(name, commit=commit, variables=visible_device(i), lock=lock, sharing=children)
+            for i, lock in zip_longest(devices, self.locks)
+            for _ in range(children)
+        ]
+
+    def start(self) -> list[Device]:
+        """Starts all; the device of each. LaunchError: a device cannot be used. InputError: they are of two kinds."""
+        try:
+            with ThreadPoolExecutor(len(self.workers)) as starters:
+                gpus = [Device(**found["device"]) for found in starters.map(Worker.start, self.workers)]
+            if len(set(gpus)) > 1:
+                raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be of one kind")
+        except BaseException:
+            self.stop()
+            raise
+        return gpus
+
+    def stop(self) -> None:
+        """Ends all."""
+        for worker in self.workers:
+            worker.stop()
+        for lock in self.locks:
+            os.close(lock)
+        self.locks = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
 class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
@@ -407,24 +451,9 @@ class DevicePool:
         a folder for the user's model of each device. ``children``: processes that measure, of each device; default: one
         per CORES_PER_CHILD cores, MOST_CHILDREN at most."""
         self.ready: queue.Queue[tuple[Prepared, Notify]] = queue.Queue()
-        name = driver.partition(":")[0]  # a process sees one GPU
-        cores = (os.cpu_count() or 1) // len(devices)
-        self.children = children = children or max(1, min(MOST_CHILDREN, cores // CORES_PER_CHILD))
-        self.locks = [DeviceLock.create() for _ in devices] if children > 1 else []
-        self.workers = [
-            Worker(name, commit=commit, variables=visible_device(i), lock=lock, sharing=children)
-            for i, lock in zip_longest(devices, self.locks)
-            for _ in range(children)
-        ]
-        try:
-            with ThreadPoolExecutor(len(self.workers)) as starters:
-                gpus = [Device(**found["device"]) for found in starters.map(Worker.start, self.workers)]
-        except BaseException:
-            self._stop_workers()
-            raise
-        if len(set(gpus)) > 1:
-            self._stop_workers()
-            raise InputError(f"devices are {', '.join(d.name for d in gpus)}; they must be of one kind")
+        self.processes = MeasuringProcesses(driver, devices, children, commit)
+        self.workers, self.children = self.processes.workers, self.processes.children
+        gpus = self.processes.start()
         self.device, self.clock = gpus[0], self.workers[0].environment.clock
         self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
         self.jobs = jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
@@ -485,14 +514,7 @@ class DevicePool:
         self.pool.shutdown(wait=False, cancel_futures=True)
         for thread in self.threads:
             thread.join()
-        self._stop_workers()
-
-    def _stop_workers(self) -> None:
-        for worker in self.workers:
-            worker.stop()
-        for lock in self.locks:
-            os.close(lock)
-        self.locks = []
+        self.processes.stop()
 
     def __enter__(self) -> Self:
         return self

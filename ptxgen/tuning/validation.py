@@ -29,7 +29,7 @@ from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning.collect import Collector
+from ptxgen.tuning.collect import Collector, MeasuringProcesses
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.evaluation import TOP, arithmetic
 from ptxgen.tuning.executor import DevicePoolOptions
@@ -128,18 +128,20 @@ class Validator:
     ) -> list[Validated]:
         """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
         measurements before the comparison."""
+        options = self.options
         rows: list[Validated] = []
-        with self.options.start() as device_pool:
+        with options.start() as device_pool:
             device, clock, jobs = device_pool.device, device_pool.clock, device_pool.jobs
-            Collector(self.database, device_pool, self.options.budget, self.progress).run(iter(problems), seconds)
-            measured = {p: self._measured(p, device.name, clock) for p in problems}
-            tuned = [p for p in problems if measured[p]]
-            own = self.options.models / device.name if self.options.models is not None else None
-            with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
-                choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
-            self.progress.phase("compare", len(tuned))
+            Collector(self.database, device_pool, options.budget, self.progress).run(iter(problems), seconds)
+        measured = {p: self._measured(p, device.name, clock) for p in problems}
+        tuned = [p for p in problems if measured[p]]
+        own = options.models / device.name if options.models is not None else None
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+            choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
+        self.progress.phase("compare", len(tuned))
+        with MeasuringProcesses(options.driver, options.devices, options.children, options.commit) as processes:
             idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-            for worker in device_pool.workers:
+            for worker in processes.workers:
                 idle.put(worker)
 
             def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:
@@ -149,7 +151,7 @@ class Validator:
                 finally:
                     idle.put(worker)
 
-            with ThreadPoolExecutor(len(device_pool.workers)) as threads:
+            with ThreadPoolExecutor(len(processes.workers)) as threads:
                 for problem, row in zip(tuned, threads.map(timed, tuned, choices), strict=True):
                     self.progress.step(problem.key())
                     if row is None:
