@@ -60,7 +60,8 @@ class DescriptorTable:
     """The layout of a table in device memory that describes each item to the blocks.
 
     ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
-    epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K. The table has the tile counter, which
+    epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K; ``sms``: multiprocessors, ``resident``:
+    blocks that one of them runs at once. The table has the tile counter, which
     launches leave zero, the number of tiles, the first tile of each item, then the descriptors, in the order in which
     items are computed, and a counter for each tile of several slices, which launches leave zero, too. Every slice of a
     tile is a tile of its own.
@@ -72,6 +73,8 @@ class DescriptorTable:
     operands: tuple[str, ...] = ()
     u: int = 1
     kg: int = 1
+    sms: int = 1
+    resident: int = 1
 
     @property
     def descriptor_bytes(self) -> int:
@@ -98,6 +101,24 @@ class DescriptorTable:
         slices = self.k_slices(extents)[1]
         return int((tiles * slices)[slices > 1].sum())
 
+    def order(self, extents: NDArray[np.int64], tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The items in the order in which blocks compute them: those with the longest K first. ``tiles``: of each item.
+
+        The blocks of a multiprocessor begin with the tiles of one number modulo ``sms``. Every second round of such
+        tiles is in reverse order, so that multiprocessors with a long tile have a short one, too. Items with several
+        slices of K come first in any case.
+        """
+        longest = np.argsort(-extents[:, 2], kind="stable")
+        ends = np.cumsum(tiles[longest])
+        if not len(ends) or self.kg > 1:
+            return longest
+        rounds = min(-(-int(ends[-1]) // self.sms), self.resident)
+        middle = (ends - (tiles[longest] + 1) // 2) // self.sms  # the round of an item's middle tile
+        reverse = (middle < rounds) & ((rounds - 1 - middle) % 2 == 1)
+        within = np.arange(len(longest))
+        found: NDArray[np.int64] = longest[np.lexsort((np.where(reverse, -within, within), np.minimum(middle, rounds)))]
+        return found
+
     def at(self, field: str) -> int:
         """The offset of a field, or of the address of an epilogue operand, in a descriptor."""
         return EPILOGUE_AT + 8 * self.operands.index(field) if field in self.operands else _FIELDS[field][1]
@@ -113,7 +134,7 @@ class DescriptorTable:
     ) -> Words:
         """The table. ``extents``, ``lds``, ``addresses``: M, N, K, leading dimensions in elements and addresses in
         bytes of A, B and C, one row an item; ``alpha``, ``beta``: numbers, or one of each item; ``operands``: the
-        addresses of each epilogue operand. Items with the longest K come first."""
+        addresses of each epilogue operand."""
         count = len(extents)
         formats = {name: (kind or _NUMBERS[self.kind], at) for name, (kind, at) in _FIELDS.items()}
         formats |= {name: ("u8", self.at(name)) for name in self.operands}
@@ -128,7 +149,7 @@ class DescriptorTable:
         tiles_m, tiles_n = -(-extents[:, 0] // self.ml), -(-extents[:, 1] // self.nl)
         k_slice, slices = self.k_slices(extents)
         tiles, counters = tiles_m * tiles_n * slices, self.split_tiles(extents)
-        order = np.argsort(-extents[:, 2], kind="stable")
+        order = self.order(extents, tiles)
         rows = np.zeros(count, record)
         rows["alpha"], rows["beta"] = np.broadcast_to(alpha, count)[order], np.broadcast_to(beta, count)[order]
         for x, name in enumerate("abc"):
@@ -199,7 +220,7 @@ class GroupedScheduler(GridScheduler):
         tiles that they begin with."""
         g, d = self.geometry, self.device
         resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), self.config.min_ctas_per_sm)
-        return replace(self, blocks=d.sms * resident)
+        return replace(self, blocks=d.sms * resident, table=replace(self.table, sms=d.sms, resident=resident))
 
     @property
     def shared_at(self) -> int:

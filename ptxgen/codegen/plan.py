@@ -143,7 +143,8 @@ class Plan:
         """Adapts launches to the registers per thread of the loaded kernel; -1: they are not known."""
         if registers > 0 and isinstance(self.scheduler, GroupedScheduler):
             self.scheduler = self.scheduler.with_registers(registers)
-            self.launcher = replace(self.launcher, scheduler=self.scheduler)
+            self.parameters = replace(self.parameters, scheduler=self.scheduler)
+            self.launcher = replace(self.launcher, scheduler=self.scheduler, parameters=self.parameters)
 
     def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class."""

@@ -139,6 +139,23 @@ def test_descriptor_table():
     assert words.nbytes == layout.bytes(5)
 
 
+def first_tiles(count, sms, resident):
+    """The K of the tiles that begin on each multiprocessor, for ``count`` items of one tile."""
+    k = np.random.default_rng(0).permutation(np.arange(1, count + 1))
+    extents = np.stack([np.ones_like(k), np.ones_like(k), k], axis=1)
+    order = DescriptorTable(16, 16, "f32", sms=sms, resident=resident).order(extents, np.ones_like(k))
+    assert sorted(order) == list(range(count))
+    begun = k[order][: sms * resident]
+    assert (np.diff(k[order][sms * resident :]) < 0).all()  # the others follow, the longest first
+    return [begun[s::sms] for s in range(sms)]
+
+
+@pytest.mark.parametrize(("count", "sms", "resident", "most"), [(20, 10, 2, 21), (60, 10, 4, 162), (15, 10, 3, 15)])
+def test_multiprocessors_begin_with_about_equal_work(count, sms, resident, most):
+    """``most``: the largest sum of K of a multiprocessor; of 15 tiles for ten, the longest one is alone."""
+    assert max(sum(x) for x in first_tiles(count, sms, resident)) == most
+
+
 def test_tiles_and_iterations_of_columns():
     p = lower(GroupedGemm(ITEMS))
     ml, nl, u = np.array([16, 32]), np.array([16, 64]), np.array([8, 32])
