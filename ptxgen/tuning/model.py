@@ -60,6 +60,16 @@ class Search:
     factor: float
 
 
+def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> None:
+    """Sets the times of rows without trees: ``us``, by the performance model, scaled by its error for the fastest row
+    with trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
+    ``scaled``: times in which the rows ``learnt`` have those of trees."""
+    best = learnt[np.argmin(scaled[learnt])]
+    ratio, known = scaled[best] / us[best], scaled[learnt]
+    np.multiply(us, ratio, out=scaled)
+    scaled[learnt] = known
+
+
 class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
@@ -181,6 +191,7 @@ class Model:
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
             out[rows] = np.exp2(self._predicted(x, 0) + base[rows])
+        _scale_others(out, us, learnt)
         return out
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
@@ -203,7 +214,7 @@ class Model:
         learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))
-        left, log_us = np.arange(len(c)), np.log2(us)
+        left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
         base = baseline(self.facts.target, p, d, us)
@@ -211,8 +222,9 @@ class Model:
             trees = round(fraction * self._booster.num_boosted_rounds())
             if len(left) > count and trees >= LEAST_TREES:
                 known = left[place[left] >= 0]
-                log_us[known] = self._predicted(x[place[known]], trees) + base[known]
-                left = np.sort(left[fastest(log_us[left], count)])
+                scaled[known] = np.exp2(self._predicted(x[place[known]], trees) + base[known])
+                _scale_others(scaled, us, learnt)
+                left = np.sort(left[fastest(scaled[left], count)])
         return c.take(left)
 
     def search(
