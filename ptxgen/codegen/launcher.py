@@ -56,7 +56,8 @@ class GemmLauncher:
         launches = [
             self._launch_range(p, run)
             for p in self.scheduler.gemms(problem)
-            for run in BatchRange.split(p.batch, self.scheduler.batch_limit(self.packing.product_problem(p)))
+            for product in (self.packing.product_problem(p),)
+            for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
         steps = tuple(step for each in launches for step in each.steps)
         return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.arithmetic import Arithmetic
@@ -42,6 +42,12 @@ class TileScheduler(Protocol):
     @property
     def grid_text(self) -> str:
         """The meaning of the axes of the grid."""
+
+
+class Kernel(Protocol):
+    """A kernel whose template reads it as ``plan``. ``kernel``: the template."""
+
+    kernel: ClassVar[str]
 
 
 class Plan:
@@ -98,6 +104,11 @@ class Plan:
     def block_tile(self) -> str:
         """The extents of a block's tile of C, for the header."""
         return f"{self.config.ml} x {self.config.nl}"
+
+    @property
+    def other_kernels(self) -> Sequence[Kernel]:
+        """Kernels of the module that are rendered as plans of their own, after the main kernel."""
+        return ()
 
     @property
     def directives(self) -> list[str]:

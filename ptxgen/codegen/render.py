@@ -155,7 +155,8 @@ def render_file(template: str, **values: Any) -> str:
 
 
 def _text(plan: Plan, templates: TemplateLookup) -> str:
-    return tidy(templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan)))
+    main = templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
+    return tidy(main + "".join(templates.get_template(each.kernel).render(plan=each) for each in plan.other_kernels))
 
 
 def _text_or_traceback(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from ptxgen.families.registry import register
 from ptxgen.families.simt.family import FAMILY as SIMT
 from ptxgen.families.skinny.family import FAMILY as SKINNY
 from ptxgen.families.wgmma.family import FAMILY as WGMMA
+from ptxgen.families.winograd.family import FAMILY as WINOGRAD
 
-for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE):
+for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD):
     register(_family)

@@ -22,6 +22,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
+from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible, rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -78,6 +79,10 @@ class CandidateSpace:
     def code(self) -> int:
         """The value of the ``family`` axis."""
         return FAMILIES.index(self.name)
+
+    def product(self, p: KernelGemm) -> KernelGemm:
+        """The GEMM of a problem that the other methods take: ``Family.product``."""
+        return registry.FAMILIES[self.name].product(p)
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """The representative of a problem's class: by default ``neutral``."""

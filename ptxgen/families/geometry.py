@@ -19,7 +19,8 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 def geometry(p: KernelGemm, c: Any) -> Geometry:
     """The geometry of ``c`` on ``p``: a record of its family."""
-    g = registry.of(c).geometry(p, c)
+    family = registry.of(c)
+    g = family.geometry(family.product(p), c)
     if not p.grouped:
         return g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers

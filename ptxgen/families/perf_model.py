@@ -34,7 +34,7 @@ def without_slices(c: Columns) -> Columns:
 
 def work(p: KernelGemm, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
-    c = without_slices(c)
+    c, p = without_slices(c), registry.of(c).product(p)
     result: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
     return result
 
@@ -104,7 +104,7 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
 
 def microseconds(p: KernelGemm, c: Columns, d: Device) -> Any:
     """``predict`` of configurations of one family."""
-    formula = cost_model(p, registry.of(c).name)
+    formula, p = cost_model(p, registry.of(c).name), registry.of(c).product(p)
     x = formula.cell(p, c, geometry(p, c), d)
     return formula.microseconds(p, d, work(p, c, d), slice(None), x, slice(None))
 
@@ -120,7 +120,7 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), ROWS_AT_ONCE):
             these = slice(at, at + ROWS_AT_ONCE)
-            us[these] = formula.microseconds(p, d, w, place[these], x, cells[these])
+            us[these] = formula.microseconds(part.problem, d, w, place[these], x, cells[these])
         out[where] = us
     return out
 

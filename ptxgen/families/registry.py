@@ -50,6 +50,8 @@ class Family:
     of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration; families of
     the package import it on first use.
 
+    ``product(p)``: the GEMM that its main kernel computes for ``p``, to which geometry, rules, candidates and
+    performance model apply; ``p`` itself unless auxiliary kernels transform the operands.
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
     ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``splits_lists``: whether
@@ -71,6 +73,7 @@ class Family:
     issuer_tile: Callable[[KernelGemm, Any, Any], tuple[Any, Any, Any, Any, Any]]
     thread_products: Callable[[Any], Any]
     plan: Callable[[KernelGemm, config.Config], type[Plan]]
+    product: Callable[[KernelGemm], KernelGemm] = lambda p: p
     splitk: int = SPLIT_WORKSPACE
     gathers: Callable[[KernelGemm], bool] = lambda p: False
     features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)

@@ -191,6 +191,7 @@ def rules_of(family: str) -> list[tuple[int, Rule]]:
 
 def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
+    p = registry.of(c).product(p)
     with np.errstate(all="ignore"):
         g: Geometry | None = None
         for _, rule in rules_of(c.family):
@@ -227,6 +228,7 @@ def require(p: KernelGemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = first_violation(p, c, d)
     if rule is not None:
+        p = registry.of(c).product(p)
         g = None if rule in FIRST else geometry(p, c)
         message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)
         raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
@@ -243,9 +245,11 @@ def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype
         return result
     if not len(c):
         return result
+    family = registry.of(c)
+    p = family.product(p)
     with np.errstate(all="ignore"):
         g = geometry(p, c)
-        for i, rule in rules_of(registry.of(c).name):
+        for i, rule in rules_of(family.name):
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
     return result
@@ -262,10 +266,11 @@ def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.b
 
 def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The legal rows of a family. Most random rows break an early rule; later rules see the remaining rows only."""
-    rows = np.flatnonzero(c.family == code)
+    family, rows = registry.by_code(code), np.flatnonzero(c.family == code)
+    p = family.product(p)
     g: Geometry | None = None
     part, holds = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_)
-    for _, rule in rules_of(registry.by_code(code).name):
+    for _, rule in rules_of(family.name):
         if g is None and rule not in FIRST:
             g = geometry(p, part)
         holds &= rule.holds(p, part, g, d)

@@ -149,11 +149,11 @@ def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candi
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     first_row = first_cell = total = 0
     for f in families(p, d):
-        b = base(f, p, d)
+        b, product = base(f, p, d), f.product(p)
         if not len(b.columns):
             continue
-        cells, broken = f.cells(p, d, b.tiles)
-        parts.append(Part(p, b, cells, first_row, first_cell))
+        cells, broken = f.cells(product, d, b.tiles)
+        parts.append(Part(product, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
         total += int((b.counts * open_).sum())
         for j in range(open_.shape[1]):
@@ -203,8 +203,8 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
             counts[RULES[bar].name] += 1
             continue
         b = base(f, p, d)
-        tiles = f.tiles(f.neutral(p))
-        broken = f.cells(p, d, tiles)[1].reshape(len(tiles), -1)
+        tiles = f.tiles(f.neutral(f.product(p)))
+        broken = f.cells(f.product(p), d, tiles)[1].reshape(len(tiles), -1)
         slices = (broken != -2).sum(axis=1)
         for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
@@ -227,9 +227,10 @@ def canonical(p: KernelGemm, c: Columns) -> Columns:
     """
     codes = np.unique(c.family)
     if len(codes) <= 1:
-        return SPACES[int(codes[0])].canonical(p, c) if len(c) else c
+        f = SPACES[int(codes[0])] if len(c) else None
+        return c if f is None else f.canonical(f.product(p), c)
     places = [np.flatnonzero(c.family == code) for code in codes]
-    parts = [SPACES[int(code)].canonical(p, c.take(rows)) for code, rows in zip(codes, places, strict=True)]
+    parts = [canonical(p, c.take(rows)) for rows in places]
     return Columns.concat(parts).take(np.argsort(np.concatenate(places)))
 
 
@@ -247,6 +248,7 @@ def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
     the number of slices to other whole waves, of an operand's copy mode. Legal, canonical, distinct, without
     ``config``."""
     f = SPACES[FAMILIES.index(config.family)]
+    p = f.product(p)
     rows = [near for changes in f.changes(p, d, config) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
     c = unique(canonical(p, c.take(legal(p, c, d))))

@@ -69,6 +69,7 @@ def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
     names = ("output_dtype", "grouped", *f.fixed)
+    p = f.product(p)
     broken = (i for i, rule in rules_of(f.name) if rule.name in names and not np.all(rule.holds(p, one, None, d)))
     return next(broken, -1)
 
@@ -85,12 +86,12 @@ def _families(p: KernelGemm, d: Device, spaces: tuple[CandidateSpace, ...]) -> t
 
 def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class; cached."""
-    return _base(f, f.neutral(p), d)
+    return _base(f, f.neutral(f.product(p)), d)
 
 
 def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
     """The key of a class: problems with the same key share all bases."""
-    return tuple((f.name, f.neutral(p)) for f in families(p, d))
+    return tuple((f.name, f.neutral(f.product(p))) for f in families(p, d))
 
 
 @lru_cache(maxsize=BASES)
@@ -126,7 +127,7 @@ def _legal_shapes(f: CandidateSpace, p: KernelGemm, d: Device, shapes: Columns) 
 
 def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
     """Index of a rule -> the number of rows of the base that it rejects, by tile."""
-    p = f.neutral(p)
+    p = f.neutral(f.product(p))
     shapes, variants, index = f.shapes(p), f.variants(p), _Index(f.tiles(p), f.tile)
     shapes = shapes.flat() if isinstance(shapes, Grid) else shapes
     violated = violations(f, p, shapes, d, f.tile_rules)

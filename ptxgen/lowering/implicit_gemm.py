@@ -276,7 +276,7 @@ class ImplicitGemm(KernelGemm):
 
     @property
     def shape_class(self) -> KernelGemm:
-        return replace(self, im2col=None, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS)
+        return replace(self, im2col=None, winograd=None, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS)
 
     @property
     def extent_gcd(self) -> tuple[int, int, int]:
@@ -312,6 +312,7 @@ def implicit_gemm_of(
     strip: Any = None,
     scalar_bias: bool = False,
     swapped: bool = False,
+    winograd: KernelGemm | None = None,
     **fields: Any,
 ) -> KernelGemm:
     """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch
@@ -340,7 +341,7 @@ def implicit_gemm_of(
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
     if {lowered[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
-        return KernelGemm(**fields, swapped=swapped)
+        return KernelGemm(**fields, swapped=swapped, winograd=winograd)
     if strip is not None:
         lowered.update(strip=strip, strip_kind=strip.kind)
     return ImplicitGemm(
@@ -351,4 +352,5 @@ def implicit_gemm_of(
         im2col=im2col,
         scalar_bias=scalar_bias,
         swapped=swapped,
+        winograd=winograd,
     )

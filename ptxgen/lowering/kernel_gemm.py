@@ -20,6 +20,7 @@ class KernelGemm(Gemm):
     descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
     it; ``strip_kind``: the numbers of the strips that are constants of the kernel, the vector width last.
     ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
+    ``winograd``: the GEMMs of Winograd's algorithm (``WinogradGemm``), if it can compute the convolution.
     """
 
     addr_a: str = STRIDED
@@ -30,6 +31,7 @@ class KernelGemm(Gemm):
     strip_kind: tuple[int, ...] = ()
     scalar_bias: bool = False
     swapped: bool = field(default=False, compare=False)
+    winograd: KernelGemm | None = None
 
     batched_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
     grouped: ClassVar[bool] = False  #: whether items have shapes of their own, which a descriptor table holds

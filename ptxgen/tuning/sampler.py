@@ -97,7 +97,7 @@ class Categorical:
         """Estimates probabilities from uniform draws of each family: until ``wanted`` are legal, at most ``limit``."""
         variables, tallies = {}, {}
         for f in families(problem, device):
-            flat = {names: Variable.flat(values) for names, values in f.variables(problem).items()}
+            flat = {names: Variable.flat(values) for names, values in f.variables(f.product(problem)).items()}
             counts = {names: np.full(len(v.values), float(ALPHA)) for names, v in flat.items()}
             tally = tallies[f.code] = Tally()
             uniform = cls(problem, device, {f.code: 1.0}, {f.code: flat})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, wgmma
+from tests.cases import batch, bf16x3, conv, conv_wgmma, grouped, mma, simt, skinny, wgmma, winograd
 from tests.cases.source import CaseSource
 
 #: by name
@@ -24,5 +24,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.PHASED,
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
+        winograd.SOURCE,
     )
 }

@@ -101,6 +101,11 @@ GOLDEN = {
         "grouped 96,64,100+96,64,30 TN bf16 jagged=k",
         "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1",
     ),
+    "winograd": (
+        "h200",
+        "conv N=2,C=16,H=7,W=9,K=16,R=3,S=3,pad=1 NCHW f32 epilogue=bias,relu",
+        "family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4",
+    ),
     "mma_f16": (
         "h200",
         "gemm 512,512,512 NT f16",

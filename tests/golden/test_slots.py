@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.plan import Kernel, Plan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -20,9 +20,13 @@ CHOSEN = re.compile(r"""file="/\$\{context\['plan'\]\.([\w.]+)\}""")
 
 
 def templates_of(plan: Plan) -> set[str]:
-    """The templates that render a plan's kernel: its schedule, and every template that one of them includes."""
+    """The templates that render a plan's kernels: its schedule, and every template that one of them includes."""
+    return set().union(*(_templates_of(kernel) for kernel in (plan, *plan.other_kernels)))
+
+
+def _templates_of(kernel: Kernel) -> set[str]:
     used: set[str] = set()
-    waiting = [plan.kernel]
+    waiting = [kernel.kernel]
     while waiting:
         name = waiting.pop()
         if name in used:
@@ -30,7 +34,7 @@ def templates_of(plan: Plan) -> set[str]:
         used.add(name)
         text = (TEMPLATES / name).read_text()
         near = [n if (TEMPLATES / n).exists() else str(Path(name).parent / n) for n in NAMED.findall(text)]
-        waiting += [*near, *(attrgetter(attribute)(plan) for attribute in CHOSEN.findall(text))]
+        waiting += [*near, *(attrgetter(attribute)(kernel) for attribute in CHOSEN.findall(text))]
     return used
 
 

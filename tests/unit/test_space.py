@@ -27,7 +27,7 @@ from ptxgen.problem.device import device
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import Categorical
 
-SIMT, MMA, WGMMA, STREAM, SLIDE = space.SPACES
+SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -585,6 +585,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, no short side
+    cannot["winograd_filter"] = 1
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -679,6 +680,10 @@ CLASSES = {
     4: tuple(
         lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
         for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))
+    ),
+    5: tuple(
+        lower(Conv(2, 40 * n, 9, 12 * n, 30, 3, 3, padding=1, layout=layout)).winograd
+        for n, layout in ((1, "NCHW"), (2, "NCHW"), (1, "NHWC"))
     ),
 }
 

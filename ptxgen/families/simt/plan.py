@@ -17,13 +17,16 @@ class SimtPlan(Plan):
     geometry: SimtGeometry
 
     def _compose(self) -> None:
-        p, c, g = self.problem, self.config, self.geometry
+        c, g = self.config, self.geometry
         scheduler = compose_scheduler(self)
         self.a, self.b = self._operands()
         self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
-        self.packing = table_packing(self) or Packing(p, self.entry, self.batch, self.fused_ops)
+        self.packing = self._packing()
         compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
+
+    def _packing(self) -> Packing:
+        return table_packing(self) or Packing(self.problem, self.entry, self.batch, self.fused_ops)
 
     def _operands(self) -> tuple[OperandLayout, OperandLayout]:
         p, c, g = self.problem, self.config, self.geometry

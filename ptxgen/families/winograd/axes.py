@@ -1,0 +1,11 @@
+"""The axes of the family winograd: those of SIMT kernels; the products are not split along K."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxgen.families.simt.axes import AXES as SIMT_AXES
+
+UNSPLIT = ("kg", "splitk")  #: axes of which the search visits the default only
+
+AXES = tuple(replace(a, values=(a.default,)) if a.name in UNSPLIT else a for a in SIMT_AXES)

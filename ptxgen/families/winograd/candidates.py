@@ -1,0 +1,30 @@
+"""The candidate space of Winograd convolutions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxgen.codegen.axes import searched
+from ptxgen.codegen.config import Columns
+from ptxgen.families.candidates import Ints
+from ptxgen.families.simt.candidates import SimtSpace
+from ptxgen.families.winograd import axes
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.device import Device
+
+
+class WinogradSpace(SimtSpace):
+    """The candidates of SIMT kernels for the transformed products."""
+
+    name = "winograd"
+    axes = searched(axes.AXES)
+    fixed = ("winograd_filter",)
+    extent_rules = (*SimtSpace.extent_rules, "winograd_slices")
+
+    def shapes(self, p: KernelGemm) -> Columns:
+        return super().shapes(p).replace(family=self.code)
+
+    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+        """Without slices of K. The next kernel reads the products from the L2 cache, so their stores do not stream."""
+        c, broken = super().cells(p, d, tiles)
+        return c.replace(store_policy=0), np.where(c.kg > 1, -2, broken)

@@ -1,0 +1,47 @@
+"""The performance model of Winograd convolutions: the SIMT kernel of the products, and the bytes of the transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.families import perf_costs
+from ptxgen.families.perf_blocks import Cells, Floats, Work, cell
+from ptxgen.families.perf_blocks import microseconds as product_microseconds
+from ptxgen.families.simt.perf_model import work
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.winograd import WinogradGemm
+from ptxgen.problem.device import Device
+
+L2_SPEED = 1.5  #: bandwidth of the L2 cache over that of device memory
+L2_SHARE = 0.5  #: share of the cache in which the results of one kernel remain for the next
+KERNELS = 3  #: transforms of filters, of images and of products
+
+
+def _transfer(size: float, d: Device) -> float:
+    """Microseconds in which the transforms write or read a matrix of ``size`` bytes."""
+    cached = min(size, d.l2 * L2_SHARE)
+    return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
+
+
+def transform_microseconds(p: KernelGemm, d: Device) -> float:
+    """Microseconds of the transforms: each reads its tensor once and writes its 16 matrices, or the reverse."""
+    if not isinstance(p, WinogradGemm) or p.transform is None:
+        return 0.0
+    t = p.transform
+    matrices = (p.m * p.k, p.n * p.k, p.m * p.n)
+    rows, columns = t.results
+    tensors = t.images * t.channels * t.height * t.width + 9 * t.filters * t.channels
+    tensors += t.images * t.filters * rows * columns
+    moved = sum(_transfer(4.0 * p.batch * n, d) for n in matrices) + 4 * tensors / (d.bandwidth * 1e3 * perf_costs.DRAM)
+    return moved + KERNELS * perf_costs.LAUNCH_US
+
+
+def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+    """Microseconds of a launch of the four kernels."""
+    out: Floats = product_microseconds(p, d, w, rows, x, cell) + np.float32(transform_microseconds(p, d))
+    return out
+
+
+__all__ = ["cell", "microseconds", "work"]

@@ -1,0 +1,144 @@
+"""Convolutions with 3x3 filters by Winograd's minimal filtering F(2x2, 3x3): 16 GEMMs over tiles of 2x2 results.
+
+A tile of 2x2 results depends on a patch of 4x4 pixels. With the matrices of Lavin and Gray ("Fast Algorithms for
+Convolutional Neural Networks", CVPR 2016) results are Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A, for a filter g and a patch d,
+summed over channels before the last transform. Each of the 16 points of transformed filters and patches is one GEMM:
+filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import CONTIGUOUS
+
+POINTS = 16  #: of a transformed patch: the GEMMs of the batch
+TILE = 2  #: rows and columns of results of a tile
+TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
+UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
+LEAST_CHANNELS = 16  #: of images and results: with fewer, transforms take longer than the products that they save
+
+
+@dataclass(frozen=True)
+class WinogradTransform:
+    """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
+    ``height``, ``width`` of the images, ``results``: those of the results; ``first``: the row and column of the image
+    at the top left of the first patch. Steps in elements: ``image_steps`` and ``result_steps`` by image, channel, row,
+    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on."""
+
+    images: int
+    channels: int
+    filters: int
+    height: int
+    width: int
+    results: tuple[int, int]
+    first: tuple[int, int]
+    image_steps: tuple[int, int, int, int]
+    filter_steps: tuple[int, int, int, int]
+    filter_start: int
+    result_steps: tuple[int, int, int, int]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Rows and columns of tiles of an image."""
+        rows, columns = (-(-n // TILE) for n in self.results)
+        return rows, columns
+
+    @property
+    def tile_count(self) -> int:
+        """Tiles of all images."""
+        rows, columns = self.tiles
+        return self.images * rows * columns
+
+
+@dataclass(frozen=True)
+class WinogradGemm(KernelGemm):
+    """The batch of 16 GEMMs of a convolution: transformed filters times transformed images.
+
+    ``transform``: the tensors; None: the representative of a class. ``epilogue_arrays``: the operands of the
+    convolution's epilogue, whose addresses every kernel of a launch takes."""
+
+    transform: WinogradTransform | None = None
+    epilogue_arrays: tuple[str, ...] = ()
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return self.epilogue_arrays
+
+    @property
+    def shape_class(self) -> KernelGemm:
+        return replace(
+            self, transform=None, epilogue_arrays=(), stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS
+        )
+
+    @property
+    def image(self) -> str:
+        """The operand with the images, of the convolution and of the GEMMs: a or b."""
+        return "a" if self.channels_adjacent else "b"
+
+    @property
+    def channels_adjacent(self) -> bool:
+        """Whether channels are adjacent in memory (NHWC: tiles are rows of C), not pixels (tiles are columns)."""
+        return self.layout == "NN"
+
+
+def winograd_gemm(v: Conv) -> WinogradGemm | None:
+    """The GEMMs of a convolution or of an input gradient. None: it has other filters, strides or types, few channels,
+    or weight gradients, groups or a depth axis."""
+    gradient = v.direction == "input_grad"
+    channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
+    plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
+    types = v.dtype == v.compute == v.out == "f32" and v.layout in ("NCHW", "NHWC")
+    if not (plain and types) or v.direction == "weight_grad" or any(v.pads[0]) or v.fold:
+        return None
+    if min(channels, filters) < LEAST_CHANNELS or 0 in (v.n, v.h, v.w, *v.results):
+        return None
+    x, w, y = (v.steps(name) for name in "xwy")
+    image, filter_, result = (_of_axes(x, "nchw"), _of_axes(w, "kcrs"), _of_axes(y, "nkpq"))
+    extents, results, start = (v.h, v.w), v.results[1:], 0
+    first = (-v.pads[1][0], -v.pads[2][0])
+    if gradient:  # a convolution of the gradient of results with the rotated filters
+        image, result, extents, results = result, image, results, extents
+        start = 2 * (w["r"] + w["s"])
+        filter_ = (w["c"], w["k"], -w["r"], -w["s"])
+        first = (v.pads[1][0] - 2, v.pads[2][0] - 2)
+    adjacent = v.layout == "NHWC"
+    transform = WinogradTransform(
+        v.n,
+        channels,
+        filters,
+        *extents,
+        (results[0], results[1]),
+        first,
+        image,
+        filter_,
+        start,
+        result,
+    )
+    rows, columns, depth = (_up(n) for n in (filters, transform.tile_count, channels))
+    if adjacent:
+        rows, columns = columns, rows
+    fields: dict[str, Any] = {"dtype": v.dtype, "compute": v.compute, "out": v.out}
+    return WinogradGemm(
+        rows,
+        columns,
+        depth,
+        "NN" if adjacent else "TN",
+        batch=POINTS,
+        deterministic=v.deterministic,
+        transform=transform,
+        epilogue_arrays=tuple(v.epilogue_operands),
+        **fields,
+    )
+
+
+def _up(n: int) -> int:
+    return -(-n // UNIT) * UNIT
+
+
+def _of_axes(steps: dict[str, int], axes: str) -> tuple[int, int, int, int]:
+    a, b, c, d = (steps[letter] for letter in axes)
+    return a, b, c, d

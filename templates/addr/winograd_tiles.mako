@@ -1,0 +1,34 @@
+## The tile of results and the channel of a thread that transforms.
+<%def name="registers()">
+    .reg .b32 %tile, %image, %tile_row, %tile_column, %channel, %thread;
+</%def>
+
+## Adjacent threads have adjacent channels where ``threads.lanes`` is above 1, else adjacent tiles. Branches to DONE beyond
+## ``tiles`` and ``channels``.
+<%def name="tile_and_channel(threads, tiles, channels)">
+    mov.u32 %thread, %tid.x;
+    mov.u32 %tile, %ctaid.x;
+    mul.lo.u32 %tile, %tile, ${threads.tiles};
+    mov.u32 %channel, %ctaid.y;
+    mul.lo.u32 %channel, %channel, ${threads.block_channels};
+% if threads.lanes > 1:
+    shr.u32 %tmp0, %thread, ${threads.log2_lanes};
+    add.u32 %tile, %tile, %tmp0;
+    and.b32 %tmp0, %thread, ${threads.lanes - 1};
+    add.u32 %channel, %channel, %tmp0;
+% else:
+    add.u32 %tile, %tile, %thread;
+% endif
+    setp.ge.u32 %p, %tile, ${tiles};
+    @%p bra DONE;
+    setp.ge.u32 %p, %channel, ${channels};
+    @%p bra DONE;
+    // the tile's image, row and column
+    div.u32 %image, %tile, %tile_columns;
+    mul.lo.u32 %tmp0, %image, %tile_columns;
+    sub.u32 %tile_column, %tile, %tmp0;
+    div.u32 %tmp0, %image, %tile_rows;
+    mul.lo.u32 %tile_row, %tmp0, %tile_rows;
+    sub.u32 %tile_row, %image, %tile_row;
+    mov.u32 %image, %tmp0;
+</%def>

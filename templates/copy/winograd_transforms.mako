@@ -1,0 +1,198 @@
+## Winograd's transforms of filters and of images, F(2x2, 3x3): 16 matrices of each in the workspace, one for each point of a
+## transformed patch of 4x4 pixels. Elements that pad the matrices are zero.
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%namespace name="tiles" file="/addr/winograd_tiles.mako"/>
+<%def name="operand_addresses()">
+    // A, B and C are 16 matrices each in the workspace: transformed filters and images, and their products
+% for x in "ABC":
+    ld.param.u32 %tmp0, [offset128_${x.lower()}];
+    mad.wide.u32 %${x}, %tmp0, ${plan.packing.ROW}, %workspace;
+% endfor
+    mov.f32 %beta, 0f00000000;
+</%def>
+
+<%def name="entries()">
+<% x = plan.packing %>\
+
+// C = A B of 16 matrices of transformed filters: each thread transforms the filter of a channel
+.visible .entry ${plan.entry}_transform_filters(
+${parameters(x.FILTER_NUMBERS, x.filters)}\
+)
+.maxntid ${x.THREADS}, 1, 1
+{
+${registers(x.FILTER_NUMBERS, x.filters)}\
+    .reg .b32 %filter, %channel, %thread;
+    ${x.taps.declaration}
+${pdl.trigger_and_wait()}\
+    // lanes of a warp are along ${x.LANES_FILTERS} filters and ${x.LANES_CHANNELS} channels, warps along filters
+    mov.u32 %thread, %tid.x;
+    bfe.u32 %channel, %thread, ${x.LOG2_LANES_FILTERS}, ${x.LOG2_LANES_CHANNELS};
+    mov.u32 %tmp0, %ctaid.y;
+    mad.lo.u32 %channel, %tmp0, ${x.LANES_CHANNELS}, %channel;
+    bfe.u32 %filter, %thread, 0, ${x.LOG2_LANES_FILTERS};
+    shr.u32 %tmp0, %thread, ${x.LOG2_WARP};
+    mad.lo.u32 %filter, %tmp0, ${x.LANES_FILTERS}, %filter;
+    mov.u32 %tmp0, %ctaid.x;
+    mad.lo.u32 %filter, %tmp0, ${x.BLOCK_FILTERS}, %filter;
+    setp.ge.u32 %p, %filter, %matrix_filters;
+    @%p bra DONE;
+    setp.ge.u32 %p, %channel, %matrix_channels;
+    @%p bra DONE;
+    setp.lt.u32 %p, %filter, %filters;
+    setp.lt.and.u32 %p, %channel, %channels, %p;
+    mad.lo.s32 %tmp0, %filter, %filter_step, %first_tap;
+    mad.lo.s32 %tmp0, %channel, %channel_step, %tmp0;
+    mad.wide.s32 %row_addr, %tmp0, 4, %tensor;
+    mul.wide.s32 %row_bytes, %row_step, 4;
+    mul.wide.s32 %column_bytes, %column_step, 4;
+% for i in range(3):
+    mov.b64 %global_addr, %row_addr;
+% for j in range(3):
+    mov.f32 ${x.taps[i, j]}, 0f00000000;
+    @%p ld.global.nc.f32 ${x.taps[i, j]}, [%global_addr];
+% if j < 2:
+    add.s64 %global_addr, %global_addr, %column_bytes;
+% endif
+% endfor
+% if i < 2:
+    add.s64 %row_addr, %row_addr, %row_bytes;
+% endif
+% endfor
+    // G g, then (G g) G^T
+% for j in range(3):
+${filter_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(4)])}\
+% endfor
+% for i in range(4):
+${filter_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(4)])}\
+% endfor
+    mad.lo.u32 %tmp0, %channel, %matrix_filters, %filter;
+${store_points()}\
+DONE:
+    ret;
+}
+
+// C = A B of 16 matrices of transformed images: each thread transforms a patch of ${x.threads.channels} channels
+.visible .entry ${plan.entry}_transform_images(
+${parameters(x.IMAGE_NUMBERS, x.image)}\
+)
+.maxntid ${x.THREADS}, 1, 1
+{
+${registers(x.IMAGE_NUMBERS, x.image)}\
+${tiles.registers()}\
+    .reg .b32 %row, %column, %channel_offset;
+    .reg .pred %in_channels, %in_row<4>;
+${pdl.trigger_and_wait()}\
+${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
+    // the patch's first pixel; a tile that pads the matrices has a row outside the image
+    shl.b32 %row, %tile_row, 1;
+    add.s32 %row, %row, %first_row;
+    shl.b32 %column, %tile_column, 1;
+    add.s32 %column, %column, %first_column;
+    mul.lo.s32 %tmp0, %image, %image_step;
+    mad.lo.s32 %tmp0, %row, %row_step, %tmp0;
+    mad.lo.s32 %tmp0, %column, %column_step, %tmp0;
+    mad.lo.s32 %tmp0, %channel, %channel_step, %tmp0;
+    mad.wide.s32 %tensor, %tmp0, 4, %tensor;
+    mul.wide.s32 %row_bytes, %row_step, 4;
+    mul.wide.s32 %column_bytes, %column_step, 4;
+    setp.lt.u32 %p, %tile, %tiles;
+    selp.b32 %row, %row, 0x40000000, %p;
+% for n in range(x.threads.channels):
+    // channel ${n * x.threads.lanes} from the first
+% if n:
+    add.u32 %channel, %channel, ${x.threads.lanes};
+    setp.ge.u32 %p, %channel, %matrix_channels;
+    @%p bra DONE;
+    mul.lo.s32 %tmp0, %channel_step, ${x.threads.lanes};
+    mad.wide.s32 %tensor, %tmp0, 4, %tensor;
+% endif
+    setp.lt.u32 %in_channels, %channel, %channels;
+    mov.b64 %row_addr, %tensor;
+% for i in range(4):
+    add.s32 %tmp0, %row, ${i};
+    setp.lt.and.u32 %in_row${i}, %tmp0, %height, %in_channels;
+    mov.b64 %global_addr, %row_addr;
+% for j in range(4):
+    add.s32 %tmp0, %column, ${j};
+    setp.lt.and.u32 %p, %tmp0, %width, %in_row${i};
+    mov.f32 ${x.patch[i, j]}, 0f00000000;
+    @%p ld.global.nc.f32 ${x.patch[i, j]}, [%global_addr];
+% if j < 3:
+    add.s64 %global_addr, %global_addr, %column_bytes;
+% endif
+% endfor
+% if i < 3:
+    add.s64 %row_addr, %row_addr, %row_bytes;
+% endif
+% endfor
+    // B^T d, then (B^T d) B
+% for j in range(4):
+${image_points([x.patch[i, j] for i in range(4)], [x.rows[i, j] for i in range(4)])}\
+% endfor
+% for i in range(4):
+${image_points([x.rows[i, j] for j in range(4)], [x.patch[i, j] for j in range(4)])}\
+% endfor
+    mul.lo.u32 %tmp0, %tile, %tile_step;
+    mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
+${store_points()}\
+% endfor
+DONE:
+    ret;
+}
+</%def>
+
+<%def name="parameters(names, operand)">
+    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
+% for line in plan.fused_ops.parameters:
+    ${line}
+% endfor
+    .param .u64 matrix_bytes,
+    ${", ".join(f".param .u32 {name}" for name in names)}
+</%def>
+
+<%def name="registers(names, operand)">
+    .reg .b64 %tensor, %workspace, %matrix, %matrix_bytes, %row_bytes, %column_bytes, %row_addr, %global_addr;
+    .reg .b32 ${", ".join(f"%{name}" for name in names)}, %tmp0;
+    .reg .pred %p;
+    ${plan.packing.patch.declaration}
+    ${plan.packing.rows.declaration}
+    ld.param.u64 %tensor, [${operand}];
+    ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %tensor, %tensor;
+    cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u64 %matrix_bytes, [matrix_bytes];
+% for name in names:
+    ld.param.u32 %${name}, [${name}];
+% endfor
+    mad.wide.u32 %matrix, %matrix_offset128, ${plan.packing.ROW}, %workspace;
+</%def>
+
+## The points of a row or column of a filter: its ends, and half of the sum and of the alternating sum.
+<%def name="filter_points(taps, points)">
+    mov.f32 ${points[0]}, ${taps[0]};
+    mov.f32 ${points[3]}, ${taps[2]};
+    add.rn.f32 ${points[1]}, ${taps[0]}, ${taps[2]};
+    sub.rn.f32 ${points[2]}, ${points[1]}, ${taps[1]};
+    add.rn.f32 ${points[1]}, ${points[1]}, ${taps[1]};
+    mul.rn.f32 ${points[1]}, ${points[1]}, 0f3F000000;
+    mul.rn.f32 ${points[2]}, ${points[2]}, 0f3F000000;
+</%def>
+
+## The points of a row or column of a patch.
+<%def name="image_points(pixels, points)">
+    sub.rn.f32 ${points[0]}, ${pixels[0]}, ${pixels[2]};
+    add.rn.f32 ${points[1]}, ${pixels[1]}, ${pixels[2]};
+    sub.rn.f32 ${points[2]}, ${pixels[2]}, ${pixels[1]};
+    sub.rn.f32 ${points[3]}, ${pixels[1]}, ${pixels[3]};
+</%def>
+
+## Stores the points to element %tmp0 of the matrices.
+<%def name="store_points()">
+    mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
+% for n, element in enumerate(plan.packing.patch.all):
+    st.global.f32 [%global_addr], ${element};
+% if n < plan.packing.POINTS - 1:
+    add.s64 %global_addr, %global_addr, %matrix_bytes;
+% endif
+% endfor
+</%def>

@@ -1,0 +1,115 @@
+## Winograd's transform of the products, F(2x2, 3x3): results from the 16 matrices of products in the workspace, with the
+## epilogue of the convolution.
+<%namespace name="pdl" file="/ptx/pdl.mako"/>\
+<%namespace name="tiles" file="/addr/winograd_tiles.mako"/>\
+<%namespace name="c_elements" file="/epilogue/c_elements.mako"/>\
+<%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>\
+<% x = plan %>\
+
+// C = A B + beta C, transformed to results: each thread computes ${x.TILE} x ${x.TILE} results of ${x.threads.channels} channels
+.visible .entry ${plan.entry}_transform_results(
+    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
+% for line in plan.fused_ops.parameters:
+    ${line}
+% endfor
+    .param .u64 matrix_bytes,
+    ${", ".join(f".param .u32 {name}" for name in x.NUMBERS)},
+    .param .f32 beta
+)
+.maxntid ${x.THREADS}, 1, 1
+{
+    .reg .b64 %C, %c_addr, %workspace, %matrix, %matrix_bytes, %row_bytes, %column_bytes, %tile_addr, %global_addr, %tmp64;
+    .reg .b32 ${", ".join(f"%{name}" for name in x.NUMBERS)}, %tmp0, %row, %column;
+    .reg .pred %p, %has_beta, %in_bounds, %add_c, %in_row<${x.TILE}>, %in_column<${x.TILE}>;
+    .reg .f32 %beta;
+${tiles.registers()}\
+    ${x.products.declaration}
+    ${x.rows.declaration}
+    ${x.results.declaration}
+    ${x.c.declaration}
+    ld.param.u64 %C, [C];
+    ld.param.u64 %workspace, [W];
+    cvta.to.global.u64 %C, %C;
+    cvta.to.global.u64 %workspace, %workspace;
+    ld.param.u64 %matrix_bytes, [matrix_bytes];
+% for name in x.NUMBERS:
+    ld.param.u32 %${name}, [${name}];
+% endfor
+    ld.param.f32 %beta, [beta];
+${fused_ops.setup()}\
+    mad.wide.u32 %matrix, %matrix_offset128, ${x.ROW}, %workspace;
+${pdl.trigger_and_wait()}\
+${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
+    setp.neu.f32 %has_beta, %beta, 0f00000000;
+    // the tile's first result; its last row and column may be outside
+    shl.b32 %row, %tile_row, 1;
+    shl.b32 %column, %tile_column, 1;
+    mul.lo.u32 %tmp0, %image, %image_step;
+    mad.lo.u32 %tmp0, %row, %row_step, %tmp0;
+    mad.lo.u32 %tmp0, %column, %column_step, %tmp0;
+    mad.lo.u32 %tmp0, %channel, %channel_step, %tmp0;
+    mad.wide.u32 %tile_addr, %tmp0, 4, %C;
+    mul.wide.u32 %row_bytes, %row_step, 4;
+    mul.wide.u32 %column_bytes, %column_step, 4;
+% for i in range(x.TILE):
+    add.u32 %tmp0, %row, ${i};
+    setp.lt.u32 %in_row${i}, %tmp0, %height;
+    add.u32 %tmp0, %column, ${i};
+    setp.lt.u32 %in_column${i}, %tmp0, %width;
+% endfor
+% for n in range(x.threads.channels):
+    // channel ${n * x.threads.lanes} from the first
+% if n:
+    add.u32 %channel, %channel, ${x.threads.lanes};
+    setp.ge.u32 %p, %channel, %channels;
+    @%p bra DONE;
+    mul.lo.u32 %tmp0, %channel_step, ${x.threads.lanes};
+    mad.wide.u32 %tile_addr, %tmp0, 4, %tile_addr;
+% endif
+    mul.lo.u32 %tmp0, %tile, %tile_step;
+    mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
+    mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
+% for n, element in enumerate(x.products.all):
+    ld.global.f32 ${element}, [%global_addr];
+% if n < x.POINTS - 1:
+    add.s64 %global_addr, %global_addr, %matrix_bytes;
+% endif
+% endfor
+    // A^T m, then (A^T m) A
+% for j in range(4):
+${result_points([x.products[i, j] for i in range(4)], [x.rows[i, j] for i in range(x.TILE)])}\
+% endfor
+% for i in range(x.TILE):
+${result_points([x.rows[i, j] for j in range(4)], [x.results[i, j] for j in range(x.TILE)])}\
+% endfor
+    mov.b64 %global_addr, %tile_addr;
+% for i in range(x.TILE):
+    mov.b64 %c_addr, %global_addr;
+% for j in range(x.TILE):
+    and.pred %in_bounds, %in_row${i}, %in_column${j};
+    and.pred %add_c, %in_bounds, %has_beta;
+${fused_ops.scale_product([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
+${c_elements.load("%c_addr", 0, "@%add_c ")}\
+    @%add_c fma.rn.f32 ${x.results[i, j]}, %beta, ${x.c.values[0]}, ${x.results[i, j]};
+${fused_ops.finish([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
+${c_elements.store([x.results[i, j]], "%c_addr", 0, "@%in_bounds ")}\
+% if j < x.TILE - 1:
+    add.s64 %c_addr, %c_addr, %column_bytes;
+% endif
+% endfor
+% if i < x.TILE - 1:
+    add.s64 %global_addr, %global_addr, %row_bytes;
+% endif
+% endfor
+% endfor
+DONE:
+    ret;
+}
+
+## The results of a row or column of products.
+<%def name="result_points(products, results)">
+    add.rn.f32 ${results[0]}, ${products[0]}, ${products[1]};
+    add.rn.f32 ${results[0]}, ${results[0]}, ${products[2]};
+    sub.rn.f32 ${results[1]}, ${products[1]}, ${products[2]};
+    sub.rn.f32 ${results[1]}, ${results[1]}, ${products[3]};
+</%def>
