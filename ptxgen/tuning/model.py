@@ -60,11 +60,16 @@ class Search:
     factor: float
 
 
+def _best(us: Floats, rows: NDArray[np.intp]) -> np.intp:
+    """The fastest of some rows."""
+    return rows[np.argmin(us[rows])]
+
+
 def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> None:
     """Sets the times of rows without trees: ``us``, by the performance model, scaled by its error for the fastest row
     with trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
     ``scaled``: times in which the rows ``learnt`` have those of trees."""
-    best = learnt[np.argmin(scaled[learnt])]
+    best = _best(scaled, learnt)
     ratio, known = scaled[best] / us[best], scaled[learnt]
     np.multiply(us, ratio, out=scaled)
     scaled[learnt] = known
@@ -210,7 +215,7 @@ class Model:
         self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
-        more trees rank fewer."""
+        more trees rank fewer. The best row with trees is one of them."""
         learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us, stages[-1][1])))
@@ -225,7 +230,7 @@ class Model:
                 scaled[known] = np.exp2(self._predicted(x[place[known]], trees) + base[known])
                 _scale_others(scaled, us, learnt)
                 left = np.sort(left[fastest(scaled[left], count)])
-        return c.take(left)
+        return c.take(np.union1d(left, _best(scaled, learnt)))
 
     def search(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

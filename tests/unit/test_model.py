@@ -27,6 +27,7 @@ from ptxgen.families.features import DEVICE, FORMER, PROBLEM, all_names, default
 from ptxgen.families.mma import cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
@@ -347,6 +348,20 @@ def test_unmeasured_families_are_ranked_by_the_performance_model(fitted):
     assert [us for c, us in ranked if c.family != "simt"] == pytest.approx(
         perf_model.predict(lower(p), c, H200).tolist()
     )
+
+
+def test_unmeasured_families_are_as_wrong_as_the_fastest_measured_kernel(fitted):
+    """The performance model's times are scaled by its error for that kernel, where the shortlist has one."""
+    p = Conv(8, 64, 28, 28, 64, 3, 3, padding=1)
+    ranked = fitted.rank(p, H200, 10_000)
+    measured = [x for x in ranked if x[0].family == "simt"]
+    others = [x for x in ranked if x[0].family == "winograd"]
+    best, us = measured[0]
+    ratio = us / perf_model.predict(lower(p), best, H200)
+    assert others
+    assert abs(ratio - 1) > 0.001
+    times = perf_model.predict(lower(p), Columns.of([c for c, _ in others]), H200)
+    assert [us for _, us in others] == pytest.approx((ratio * times).tolist(), rel=1e-3)
 
 
 def test_one_model_is_trained_on_every_family(both):
