@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 
@@ -29,7 +29,9 @@ def install_extra(extra: str) -> str:
 
 def _installer() -> str:
     own = Path(sys.executable).parent
-    if importlib.util.find_spec("pip") is None:
+    # importlib.util.find_spec("pip") would make setuptools use the standard library's distutils in this process, before
+    # Python 3.12; PyTorch's compiler then stops
+    if PathFinder.find_spec("pip") is None:
         uv = shutil.which("uv")
         return f"uv pip install --python {sys.executable}" if uv else f"python -m pip --python {sys.executable} install"
     pip = shutil.which("pip")

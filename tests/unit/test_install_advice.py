@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def found(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
     """These commands are on the PATH; pip is in the environment if it is among them."""
     monkeypatch.setattr(shutil, "which", lambda name: paths.get(name))
-    monkeypatch.setattr(install_advice.importlib.util, "find_spec", lambda name: "pip" in paths or None)
+    monkeypatch.setattr(install_advice.PathFinder, "find_spec", lambda name: "pip" in paths or None)
 
 
 def test_command_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +32,18 @@ def test_command_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert install("torch") == "uv pip install --python /env/bin/python torch"
     found(monkeypatch)
     assert install("torch") == "python -m pip --python /env/bin/python install torch"
+
+
+def test_the_import_system_is_not_asked_for_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finder of setuptools takes that for a start of pip and no longer replaces distutils."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            assert name != "pip"
+
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    assert "install" in install("torch")
 
 
 def test_a_checkout_that_is_not_installed_is_named_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
