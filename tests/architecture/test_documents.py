@@ -222,7 +222,8 @@ def parsed(arguments: list[str]) -> None:
     group = typer.main.get_command(app)
     context = group.make_context("ptxgen", list(arguments))
     while hasattr(group, "resolve_command"):
-        rest = [*context._protected_args, *context.args] if hasattr(context, "_protected_args") else context.args
+        first = next((n for n in ("_protected_args", "protected_args") if hasattr(context, n)), "")  # click renamed it
+        rest = [*getattr(context, first, ()), *context.args]
         name, group, rest = group.resolve_command(context, rest)  # type: ignore[assignment]
         context = group.make_context(name, rest, parent=context)
 

@@ -99,12 +99,12 @@ def options_of(name: str) -> dict[str, Any]:
         (("selct",), "No such command 'selct'"),
         (("db", "inf"), "No such command 'inf'"),
         (("conv", "--shape", "1,2,3"), "No such command 'conv' (the command precedes the operation: select conv)"),
-        (("select", "gemm", "1,2,3"), "extra argument(s) (1,2,3) (use --shape for extents"),
+        (("select", "gemm", "1,2,3"), "(1,2,3) (use --shape for extents"),
         (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
         (("check", "--shape", "5,5,5", "--seed", "-1"), "'--seed'"),
-        (("emulate",), "file"),
+        (("emulate",), "argument"),  # and its name, which Typer has in capitals or not
     ],
 )
 def test_parser_errors_have_the_common_form(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -120,7 +120,8 @@ def test_parser_errors_have_the_common_form(run: Run, arguments: tuple[str, ...]
 
 def test_group_without_a_command_prints_its_help(run: Run) -> None:
     assert "import" in run("db").err + run("db").out
-    assert run().code == 2
+    assert run().code in (0, 2)  # before click 8.2, and since
+    assert "emulate" in run().err + run().out
 
 
 def test_missing_file_is_named_with_the_reason(run: Run, tmp_path: Path) -> None:
@@ -1028,9 +1029,9 @@ def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeyp
     monkeypatch.setattr(doctor, "_gpu_name", lambda: "")
     done = run("doctor")
     assert done.code == 3
-    assert "pip install mako" in done.out
+    assert "pip install mako" in " ".join(done.out.split())
     assert "MISSING" in done.out
-    assert 'pip install "ptxgen[cuda]"' in done.out
+    assert 'pip install "ptxgen[cuda]"' in " ".join(done.out.split())  # a long path of the interpreter wraps
     monkeypatch.setattr(doctor, "_gpu_name", lambda: "NVIDIA H200, 580.1")
     found = {f["name"]: f["state"] for f in run("doctor", "--json").document["findings"]}
     assert (found["cuda-bindings"], found["pycuda"], found["mako"]) == ("missing", "optional", "missing")
