@@ -138,7 +138,7 @@ OPERATIONS = {
         "a convolution of images, or one of its gradients",
         (
             *KIND,
-            _word("filters", "layout of filters"),
+            _word("filters", "layout of filters; of several for one memory, the natural one of the images"),
             _word("direction", "PTXGEN_FORWARD, PTXGEN_INPUT_GRAD or PTXGEN_WEIGHT_GRAD"),
             _integer("n", "images"),
             _integer("c", "channels"),

@@ -88,6 +88,7 @@ class Conv(ProblemBase):
         self._normalize_layout("filters", tuple(FILTERS.values()))
         word("direction", self.direction, DIRECTIONS)
         self._normalize_spatial()
+        self._normalize_filters()
         self._normalize_dtypes()
         for name, stored in zip(("aligned_input", "aligned_filter", "aligned_output"), "xwy", strict=True):
             self._check_alignment(name, self.kind(stored))
@@ -140,6 +141,16 @@ class Conv(ProblemBase):
         stride = tuple(1 if padded_extents[i] == filter_extents[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
             object.__setattr__(self, name, value)
+
+    def _normalize_filters(self) -> None:
+        """Sets ``filters`` to the natural layout if both describe the same memory, as KCRS and KRSC of 1x1 filters."""
+
+        def order(layout: str) -> list[str]:
+            return [letter for letter in layout.lower().replace("r", "tr") if extents[letter] > 1]
+
+        extents = self.extents("w")
+        same = (name for name in (FILTERS[self.layout], *FILTERS.values()) if order(name) == order(self.filters))
+        object.__setattr__(self, "filters", next(same))
 
     @property
     def problem_kind(self) -> str:

@@ -136,6 +136,25 @@ def test_the_key_is_short() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "layout", "filters", "stored"),
+    [
+        ((2, 8, 5, 5, 4, 1, 1), "NHWC", "KCRS", "KRSC"),
+        ((2, 8, 5, 5, 4, 1, 1), "NCHW", "KRSC", "KCRS"),
+        ((2, 8, 5, 5, 4, 1, 1), "NHWC", "CRSK", "CRSK"),
+        ((2, 8, 5, 5, 1, 1, 1), "NHWC", "CRSK", "KRSC"),
+        ((2, 8, 5, 5, 4, 1, 1), "CHWN", "KRSC", "KCRS"),
+        ((2, 8, 5, 5, 4, 3, 1), "NHWC", "KCRS", "KCRS"),
+    ],
+)
+def test_layouts_of_one_memory_are_one_problem(shape, layout, filters, stored) -> None:
+    v = Conv(*shape, layout=layout, filters=filters)
+    assert v.filters == stored
+    assert v == Conv(*shape, layout=layout, filters=stored)
+    depthwise = Conv(2, 8, 5, 5, 8, 3, 3, groups=8, layout="NHWC", filters="KCRS")
+    assert depthwise.key() == "conv N=2,C=8,H=5,W=5,K=8,R=3,S=3,groups=8 NHWC f32"
+
+
+@pytest.mark.parametrize(
     ("text", "error", "words"),
     [
         ("conv N=1,C=1 NCHW f32", ShapeError, "lacks H, W, K, R, S"),

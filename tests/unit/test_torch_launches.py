@@ -193,6 +193,16 @@ def test_backward_step_copies_no_gradient_twice(launches, last):
     assert len(launch_cache.launches) == 3  # no operand was copied
 
 
+def test_channels_last_has_the_problems_of_the_suites(launches):
+    """Winners are stored for the natural layout of filters, which filters of one tap have as well."""
+    for taps, groups in ((3, 1), (1, 1), (3, 8)):
+        shapes = (2, 8, 6, 5), (8, 8 // groups, taps, taps)
+        x, w = (integers(*s).to(memory_format=torch.channels_last).requires_grad_() for s in shapes)
+        pt.conv2d(x, w, groups=groups).sum().backward()
+    assert len(launches) == 9
+    assert {(p.layout, p.filters) for p in launches} == {("NHWC", "KRSC")}
+
+
 def test_tf32_is_used_where_pytorch_allows_it(launches, monkeypatch):
     monkeypatch.setattr(launching, "settings", lambda x, operation: (operation == "conv", False))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
