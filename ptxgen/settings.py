@@ -16,6 +16,7 @@ from ptxgen.errors import InputError, UnavailableError
 
 DRIVERS = ("auto", "cuda", "emulated")
 TUNE_MODES = ("off", "first", "background")
+SWITCH = ("on", "off")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Settings:
     record: Path | None = None
     tune: str = "off"
     plugins: tuple[str, ...] = ()
+    winograd: str = "on"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ def _names(name: str, text: str) -> tuple[str, ...]:
 
 def _tune(name: str, text: str) -> str:
     return word(name, text.lower(), TUNE_MODES)
+
+
+def _switch(name: str, text: str) -> str:
+    return word(name, text.lower(), SWITCH)
 
 
 VARIABLES = (
@@ -124,6 +130,14 @@ VARIABLES = (
         "off",
         "times the 8 top-ranked configurations of a problem without a winner: in its first call (first), or in a"
         " background thread (background); off: never",
+    ),
+    Variable(
+        "PTXGEN_WINOGRAD",
+        "winograd",
+        _switch,
+        lambda: "on",
+        "on",
+        "off: no convolution is computed by Winograd's algorithm; read when a process first meets a problem",
     ),
 )
 

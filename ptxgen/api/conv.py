@@ -74,6 +74,10 @@ def conv2d(
     result. ``activation``: relu, gelu (the tanh form) or silu. Dtypes, ``out``, ``compute``, ``deterministic``,
     ``workspace``, devices and streams: as for ``gemm``.
 
+    3x3 filters with stride 1 may be computed in f32 by Winograd's algorithm. Its errors on data of one scale are not
+    larger than those of direct sums, but a NaN or an infinity also makes adjacent results NaN. The environment variable
+    PTXGEN_WINOGRAD=off excludes it.
+
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)

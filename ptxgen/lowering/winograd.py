@@ -14,6 +14,7 @@ from typing import Any
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import CONTIGUOUS
+from ptxgen.settings import settings
 
 POINTS = 16  #: of a transformed patch: the GEMMs of the batch
 TILE = 2  #: rows and columns of results of a tile
@@ -87,12 +88,14 @@ class WinogradGemm(KernelGemm):
 
 def winograd_gemm(v: Conv) -> WinogradGemm | None:
     """The GEMMs of a convolution or of an input gradient. None: it has other filters, strides or types, few channels,
-    or weight gradients, groups or a depth axis."""
+    or weight gradients, groups or a depth axis, or PTXGEN_WINOGRAD is off."""
     gradient = v.direction == "input_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
     types = v.dtype == v.compute == v.out == "f32" and v.layout in ("NCHW", "NHWC")
     if not (plain and types) or v.direction == "weight_grad" or any(v.pads[0]) or v.fold:
+        return None
+    if settings().winograd == "off":
         return None
     if min(channels, filters) < LEAST_CHANNELS or 0 in (v.n, v.h, v.w, *v.results):
         return None

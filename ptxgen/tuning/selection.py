@@ -20,6 +20,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
+from ptxgen.settings import settings
 from ptxgen.tuning import choice_cache, model_files, tuning_files
 from ptxgen.tuning.choice_cache import Choice
 from ptxgen.tuning.database import Database
@@ -267,7 +268,7 @@ def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
 def state_digest(device: Device, database: Database | None = None) -> str:
     """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
     device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
-    state = hashlib.sha256(f"{device} {choice_cache.package_digest()}".encode())
+    state = hashlib.sha256(f"{device} {choice_cache.package_digest()} {settings().winograd}".encode())
     roots = [tuning_files.model_path("any").parent.parent]
     if database is not None:
         roots.append(model_folder(database, "any").parent)

@@ -11,6 +11,7 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.winograd.transforms import matrix_offsets
+from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -105,3 +106,10 @@ def test_the_workspace_holds_the_sixteen_matrices():
     assert offsets["b"] == 16 * 24 * 20 * 4
     assert launch.workspace == offsets[""] == 64 * (24 * 20 + 20 * 40 + 24 * 40)
     assert [step.entry.rpartition("_")[2] for step in launch.steps] == ["filters", "images", "nn", "results"]
+
+
+def test_a_variable_excludes_the_family(monkeypatch):
+    p = parse("conv N=2,C=18,H=5,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
+    assert lower_conv(p).winograd is not None
+    monkeypatch.setenv("PTXGEN_WINOGRAD", "off")
+    assert lower_conv(p).winograd is None
