@@ -1,4 +1,4 @@
-"""Commands that install packages for the running interpreter, for error messages."""
+"""Remedies for error messages: commands that install packages for the running interpreter, access to a GPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+GPU_ACCESS = "give this process a GPU and NVIDIA's driver library, libcuda.so.1: in a container, start it with its GPUs"
 
 
 def install(*requirements: str) -> str:

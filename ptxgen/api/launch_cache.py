@@ -87,13 +87,17 @@ def driver_of(v: View) -> Driver:
 
 
 def gpu_driver(index: int | None) -> Driver:
-    """The driver of a GPU; None: of the first one. UnavailableError: the driver is the emulated device."""
+    """The driver of a GPU; None: of the first one. UnavailableError: the driver is the emulated device, which takes
+    arrays in host memory."""
     global _first_gpu
     if _first_gpu is None:
         _first_gpu = index
     on = driver()
     if on.name != "cuda":
-        raise UnavailableError(f"the arrays are on a GPU, and the driver is the emulated device: {_why_emulated()}")
+        raise UnavailableError(
+            f"the arrays are on a GPU, and the driver is the emulated device, which takes arrays in host memory:"
+            f" {_why_emulated()}"
+        )
     return on if index in (None, on.index) else _gpu(index)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -129,18 +128,11 @@ def _gpu(name: str) -> Finding:
         device, library = opened.device, getattr(opened, "library", "")
     except UnavailableError as error:
         if name:
-            return finding("GPU", "missing", f"{name}, but it is not usable: {error}", _gpu_remedy())
+            return finding("GPU", "missing", f"{name}, but it is not usable: {error}")
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
     return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or library})")
-
-
-def _gpu_remedy() -> str:
-    """The remedy for a GPU that nvidia-smi lists and that cannot be used."""
-    if importlib.util.find_spec("cuda") is None:
-        return install_extra("cuda")
-    return "give this process NVIDIA's driver library, libcuda.so.1: in a container, start it with its GPUs"
 
 
 def _ptxas(gpu: bool) -> Finding:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
+from ptxgen.install_advice import GPU_ACCESS
 from ptxgen.problem.device import Device
 from ptxgen.runtime import cuda_fork, cuda_graph, cuda_properties
 from ptxgen.runtime import cuda_launch as launches
@@ -466,9 +467,9 @@ def _gpu_count(cuda: Any) -> int:
         cuda.init()
         count = int(cuda.Device.count())
     except cuda.Error as e:
-        raise UnavailableError(f"no GPU was found: {e}") from e
+        raise UnavailableError(f"no GPU was found: {e}; {GPU_ACCESS}") from e
     if not count:
-        raise UnavailableError("no GPU was found: the NVIDIA driver reports none")
+        raise UnavailableError(f"no GPU was found: the NVIDIA driver reports none; {GPU_ACCESS}")
     return count
 
 

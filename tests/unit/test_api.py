@@ -512,12 +512,32 @@ def test_interleaved_rows_do_not_overlap_on_a_gpu(gpu):
         ptxgen.gemm(At(start, (6, 6), (12, 1)), Foreign(gpu.driver, x), out=At(start + 20, (6, 6), (12, 1)))
 
 
-def test_device_arrays_need_a_gpu(host):
+def without_driver(monkeypatch, installed):
+    """A machine without NVIDIA's driver and without PyCUDA; ``installed``: with cuda-bindings."""
+
+    def fail(*arguments):
+        raise RuntimeError("libcuda can only be found via system search")
+
+    bindings, ordinal = types.ModuleType("cuda.bindings"), SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
+    bindings.driver = SimpleNamespace(cuInit=fail, cuPointerGetAttribute=fail, CUpointer_attribute=ordinal)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings if installed else None)
+    for name in ("pycuda", "pycuda.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_device_arrays_need_a_gpu(host, monkeypatch, installed):
     """The emulated driver refuses them before anything is allocated for the result."""
+    remedy = (
+        r"no GPU was found.*give this process a GPU"
+        if installed
+        else r"cuda-bindings cannot be imported.*ptxgen\[cuda\]"
+    )
+    without_driver(monkeypatch, installed)
     x = integers((6, 6))
     a, b = Foreign(host.driver, x), Foreign(host.driver, x)
     for out in (None, Foreign(host.driver, x)):
-        with pytest.raises(UnavailableError, match=r"the driver is the emulated device.*ptxgen\[cuda\]"):
+        with pytest.raises(UnavailableError, match=rf"takes arrays in host memory: {remedy}"):
             ptxgen.gemm(a, b, out=out)
 
 
