@@ -9,19 +9,31 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
 
+from ptxgen.api import recording
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.gemm import Gemm
 from tests.scripts import script as load
 
 script = load("bench-torch")
 SMALL = ["--device", "cpu", "--size", "tiny", "--dtype", "f32", "--batch", "1", "--repeats", "1", "--calls", "1"]
 
 
-def test_replaced_decoder_has_the_results_of_pytorch(capsys):
+@pytest.fixture
+def launched(monkeypatch):
+    """The problems that ptxgen computed."""
+    found = []
+    monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: found.append(problem)])
+    return found
+
+
+def test_replaced_decoder_has_the_results_of_pytorch(capsys, launched):
     assert script.main([*SMALL, "--model", "decoder", "--mode", "eager", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     entry = found["models"]["decoder"]
     assert [(row["mode"], row["step"]) for row in entry["times"]] == [("eager", "infer"), ("eager", "train")]
     assert entry["difference"]["stock"] == {"output": 0, "gradients": 0}
-    assert 0 < max(entry["difference"]["ours"].values()) < 1e-5
+    assert max(entry["difference"]["ours"].values()) < 1e-5
+    assert {(16, 24), (24, 16), (16, 32)} <= {(p.k, p.n) for p in launched}  # gate and up, down, words
     steps = ["forward", "recorded forward", "forward and backward"]
     assert [(row["call"], row["step"]) for row in found["host"]] == [
         (c, s) for c in ("linear", "conv2d") for s in steps
@@ -29,8 +41,9 @@ def test_replaced_decoder_has_the_results_of_pytorch(capsys):
     assert "ratio" in script.text(found)
 
 
-def test_resnet50_has_the_layers_of_the_paper_and_the_results_of_pytorch():
+def test_resnet50_has_the_layers_of_the_paper_and_the_results_of_pytorch(launched):
     assert sum(p.numel() for p in script.resnet().parameters()) == 25_557_032
     stock, x = script.build("resnet50", "tiny", 1, script.torch.float32, "cpu")
     ours = script.ptxgen.torch.replace_modules(copy.deepcopy(stock))
-    assert 0 < max(script.differences(stock, ours, x)["ours"].values()) < 1e-5
+    assert max(script.differences(stock, ours, x)["ours"].values()) < 1e-5
+    assert {type(p) for p in launched} == {Conv, Gemm}  # the layers of the network, and the last one
