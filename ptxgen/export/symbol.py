@@ -210,16 +210,12 @@ NumberOrSymbol = Any
 
 
 def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
-    """(example value, node). A column must have one row."""
+    """(example value, node). ValueError: a column has not one row."""
     if isinstance(x, Symbol):
         return x.example, x.node
     if isinstance(x, np.ndarray):
-        x = x.reshape(-1)[0] if x.size == 1 else _refuse(x)
+        x = x.reshape(())[()]
     return x, constant(x)
-
-
-def _refuse(x: Any) -> Any:
-    raise InputError(f"{x!r} is computed with a symbol; it must be a number or a column of one row")
 
 
 def _combined(op: str, kind: str, arguments: tuple[Node, ...], example: Any) -> Node:
@@ -299,9 +295,6 @@ class Symbol:
         example, known = _plain(x)
         return cls(known, example)
 
-    def __hash__(self) -> int:
-        return hash(self.node)
-
     # ---- decisions, and uses as a plain number, which require its example value
 
     def __bool__(self) -> bool:
@@ -316,12 +309,6 @@ class Symbol:
     def __str__(self) -> str:
         return str(operator.index(self))
 
-    def __format__(self, spec: str) -> str:
-        return format(operator.index(self), spec)
-
-    def __repr__(self) -> str:
-        return f"Symbol({self.example!r})"
-
     # ---- arithmetic
 
     def __add__(self, other: Any) -> Any:
@@ -332,9 +319,6 @@ class Symbol:
 
     def __sub__(self, other: Any) -> Any:
         return apply("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return apply("-", other, self)
 
     def __mul__(self, other: Any) -> Any:
         return apply("*", self, other)
@@ -366,9 +350,6 @@ class Symbol:
     def __pow__(self, other: Any) -> Any:
         return apply("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
-        return apply("pow", other, self)
-
     def __and__(self, other: Any) -> Any:
         return apply("&", self, other)
 
@@ -379,23 +360,14 @@ class Symbol:
 
     __ror__ = __or__
 
-    def __rshift__(self, other: Any) -> Any:
-        return apply(">>", self, other)
-
     def __rrshift__(self, other: Any) -> Any:
         return apply(">>", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return apply("<<", self, other)
 
     def __rlshift__(self, other: Any) -> Any:
         return apply("<<", other, self)
 
     def __neg__(self) -> Any:
         return apply("neg", self)
-
-    def __invert__(self) -> Any:
-        return apply("not", self)
 
     def __lt__(self, other: Any) -> Any:
         return apply("<", self, other)
