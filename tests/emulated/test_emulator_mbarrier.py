@@ -333,6 +333,27 @@ def test_try_wait_without_a_loop():
     assert caught  # of the orders of warps, some have the phase complete at once
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_lanes_of_one_warp_wait_for_different_objects(seed):
+    """Warps 1 and 2 each complete a phase; a wait of warp 0 acquires the words that both stored."""
+    x = np.zeros(32, "u4")
+    body = (
+        start(32)
+        + """@%p0 mbarrier.init.shared::cta.b64 [two], 32; bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra STORE;
+    and.b32 %r2, %r0, 1; setp.eq.u32 %p2, %r2, 0; mov.u32 %r3, bar; mov.u32 %r4, two; selp.u32 %r5, %r3, WAITED, %p2;
+    W: mbarrier.HOW.parity.shared::cta.b64 %p3, [%r5], 0; @!%p3 bra W; bar.warp.sync 0xffffffff;
+    mad.lo.u32 %r2, %r2, 128, %r1; ld.shared.u32 %r6, [%r2+128]; mad.wide.u32 %d0, %r0, 4, %q0;
+    st.global.u32 [%d0], %r6; bra END;
+    STORE: st.shared.u32 [%r1], %r0; setp.lt.u32 %p2, %r0, 64;
+    @%p2 mbarrier.arrive.shared::cta.b64 _, [bar]; @!%p2 mbarrier.arrive.shared::cta.b64 _, [two]; END: ret;"""
+    )
+    for how in ("try_wait", "test_wait"):
+        run(body.replace("WAITED", "%r4").replace("HOW", how), x, block=96, extra=SHARED, seed=seed)
+        assert (x == np.arange(32, 64) + 32 * (np.arange(32) % 2)).all()
+        with pytest.raises((RaceFault, UninitialisedFault)):
+            run(body.replace("WAITED", "%r3").replace("HOW", how), x, block=96, extra=SHARED, seed=seed)
+
+
 def test_relaxed_arrival_orders_only_fenced_accesses():
     body = (
         start(1)
