@@ -91,12 +91,12 @@ class Operation:
     ``slices(problem, region)``: the slices of a region in the stored result; ``region``: an argument of ``product``
     that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, row_padding)``:
     yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a
-    kernel is timed on (``tuning.bench.OperandSets``); ``suites``: named sets of problems; ``titles``, ``cells(row)``:
-    the columns of tables that identify a problem, and their cells for a row of a command's JSON document;
-    ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are different
-    in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS) terms,
-    None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host before a
-    launch, to be reported with its time, None: nothing to report.
+    kernel is timed on (``runtime.operand_sets.OperandSets``); ``suites``: named sets of problems; ``titles``,
+    ``cells(row)``: the columns of tables that identify a problem, and their cells for a row of a command's JSON
+    document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are
+    different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS)
+    terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host
+    before a launch, to be reported with its time, None: nothing to report.
     """
 
     problem: type[ProblemBase]

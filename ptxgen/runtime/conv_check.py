@@ -25,8 +25,8 @@ from ptxgen.problem.reference import (
     verdict,
 )
 from ptxgen.runtime.check import CASES, CheckResult
-from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Buffers, Runner
 
 RUNS = 8  #: number of boxes in which a large result is compared
@@ -35,36 +35,17 @@ DEPTH = 1 << 14  #: length of a sum above which fewer sums are compared
 GUARD = 256  #: bytes of each guard zone, before and after the result
 
 
-class ConvOperandSets:
-    """Sets of images, filters and results on the device, contiguous: ``tuning.bench.OperandSets`` for convolutions."""
+class ConvOperandSets(OperandSets):
+    """``OperandSets`` of a convolution: images, filters and results, contiguous."""
+
+    problem: Conv
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
-        self.driver, self.problem = driver, problem
-        self._memory: list[Allocation] = []
+        self.problem, self.more = problem, epilogue_arrays(problem, seed)
         self.a, self.b = islice(random_operands(problem, seed), 2)
-        size = math.prod(problem.stored[2]) * problem.output.bytes
-        self.bytes_c = max(size, 1)
-        set_bytes = self.a.nbytes + self.b.nbytes + size
-        count = 1
-        if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // max(set_bytes, 1)))))
-        self.sets: list[tuple[int, int, int]] = []
-        for _ in range(count):
-            a, b = (self._upload(x) for x in (self.a, self.b))
-            self.sets.append((a, b, self._allocate(self.bytes_c)))
-        self.more = epilogue_arrays(problem, seed)
-        self.more_at = tuple(self._upload(x) for x in self.more)
         self._references: dict[tuple[tuple[int, int], ...], Reference] = {}
-
-    def _upload(self, array: Array) -> int:
-        address = self._allocate(max(array.nbytes, 1))
-        if array.nbytes:
-            self.driver.upload(address, np.ascontiguousarray(array))
-        return address
-
-    def _allocate(self, size: int) -> int:
-        self._memory.append(Allocation(self.driver, size))
-        return self._memory[-1].address
+        bytes_c = math.prod(problem.stored[2]) * problem.output.bytes
+        super().__init__(driver, timing, self.a, self.b, bytes_c, self.more)
 
     def deviation(self, limit: int) -> Deviation:
         """Compares the result of the first set with float64: all of it, or boxes with about ``limit`` elements in
@@ -101,11 +82,6 @@ class ConvOperandSets:
                 made = reference(p, self.a, self.b, more=self.more, box=box)
             self._references[key] = made
         return self._references[key]
-
-    def release(self) -> None:
-        self._memory.clear()
-        self.sets.clear()
-        self.more_at = ()
 
 
 def boxes(p: Conv, limit: int) -> list[Box]:

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_operation import epilogue_view, item_view
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.check import CASES, CheckResult
-from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 
 Values = tuple[Array, Array, Array, tuple[Array, ...]]
@@ -138,31 +137,15 @@ def _with_pitch(x: Array, pitch: int) -> Array:
     return out
 
 
-class GroupedOperandSets:
-    """``tuning.bench.OperandSets`` of a group. All sets hold the same values, which the host knows."""
+class GroupedOperandSets(OperandSets):
+    """``OperandSets`` of a group."""
 
-    def __init__(self, driver: Driver, problem: ProblemBase, timing: Timing, seed: int = 0) -> None:
-        assert isinstance(problem, GroupedGemm)
-        self.driver, self.problem = driver, problem
-        self.values = random_group(problem, seed)
-        self._memory: list[Allocation] = []
+    problem: GroupedGemm
+
+    def __init__(self, driver: Driver, problem: GroupedGemm, timing: Timing, seed: int = 0) -> None:
+        self.problem, self.values = problem, random_group(problem, seed)
         a, b, c, more = self.values
-        count = 1
-        if driver.clock == "hardware":
-            size = max(a.nbytes + b.nbytes + c.nbytes, 1)
-            count = int(min(timing.most, max(1, -(-timing.l2_multiple * driver.device.l2 // size))))
-        self.sets: list[tuple[int, int, int]] = []
-        for _ in range(count):
-            at = [self._upload(x) for x in (a, b, c)]
-            self.sets.append((at[0], at[1], at[2]))
-        self.bytes_c = max(c.nbytes, 1)
-        self.more_at = tuple(self._upload(x) for x in more)
-
-    def _upload(self, array: Array) -> int:
-        self._memory.append(Allocation(self.driver, max(array.nbytes, 1)))
-        if array.nbytes:
-            self.driver.upload(self._memory[-1].address, array)
-        return self._memory[-1].address
+        super().__init__(driver, timing, a, b, c.nbytes, more)
 
     def deviation(self, limit: int) -> Deviation:
         """Compares the first set's C on the device with float64: all of it, or rows of every item."""
@@ -173,9 +156,3 @@ class GroupedOperandSets:
         if self.problem.results > limit:
             return sampled_deviation(self.problem, self.values, out, limit)
         return group_deviation(self.problem, (a, b, np.full_like(out, self.problem.output.poison), more), out, "normal")
-
-    def release(self) -> None:
-        """Frees the device memory."""
-        self._memory.clear()
-        self.sets.clear()
-        self.more_at = ()

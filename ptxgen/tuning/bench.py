@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from ptxgen.problem.operation import operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
-from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
 from ptxgen.tuning.measurement import Environment, Measurement
@@ -59,57 +59,18 @@ def _ranges(extent: int, count: int) -> Iterator[slice]:
     yield from (slice(s, s + run) for s in sorted(starts))
 
 
-class OperandSets(Protocol):
-    """Sets of operands on the device that launches use in rotation, together larger than the L2 cache.
+class GemmOperandSets(OperandSets):
+    """``OperandSets`` of a GEMM."""
 
-    ``sets``: the addresses of A, B and C of each; C is undefined; ``bytes_c``: its size; ``more_at``: the addresses of
-    the arrays that the epilogue reads.
-    """
-
-    problem: Problem
-    sets: list[tuple[int, int, int]]
-    bytes_c: int
-    more_at: tuple[int, ...]
-
-    def deviation(self, limit: int) -> Deviation:
-        """Compares about ``limit`` elements of the first set's C, as the device holds it, with float64."""
-        ...
-
-    def release(self) -> None:
-        """Frees the device memory."""
-        ...
-
-
-class GemmOperandSets:
-    """``OperandSets`` of a GEMM. All sets hold the same values, which the host knows."""
+    problem: Gemm
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
-        self.driver, self.problem = driver, problem
-        self._memory: list[Allocation] = []
         wide = [store_operand(problem, i, x) for i, x in enumerate(islice(random_operands(problem, seed), 2))]
+        self.problem, self.more = problem, epilogue_arrays(problem, seed)
         self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
-        bytes_ = (problem.element.bytes, problem.element.bytes, problem.output.bytes)
-        sizes = [max(span(problem, i), 1) * size for i, size in zip((A, B, C), bytes_, strict=True)]
-        count = 1
-        if driver.clock == "hardware":
-            count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // sum(sizes)))))
-        self.sets: list[tuple[int, int, int]] = []
-        for _ in range(count):
-            a, b, c = (self._allocate(size) for size in sizes)
-            driver.upload(a, wide[0])
-            driver.upload(b, wide[1])
-            self.sets.append((a, b, c))
-        self.bytes_c = sizes[2]
-        self.more = epilogue_arrays(problem, seed)
-        after = stored_epilogue_operands(problem, self.more)
-        self.more_at = tuple(self._allocate(x.nbytes) for x in after)
-        for address, x in zip(self.more_at, after, strict=True):
-            driver.upload(address, x)
         self._references: dict[tuple[int, int, bytes], Reference] = {}
-
-    def _allocate(self, size: int) -> int:
-        self._memory.append(Allocation(self.driver, size))
-        return self._memory[-1].address
+        bytes_c, after = span(problem, C) * problem.output.bytes, stored_epilogue_operands(problem, self.more)
+        super().__init__(driver, timing, wide[0], wide[1], bytes_c, after)
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
         """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
@@ -166,11 +127,6 @@ class GemmOperandSets:
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
         self.driver.download(self.sets[0][2] + first * size, flat)
         return strided(flat, shape, strides)
-
-    def release(self) -> None:
-        self._memory.clear()
-        self.sets.clear()
-        self.more_at = ()
 
 
 class Bench:
