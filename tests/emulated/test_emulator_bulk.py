@@ -352,7 +352,10 @@ def test_fault_and_fixed_kernel(name, seed, completion):
 
 def test_phase_that_completes_before_its_copy():
     """The arrival expects no bytes, so the phase completes first; the copy signals the next one."""
-    arrive, next_phase = "@%p0 mbarrier.arrive.shared::cta.b64 _, [bar];", WAIT.replace("W", "V").replace(", 0;", ", 1;")
+    arrive, next_phase = (
+        "@%p0 mbarrier.arrive.shared::cta.b64 _, [bar];",
+        WAIT.replace("W", "V").replace(", 0;", ", 1;"),
+    )
     x = np.arange(128, dtype="u4")
     with pytest.raises(AsyncFault, match="phase 0 of an mbarrier object completed before the work that signals it"):
         run(START + IN + arrive + WAIT + next_phase, x, block=64, extra=SHARED, completion="late")

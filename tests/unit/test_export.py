@@ -25,6 +25,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model import Model
 from ptxgen.tuning.selection import Selection, model_for, require
 from tests import exports
 
@@ -245,6 +246,44 @@ def test_interrupted_export_leaves_no_source(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "kernels" / "tables.bin").exists()
     assert not (tmp_path / "ptxgen_kernels.c").exists()
     assert not (tmp_path / "ptxgen_kernels.h").exists()
+
+
+@needs_compiler
+def test_choice_without_learnt_trees_is_the_fastest_by_the_performance_model(tmp_path: Path) -> None:
+    """Of two kernels for small and large products, each computes the shapes near its own."""
+    small, large = Gemm(32, 32, 64, "TN"), Gemm(1024, 1024, 512, "TN")
+    configs = {small: "ms=2 ns=2 ml=16 nl=16 u=8", large: "ms=8 ns=8 ml=128 nl=128 u=8"}
+    library = Library.of(
+        list(configs),
+        H200,
+        lambda p: Selection(p, parse_config(configs[p]), "given"),
+        Model.analytic(H200),
+        form,
+    )
+    assert not any(kernel.general.learnt for kernel in library.kernels)
+    write(library, tmp_path, version="1", command="export")
+    problems = [*exports.random_shapes(small, 20, 1), Gemm(33, 32, 72, "TN"), Gemm(1030, 1024, 520, "TN")]
+    _, calls = exports.run(exports.build(tmp_path), [exports.request(p, **exports.addresses(p)) for p in problems])
+    served = []
+    for problem, call in zip(problems, calls, strict=True):
+        choice = exports.chosen(library, problem)
+        assert choice is not None
+        served.append(choice[0].number)
+        made = exports.expected(library, choice[1], choice[0].module.source.pdl_entries, **exports.addresses(problem))
+        assert call == exports.Call(0, 0, choice[1].workspace, made), problem.key()
+    assert set(served) == {kernel.number for kernel in library.kernels}
+
+
+def test_command_writes_the_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["export", "gemm", "--shape", "64,64,64", "--device", "h200", "--json"]
+    folder = str(tmp_path / "made")
+    assert run_command([*arguments, "--folder", folder, "--ptx"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["device"], document["problems"], document["folder"]) == ("h200", 1, folder)
+    assert {"ptxgen_kernels.c", "ptxgen_kernels.h"} <= {path.name for path in Path(folder).iterdir()}
+    assert list(Path(folder).glob("kernels/*.ptx"))
+    assert run_command(["export", "gemm", "--shape", "64,64,64", "--device", "h200", "--out", "build"]) == 2
+    assert "--folder build names the output folder" in capsys.readouterr().err
 
 
 def test_problems_without_a_c_function_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -450,6 +450,7 @@ def test_reference_of_a_group_is_that_of_its_items():
             np.testing.assert_array_equal(item_view(p, C, found.exact, i), item.exact)
             np.testing.assert_array_equal(item_view(p, C, found.scale, i), item.scale)
     assert found.exact.shape == c.shape
+    assert p.stored == (a.shape, b.shape, c.shape)
 
 
 @pytest.mark.parametrize("epilogue", ["", "bias_column,residual,relu"])

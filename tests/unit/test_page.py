@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import html
 import json
+import lzma
 import math
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ptxgen.cli import report as texts
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import Config
+from ptxgen.errors import CorruptError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation
@@ -25,6 +28,7 @@ from ptxgen.tuning.database import Database
 from ptxgen.tuning.history import Attempt, Ratio
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.selection import Selection
+from ptxgen.tuning.tuning_files import Header
 
 pytest.importorskip("matplotlib")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -33,7 +37,7 @@ VOID = {"meta", "br", "use", "path"}
 LOADS = re.compile(r"<script|<link|<img|<iframe|@import|\bsrc=|url\((?!#)|href=\"(?!#)", re.I)
 
 
-def measured(p: Gemm, us: float, created: float, outcome: str = "ok", **axes: int) -> Measurement:
+def measured(p: Gemm, us: float, created: float, outcome: str = "ok", **axes: Any) -> Measurement:
     samples = (us,) if outcome == "ok" else ()
     message = "" if outcome == "ok" else "<no answer> in 60 s"
     place = Environment("h200", policy="test")
@@ -120,6 +124,25 @@ def test_a_page_of_shipped_results_has_the_learning_curve(tmp_path: Path, monkey
     text = (tmp_path / "t4.html").read_text(encoding="utf-8")
     assert "From the shipped evaluation of the model" in text
     assert 'id="learning-' in text
+
+
+def test_shipped_measurements_are_read_as_those_of_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "measurements.jsonl.xz"
+    rows = [
+        measured(Gemm(16, 16, 16), 9.5, 1.7e9),
+        measured(Gemm(16, 16, 32), 4.5, 1.7e9 + 1, ms=4),
+        measured(Gemm(16, 16, 48), 0.0, 1.7e9 + 2, "timeout", family="wgmma"),
+    ]
+    tuning_files.write_measurements(path, Header("h200", "hardware", "abc", "ptxgen collect", "2026-01-02"), rows)
+    found = sorted(history.shipped_attempts(path), key=lambda attempt: attempt.created)
+    assert found == [history.attempt(m) for m in rows]
+    assert [attempt.family for attempt in found] == ["simt", "simt", "wgmma"]
+    assert found[2].us == math.inf
+    for line in ('{"problem": "gemm 1,1,1", "outcome": "ok"}', '{"samples": ["x"], "config": ""}', "not JSON"):
+        with lzma.open(path, "wt") as file:
+            file.write(f'{{"ptxgen": "measurements"}}\n{line}\n')
+        with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
+            list(history.shipped_attempts(path))
 
 
 def test_a_page_without_results_has_the_commands_that_make_them(

@@ -13,7 +13,7 @@ from ptxgen.cli import command
 from ptxgen.cli.report import recheck_text
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
-from ptxgen.errors import CorruptError
+from ptxgen.errors import CorruptError, LaunchError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -209,6 +209,22 @@ def test_check_without_enough_memory_is_repeated_alone(fake):
     [row], _ = retimed([stored(P, 1.0, OLD)])
     assert (row.state, row.new.config) == ("timed", MINE)
     assert [w for _, c, w in Fake.log if c == CHOICE] == ["check", "check"]
+
+
+def test_a_failing_process_ends_the_checks(fake, monkeypatch):
+    """The rows stay stale and are saved; no further check begins."""
+
+    def fail(self, problem, *rest, **options):
+        Fake.log.append(problem)
+        raise LaunchError("the process ended")
+
+    monkeypatch.setattr(Fake, "measure", fail)
+    work, saved = Recheck(EMULATED, 1), []
+    rows = work.compare([stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, 20)])
+    with pytest.raises(LaunchError, match="the process ended"):
+        work.retime(rows, "emulated", lambda rows: saved.append({row.state for row in rows}), 1e9)
+    assert saved == [{"stale"}]
+    assert 1 <= len(Fake.log) < len(rows)
 
 
 def test_current_winners_are_not_timed_and_the_budget_ends(fake):
