@@ -113,6 +113,8 @@ def test_help_imports_no_arrays_templates_or_models() -> None:
 
     heavy = ("numpy", "mako", "xgboost", "rich", "sqlite3")
     # earlier versions of Typer import rich themselves
-    code = f"import sys, typer; own = {{*sys.modules}}; import ptxgen.cli; print(*({{*{heavy}}} & {{*sys.modules}} - own))"
+    code = (
+        f"import sys, typer; own = {{*sys.modules}}; import ptxgen.cli; print(*({{*{heavy}}} & {{*sys.modules}} - own))"
+    )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert output.stdout.split() == []

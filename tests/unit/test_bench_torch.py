@@ -38,7 +38,24 @@ def test_replaced_decoder_has_the_results_of_pytorch(capsys, launched):
     assert [(row["call"], row["step"]) for row in found["host"]] == [
         (c, s) for c in ("linear", "conv2d") for s in steps
     ]
-    assert "ratio" in script.text(found)
+
+
+def test_rows_are_printed_when_they_are_known_and_a_mode_that_fails_has_an_error(capsys, monkeypatch):
+    seen = []
+
+    def times_of(models, x, mode, step, arguments):
+        seen.append(capsys.readouterr().out)
+        if mode == "compile":
+            raise RuntimeError("no compiler\nfurther lines")
+        return {"stock": 3.0, "ours": 2.0}
+
+    monkeypatch.setattr(script, "times_of", times_of)
+    monkeypatch.setattr(script, "host_times", lambda *_: [])
+    assert script.main([*SMALL, "--model", "decoder"]) == 1
+    assert seen[0].splitlines()[-1].split() == ["mode", "step", "stock,", "ms", "ours,", "ms", "ratio"]
+    assert seen[1].split() == ["eager", "infer", "3.000", "2.000", "1.50"]
+    assert seen[3].split(maxsplit=2) == ["compile", "infer", "error: RuntimeError: no compiler\n"]
+    assert len(seen) == 6
 
 
 def test_resnet50_has_the_layers_of_the_paper_and_the_results_of_pytorch(launched):
