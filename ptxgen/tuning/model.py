@@ -60,9 +60,9 @@ class Search:
     factor: float
 
 
-def _best(us: Floats, rows: NDArray[np.intp]) -> np.intp:
+def _best(us: Floats, rows: NDArray[np.intp]) -> int:
     """The fastest of some rows."""
-    return rows[np.argmin(us[rows])]
+    return int(rows[np.argmin(us[rows])])
 
 
 def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> None:
