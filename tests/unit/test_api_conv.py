@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -374,6 +375,52 @@ def test_unsupported_strides_are_copied(gpu: EmulatedDriver) -> None:
     assert np.array_equal(out.numpy(), y.numpy())
     with pytest.raises(ShapeError, match="out has strides"):
         ptxgen.conv2d(Tensor(gpu, x), Tensor(gpu, f), out=Tensor(gpu, np.zeros((2, 3, 3, 4)), (0, 1, 3, 2)))
+
+
+class CupyArray:
+    """The part of CuPy's arrays that calls use."""
+
+    def __init__(self, on: EmulatedDriver, x: Array) -> None:
+        self.tensor = Tensor(on, x)
+        self._interface(x.shape, self.tensor.strides)
+
+    def _interface(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": "<f4",
+            "version": 3,
+            "data": (self.tensor.address, False),
+            "strides": tuple(4 * s for s in strides),
+        }
+
+    def transpose(self, order: tuple[int, ...]) -> CupyArray:
+        view = object.__new__(CupyArray)
+        view.tensor, known = self.tensor, self.__cuda_array_interface__
+        view._interface(*(tuple(values[i] for i in order) for values in (known["shape"], self.steps())))
+        return view
+
+    def steps(self) -> tuple[int, ...]:
+        return tuple(s // 4 for s in self.__cuda_array_interface__["strides"])
+
+    def copy(self) -> CupyArray:
+        whole = np.lib.stride_tricks.as_strided(
+            self.tensor.numpy().ravel(),
+            self.__cuda_array_interface__["shape"],
+            self.__cuda_array_interface__["strides"],
+        )
+        return CupyArray(self.tensor.driver, whole)
+
+
+def test_arrays_of_other_libraries_are_copied_to_the_layout(gpu: EmulatedDriver) -> None:
+    x, f = integers(2, 4, 5, 6), integers(3, 4, 3, 3, seed=1)
+    out = Tensor(gpu, np.zeros((2, 3, 3, 4), np.float32), LAST)
+    ptxgen.conv2d(CupyArray(gpu, x), CupyArray(gpu, f), out=out)
+    assert np.array_equal(out.numpy(), slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)))
+    plain = SimpleNamespace(__cuda_array_interface__=CupyArray(gpu, x).__cuda_array_interface__)
+    with pytest.raises(
+        ShapeError, match=r"images has strides \(120, 30, 6, 1\); its elements must be contiguous in .*NHWC"
+    ):
+        ptxgen.conv2d(plain, CupyArray(gpu, f), out=out)
 
 
 # ---- memory that arrays share, gradients, values of other types
