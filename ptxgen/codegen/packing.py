@@ -68,7 +68,7 @@ class Packing(Part):
 
     def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         """Bytes of the packed operands, and of those that one packing kernel stores for the next, by operand."""
-        return {}, {}
+        raise NotImplementedError
 
     def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
         """The buffers of a launch."""

@@ -120,7 +120,7 @@ class CandidateSpace:
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:
         """The rows that are candidates with one of ``slice_options``."""
-        return True
+        raise NotImplementedError
 
     # ---- cells: the axes that extents affect
 

@@ -90,7 +90,7 @@ class ProblemBase:
     @property
     def problem_kind(self) -> str:
         """The kind of problem for reports of accuracy: the operation, or one of several kinds of it."""
-        return self.operation
+        raise NotImplementedError
 
     @property
     def command_options(self) -> str:

@@ -75,7 +75,6 @@ class WgmmaGeometry(Geometry):
     mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
     x_realigned: BoolOrColumn  #: whether math warpgroups realign X in shared memory
     y_realigned: BoolOrColumn  #: whether math warpgroups realign Y in shared memory
-    realign_moves: IntOrColumn  #: 16-byte moves of a thread per stage that realign X and Y
     a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
     setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
     setmaxnreg_producer: IntOrColumn  #: registers per producer thread then
@@ -354,7 +353,6 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         mi=mi,
         x_realigned=x_realigned,
         y_realigned=y_realigned,
-        realign_moves=moves,
         a_from_registers=a_from_registers,
         setmaxnreg=setmaxnreg,
         setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
