@@ -271,6 +271,7 @@ def test_representative_keeps_channels_and_taps_only():
         ("N=2,C=60,H=9,W=12,K=24,R=3,S=4,pad=1x2", {"layout": "NCHW", "direction": "input_grad"}),
         ("N=2,C=96,H=9,W=11,K=24,R=3,S=4,stride=2", {"layout": "NCHW", "direction": "weight_grad"}),
         ("N=2,C=3,H=64,W=64,K=64,R=7,S=7,stride=2,pad=3", {}),
+        ("N=2,C=3,H=64,W=64,K=64,R=7,S=7,stride=2,pad=3", {"direction": "input_grad"}),
         ("N=2,C=3,H=64,W=64,K=64,R=3,S=3,pad=1", {"layout": "NCHW", "dtype": "f32", "compute": "tf32"}),
         ("N=16,C=24,H=9,W=9,K=40,R=3,S=3", {"layout": "CHWN", "dtype": "f32", "compute": "tf32"}),
     ],
