@@ -66,8 +66,7 @@ class GroupedKernelGemm(KernelGemm):
         return counts if any(map(np.ndim, (ml, nl, u, kg))) else int(counts)
 
     def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
-        if self.group is None:
-            return super().tile_iterations(ml, nl, u, kg)
+        assert self.group is not None
         k = self.group.extents[:, 2]
 
         def mean(a: int, b: int, depth: int, n: int) -> float:

@@ -78,7 +78,7 @@ class KernelGemm(Gemm):
     def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
         """K iterations of a tile on average, and of the longest one. ``kg``: slices of the longest K of a group, whose
         length others have, too; each slice of a tile counts as a tile."""
-        return -(-self.k // u), -(-self.k // u)
+        raise NotImplementedError
 
     @property
     def gemms(self) -> tuple[KernelGemm, ...]:
