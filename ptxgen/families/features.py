@@ -327,8 +327,8 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
     parts, of_row = [], []
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
-        c, w = b.columns.take(some), perf_model.work_of_rows(b, some)
-        parts.append(_stacked(c, _own(names, b.problem, c, geometry(b.problem, c), w, b.device)))
+        c, g, w = perf_model.blocks_of_rows(b, some)
+        parts.append(_stacked(c, _own(names, b.problem, c, g, w, b.device)))
         of_row.append(_thread(b.problem, c, w))
     fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
     return np.concatenate(parts), (fits, thread, moved)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import perf_costs, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
@@ -25,6 +26,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 ROWS_AT_ONCE = 1 << 15  #: rows per step, so that temporaries stay in the cache
+FEW = 1 << 12  #: rows of a base whose blocks are kept
 
 
 def without_slices(c: Columns) -> Columns:
@@ -49,15 +51,29 @@ def work_of_rows(b: Base, rows: NDArray[Any]) -> Work:
     """The cost of these rows of a base, which are distinct."""
     if b.is_representative(rows).all():
         return _work_of_classes(b).take(b.equivalence_class[rows])
-    if len(rows) <= ROWS_AT_ONCE:
-        return _work_of_few(b, rows.astype(np.intp, copy=False).tobytes())
-    return work(b.problem, b.columns.take(rows), b.device)
+    return blocks_of_rows(b, rows)[2]
+
+
+def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
+    """The configurations of these rows of a base, which are distinct, their geometry, and the cost of one block."""
+    if b.is_representative(rows).all():
+        c = b.columns.take(rows)
+        return c, geometry(b.problem, c), work_of_rows(b, rows)
+    if len(rows) <= FEW:
+        return _blocks_of_few(b, rows.astype(np.intp, copy=False).tobytes())
+    return _blocks(b, rows)
+
+
+def _blocks(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
+    c = without_slices(b.columns.take(rows))
+    g = geometry(b.problem, c)
+    return c, g, registry.of(c).model.work(b.problem, c, g, b.device)
 
 
 @lru_cache(maxsize=8)
-def _work_of_few(b: Base, rows: bytes) -> Work:
-    """The cost of rows of a base. The time and the features of the last candidates of a search both need it."""
-    return work(b.problem, b.columns.take(np.frombuffer(rows, np.intp)), b.device)
+def _blocks_of_few(b: Base, rows: bytes) -> tuple[Columns, Geometry, Work]:
+    """As ``_blocks``. The time and the features of the last candidates of a search both need it."""
+    return _blocks(b, np.frombuffer(rows, np.intp))
 
 
 def rate(p: KernelGemm, code: int, d: Device) -> float:
@@ -129,6 +145,7 @@ __all__ = [
     "Counts",
     "Floats",
     "Work",
+    "blocks_of_rows",
     "by_family",
     "from_stats",
     "microseconds",

@@ -15,7 +15,7 @@ from ptxgen.families import perf_costs, rules, space
 from ptxgen.families.features import default_names, features
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
-from ptxgen.families.perf_model import Counts, from_stats, predict, roofline
+from ptxgen.families.perf_model import Counts, blocks_of_rows, from_stats, predict, roofline, work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
@@ -502,3 +502,18 @@ def test_counted_and_predicted_times_agree():
     )
     for d in (H200, EMULATED):
         assert from_stats(s, d) == pytest.approx(predict(p, c, d), rel=0.5)
+
+
+def test_blocks_of_rows_are_those_of_their_configurations():
+    """Of representatives of classes, whose cost is kept, and of others."""
+    p = KernelGemm(512, 512, 512, "NT", "f16")
+    for f in space.families(p, H200):
+        b = space.base(f, p, H200)
+        others = np.flatnonzero(~b.is_representative(np.arange(len(b.columns))))[::97]
+        assert len(others) > 8
+        for rows in (np.sort(b.representatives[::97]), others):
+            c, g, w = blocks_of_rows(b, rows)
+            expected = b.columns.take(rows)
+            assert [c.row(i) for i in range(len(c))] == [expected.row(i) for i in range(len(rows))]
+            assert np.array_equal(g.registers, geometry(b.problem, expected).registers)
+            assert np.array_equal(w.busy, work(b.problem, expected, H200).busy)
