@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import reducible, rules_of
@@ -264,17 +267,23 @@ class GridRows(Columns):
 
 def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
     """The values of a column of a grid at these indices, one array per dimension; one number is broadcast."""
-    if column.size == 1:
+    if column.size <= 1:  # none: there are no rows
         return np.broadcast_to(column.sum(dtype=column.dtype), len(places[0]))
-    values: NDArray[Any] = column[tuple(0 if n == 1 else i for n, i in zip(column.shape, places, strict=True))]
+    first, *others = ((n, i) for n, i in zip(column.shape, places, strict=True) if n > 1)
+    place = first[1]
+    for n, i in others:
+        place = place * n + i
+    values: NDArray[Any] = column.ravel()[place]
     return values
 
 
-def first_violations(f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...]) -> Ints:
-    """As ``violations``; the result has the dimensions of ``c``."""
+def first_violations(
+    f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...], g: Geometry | None = None
+) -> Ints:
+    """As ``violations``; the result has the dimensions of ``c``. ``g``: the geometry of ``c``, if it is known."""
     result = np.full(c.size, -1, np.int64)
     with np.errstate(all="ignore"):
-        g = geometry(p, c)
+        g = geometry(p, c) if g is None else g
         for i, rule in rules_of(f.name):
             if rule.name in names and not np.all(holds := rule.holds(p, c, g, d)):
                 result[(result < 0) & np.logical_not(holds)] = i
@@ -297,10 +306,12 @@ def legal_rows(
     chosen = [r for _, r in rules_of(f.name) if (names is None or r.name in names) and r.name not in skip]
     with np.errstate(all="ignore"):
         for shapes, part in c.parts():
-            g, holds = geometry(p, part), np.True_
-            for rule in chosen:
-                holds = holds & rule.holds(p, part, g, d)
-            result[..., shapes] = holds
+            g, held = geometry(p, part), dict[tuple[int, ...], Any]()
+            for rule in chosen:  # masks of equal dimensions first: few operations are on whole grids
+                mask = rule.holds(p, part, g, d)
+                size = np.shape(mask)
+                held[size] = held[size] & mask if size in held else mask
+            result[..., shapes] = reduce(and_, sorted(held.values(), key=np.size), np.True_)
     return result
 
 

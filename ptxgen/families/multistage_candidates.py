@@ -49,12 +49,12 @@ class MultistageSpace(CandidateSpace):
         c = Grid.crossed(plain, [[{}] * len(sliced)]).replace(kg=sliced)
         c = c.replace(splitk=self.default_splitk(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = geometry(p, c)
-        c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))
-        broken = first_violations(self, p, c, d, self.extent_rules)
+        c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))  # does not affect the geometry
+        broken = first_violations(self, p, c, d, self.extent_rules, g)
         wide = (broken >= 0) & (c.raster_group == 1)  # raster_group=1 limits the grid along N
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_violations(self, p, c, d, self.extent_rules)
+            broken = first_violations(self, p, c, d, self.extent_rules, g)
         kg = np.where(broken == -1, g.slices, c.kg)
         seen = np.zeros(kg.shape, np.bool_)
         for j in range(1, len(kg)):

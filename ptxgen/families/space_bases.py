@@ -107,10 +107,11 @@ def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     grid, legal = grid.shapes(used), legal[..., used]
     kept, vec_c = _distinct(f, p, grid, legal)
     grid = grid.replace(vec_c=vec_c)
-    rows = np.nonzero(kept)
-    columns = GridRows(grid, np.flatnonzero(kept).astype(np.int32))
+    flat = np.flatnonzero(kept)
+    rows = np.unravel_index(flat, kept.shape)
+    columns = GridRows(grid, flat.astype(np.int32))
     tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
-    accepted = _accepted(f, p, d, grid, kept, rows)
+    accepted = _accepted(f, p, d, grid, kept, flat)
     each = [slice(None)] if accepted is None else list(accepted.T)
     numbers, tile = _distinct_codes(tile)
     counts = np.stack([np.bincount(tile[some], minlength=len(numbers)) for some in each], axis=1)
@@ -157,22 +158,22 @@ def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_
 
 
 def _accepted(
-    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, kept: NDArray[np.bool_], rows: tuple[NDArray[np.intp], ...]
+    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
 ) -> NDArray[np.bool_] | None:
     """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row.
-    ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices."""
+    ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices in C order."""
     options = f.slice_options(p)
-    if not options or not len(rows[0]):
+    if not options or not len(rows):
         return None
     sliced = list({tuple(o.items()): o for o in options if any(AXIS[n].default != v for n, v in o.items())}.values())
     may = [kept & f.accepts(o, c) for o in sliced]
     some, places = c.around(np.logical_or.reduce(may))
     legal = legal_rows(f, p, some.options(sliced), d, skip=(*f.tile_rules, *f.extent_rules))
-    accepted = np.ones((len(rows[0]), len(options)), np.bool_)
+    accepted = np.ones((len(rows), len(options)), np.bool_)
     for o, mask, whole in zip(sliced, legal, may, strict=True):
         inside = np.zeros(c.size, np.bool_)
         inside[places] = mask
-        accepted[:, [other == o for other in options]] = (whole & inside)[rows][:, None]
+        accepted[:, [other == o for other in options]] = (whole & inside).ravel()[rows][:, None]
     return accepted
 
 
@@ -195,7 +196,7 @@ class _Index:
 
     def __init__(self, tiles: Columns, names: tuple[str, ...]) -> None:
         self.names, self.size = names, len(tiles)
-        self.values = [np.unique(tiles.column(n)) for n in names]
+        self.values = [np.flatnonzero(np.bincount(tiles.column(n))) for n in names]
         key = self._key(tiles)
         self.place = np.zeros(int(np.prod([len(v) for v in self.values])), np.intp)
         self.place[key] = np.arange(len(tiles))
@@ -216,17 +217,22 @@ class _Index:
 
 def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[Any, ...]:
     """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
-    key = np.zeros(len(rows[0]), np.int64)
+    # columns of the same dimensions have one key, which is gathered once
+    keys: dict[tuple[int, ...], Any] = {}
     for name, column in c.columns.items():
         if name not in f.class_axes and name not in f.derived and column.size > 1:
             values, code = _distinct_codes(column)
-            key = key * len(values) + gathered(code, rows)
+            keys[column.shape] = keys.get(column.shape, 0) * len(values) + code
+    key = np.zeros(len(rows[0]), np.int64)
+    for shape_key in keys.values():
+        values, code = np.unique(shape_key, return_inverse=True)
+        key = key * len(values) + gathered(code, rows)
+    ranks = 1
     for name, preferred in f.class_axes.items():
         distance = _distance(c.column(name), preferred)
-        key = key * (int(distance.max(initial=0)) + 1) + gathered(distance, rows)
-    ranks = math.prod(
-        int(_distance(c.column(n), preferred).max(initial=0)) + 1 for n, preferred in f.class_axes.items()
-    )
+        options = int(distance.max(initial=0)) + 1
+        key = key * options + gathered(distance, rows)
+        ranks *= options
     by_class = np.argsort(key, kind="stable")
     groups = key[by_class] // ranks
     first = np.ones(len(key), np.bool_)

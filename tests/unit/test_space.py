@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config, axes_of, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
-from ptxgen.families.candidates import Grid, legal_rows, violations, whole_waves
+from ptxgen.families.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
 from ptxgen.families.geometry import ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
@@ -569,6 +569,32 @@ def test_grids_compute_what_columns_compute():
         legal = legal_rows(f, p, grid, H200)
         assert legal.any()
         assert ((violations(f, p, grid.flat(), H200, None) < 0) == legal.ravel()).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (1, 3, 1), (1, 1, 1)])
+def test_columns_of_a_grid_are_gathered_as_if_they_had_every_dimension(shape):
+    column = np.arange(np.prod(shape)).reshape(shape) * 7
+    mask = np.random.default_rng(0).random((2, 3, 4)) < 0.6
+    assert gathered(column, np.nonzero(mask)).tolist() == np.broadcast_to(column, mask.shape)[mask].tolist()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0), (1, 1, 0)])
+def test_columns_of_a_grid_without_rows_are_gathered(shape):
+    assert gathered(np.zeros(shape, np.int64), np.nonzero(np.zeros((2, 3, 0)))).tolist() == []
+
+
+@pytest.mark.parametrize("f", [SIMT, MMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
+def test_the_raster_does_not_affect_the_geometry(f):
+    """``cells`` evaluates the rules with the geometry of another raster."""
+    p = CLASSES[f.code][0]
+    c = Grid.crossed(f.tiles(f.neutral(p)), [[{"kg": 1}, {"kg": 1 << 12}]]).replace(raster_group=1)
+    other = c.replace(raster_group=8)
+    g, h = geometry(p, c), geometry(p, other)
+    for name in ("threads", "shared", "registers", "tiles_m", "tiles_n", "tiles", "slices", "blocks", "workspace"):
+        assert np.array_equal(getattr(g, name), getattr(h, name)), name
+    known = first_violations(f, p, other, H200, f.extent_rules, g)
+    assert (known == first_violations(f, p, other, H200, f.extent_rules)).all()
+    assert (known >= 0).any()
 
 
 def test_explain_accounts_for_every_row(small_axes):

@@ -95,9 +95,9 @@ class MmaSpace(MultistageSpace):
         tiles = {"ml": ml, "nl": nl, "u": u, **dict(zip(PATHS, paths[path].T, strict=True))}
         return Columns(tiles).replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Columns:
-        shapes = {n: self._depths(p) if n == "u" else self.axes[n] for n in self.shape}
-        return Columns.product(shapes).replace(family=self.code, raster_group=8)
+    def shapes(self, p: KernelGemm) -> Grid:
+        shapes = Grid.combined([{n: self._depths(p) if n == "u" else self.axes[n]} for n in self.shape])
+        return shapes.replace(family=self.code, raster_group=8)
 
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
         """With and without fragment prefetch, and with and without C through shared memory."""

@@ -53,8 +53,8 @@ class SimtSpace(MultistageSpace):
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
         return [[{"stages": n} for n in self.axes["stages"]], *self._copy_modes_by_operand(p)]
 
-    def shapes(self, p: KernelGemm) -> Columns:
-        shapes = Columns.product({n: self.axes[n] for n in self.shape})
+    def shapes(self, p: KernelGemm) -> Grid:
+        shapes = Grid.combined([{n: self.axes[n]} for n in self.shape])
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:

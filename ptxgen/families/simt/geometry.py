@@ -205,7 +205,7 @@ def _part(x: SimtOperandGeometry, thread_tile: Any, lanes: Any) -> Any:
 
 def warp_rows(c: Any) -> Any:
     """The ``lanes_m`` that makes the warp tile most nearly square, within the block tile."""
-    best, score = np.ones_like(c.ms), np.full(np.shape(c.ms), np.inf)
+    best, score = np.ones_like(c.ms), np.inf
     for lanes_m in (1, 2, 4, 8, 16, 32):
         fits = (c.ml % (lanes_m * c.ms) == 0) & (c.nl % (WARP // lanes_m * c.ns) == 0)
         skew = np.abs(np.log2(lanes_m * c.ms / (WARP / lanes_m * c.ns)) + 0.1)
