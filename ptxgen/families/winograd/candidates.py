@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import Columns
-from ptxgen.families.candidates import Ints
+from ptxgen.families.candidates import Grid, Ints
 from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.winograd import axes
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -21,7 +21,7 @@ class WinogradSpace(SimtSpace):
     fixed = ("winograd_filter",)
     extent_rules = (*SimtSpace.extent_rules, "winograd_slices")
 
-    def shapes(self, p: KernelGemm) -> Columns:
+    def shapes(self, p: KernelGemm) -> Grid:
         return super().shapes(p).replace(family=self.code)
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
