@@ -60,9 +60,11 @@ def ranking_first(forest: Forest, constant: Collection[int]) -> Forest:
     """The same trees; those that split only by ``constant`` features, which are equal for all configurations of a
     problem, come last, so that the first trees rank."""
 
+    fixed = set(constant)
+
     def ranks(tree: dict[str, Any]) -> bool:
         split = np.asarray(tree["left"]) != -1
-        return not np.isin(np.asarray(tree["feature"])[split], list(constant)).all()
+        return not fixed.issuperset(np.asarray(tree["feature"])[split].tolist())
 
     return {**forest, "trees": sorted(forest["trees"], key=lambda tree: not ranks(tree))}
 
@@ -81,7 +83,8 @@ def from_xgboost(model: dict[str, Any]) -> Forest:
 
 
 def check(forest: Forest, features: int) -> None:
-    """ValueError, TypeError or KeyError: the trees break a rule, which the message names."""
+    """Makes the lists of the trees arrays. ValueError, TypeError or KeyError: they break a rule, which the message
+    names."""
     base, trees = forest["base"], forest["trees"]
     if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
         raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
@@ -118,8 +121,9 @@ def _check(tree: dict[str, Any], features: int) -> None:
         raise ValueError("has children that do not follow their parents, or not one parent a node")
     if ((feature < 0) | (feature >= features))[split].any():
         raise ValueError(f"splits by a feature outside 0 to {features - 1}")
-    if not np.isin(default_left, (0, 1)).all():
+    if ((default_left != 0) & (default_left != 1)).any():
         raise ValueError("default_left must be 0 or 1")
+    tree.update(left=left, right=right, feature=feature, value=value, default_left=default_left)
 
 
 def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:

@@ -760,6 +760,13 @@ def test_model_module_does_not_import_xgboost():
     )
 
 
+def test_checked_trees_are_arrays_of_the_same_values(fitted):
+    listed, checked = (model_trees.forest_of(fitted.booster) for _ in range(2))
+    model_trees.check(checked, len(fitted.names))
+    for before, after in zip(listed["trees"], checked["trees"], strict=True):
+        assert {name: column.tolist() for name, column in after.items()} == before
+
+
 def test_trees_of_the_problem_alone_come_last(fitted):
     """The trees that rank come first, in their order; the sum is the same."""
     forest = model_trees.forest_of(fitted.booster)
