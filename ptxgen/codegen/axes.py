@@ -116,6 +116,10 @@ _SPLITK = (
     " to C after the first block has stored it; workspace: a second kernel adds them in a fixed order; last_cta: the"
     " last block adds them; distributed: each block adds its part of the tile"
 )
+_STREAM_K = (
+    "1: blocks have equal shares of the K iterations of all tiles of a list (stream-K); 0: they compute whole tiles or"
+    " slices, one after the other"
+)
 _BOUNDS = (
     "none: no bounds checks; clamp: load addresses are clamped once, stores are predicated; predicate: every access is"
     " predicated"
@@ -181,6 +185,7 @@ COMMON = {
             words=("default", "streaming"),
         ),
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
+        switch("stream_k", _STREAM_K, feature=False),
         Axis("operand_path_a", 0, _PATH.format("A"), words=_PATHS, feature=False),
         Axis("operand_path_b", 0, "the same for B", words=_PATHS, feature=False),
         Axis("pdl", 0, _PDL, words=("off", "on_exit", "on_start", "within_launch"), feature=False),

@@ -17,7 +17,7 @@ from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
-from ptxgen.codegen.vectorized import register_cap
+from ptxgen.codegen.vectorized import log2, register_cap
 from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm, slice_length
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.table import Table
@@ -26,6 +26,9 @@ from ptxgen.problem.grouped import GroupedGemm
 
 Words = NDArray[np.uint32]
 
+#: of stream-K, in K iterations: the cost of beginning and storing a tile; the least part of a tile; the least mean
+#: share, unless there are more tiles
+TILE_ITERATIONS, LEAST_PART, LEAST_SHARE = 2, 2, 4
 GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
 GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 HEADER = 16  #: bytes before the first tiles: the tile counter and the number of tiles
@@ -61,10 +64,12 @@ class DescriptorTable:
 
     ``ml``, ``nl``: the tile of a block; ``kind``: the type of alpha and beta; ``operands``: the operands of the
     epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K; ``sms``: multiprocessors, ``resident``:
-    blocks that one of them runs at once. The table has the tile counter, which
+    blocks that one of them runs at once; ``stream``: whether blocks have shares of K iterations. The table has the tile
+    counter, which
     launches leave zero, the number of tiles, the first tile of each item, then the descriptors, in the order in which
     items are computed, and a counter for each tile of several slices, which launches leave zero, too. Every slice of a
-    tile is a tile of its own.
+    tile is a tile of its own. With ``stream``, numbers of tiles are those of K iterations, and the shares of the blocks
+    precede the counters, one for each block.
     """
 
     ml: int
@@ -75,6 +80,7 @@ class DescriptorTable:
     kg: int = 1
     sms: int = 1
     resident: int = 1
+    stream: bool = False
 
     @property
     def descriptor_bytes(self) -> int:
@@ -84,8 +90,9 @@ class DescriptorTable:
         """The offset of the descriptors."""
         return HEADER + -(-items // 4) * 16
 
-    def bytes(self, items: int, counters: int = 0) -> int:
-        return self.descriptors_at(items) + items * self.descriptor_bytes + 4 * counters
+    def bytes(self, items: int, more: int = 0) -> int:
+        """``more``: words that follow the descriptors: counters, and shares."""
+        return self.descriptors_at(items) + items * self.descriptor_bytes + 4 * more
 
     def k_slices(self, extents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The length of a slice of each item, and its slices of K. Only the last slice of an item is shorter."""
@@ -110,7 +117,7 @@ class DescriptorTable:
         """
         longest = np.argsort(-extents[:, 2], kind="stable")
         ends = np.cumsum(tiles[longest])
-        if not len(ends) or self.kg > 1:
+        if not len(ends) or self.kg > 1 or self.stream:
             return longest
         rounds = min(-(-int(ends[-1]) // self.sms), self.resident)
         middle = (ends - (tiles[longest] + 1) // 2) // self.sms  # the round of an item's middle tile
@@ -118,6 +125,33 @@ class DescriptorTable:
         within = np.arange(len(longest))
         found: NDArray[np.int64] = longest[np.lexsort((np.where(reverse, -within, within), np.minimum(middle, rounds)))]
         return found
+
+    # ---- stream-K
+
+    def tile_iterations(self, extents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """K iterations of a tile of each item, at least one."""
+        return np.maximum(-(-extents[:, 2] // self.u), 1)
+
+    def shares(self, extents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first iteration of the share of each block, then the number of all iterations. They count the iterations
+        of all tiles in the order of ``order``; shares have about equal work."""
+        tiles = -(-extents[:, 0] // self.ml) * -(-extents[:, 1] // self.nl)
+        order = self.order(extents, tiles)
+        tiles, each = tiles[order], self.tile_iterations(extents)[order]
+        firsts = np.cumsum(tiles * each) - tiles * each
+        total = int((tiles * each).sum())
+        work = np.cumsum(tiles * (each + TILE_ITERATIONS))
+        blocks = min(self.sms * self.resident, max(total // LEAST_SHARE, int(tiles.sum())))
+        if blocks <= 1:
+            return np.array([0, total])
+        ends = work[-1] * np.arange(1, blocks) // blocks
+        item = np.searchsorted(work, ends, side="right")
+        tile, inside = np.divmod(
+            ends - work[item] + (tiles * (each + TILE_ITERATIONS))[item], each[item] + TILE_ITERATIONS
+        )
+        k = inside - TILE_ITERATIONS // 2
+        k = np.where(k < LEAST_PART, 0, np.where(k > each[item] - LEAST_PART, each[item], k))
+        return np.unique(np.concatenate([[0], firsts[item] + tile * each[item] + k, [total]]))
 
     def at(self, field: str) -> int:
         """The offset of a field, or of the address of an epilogue operand, in a descriptor."""
@@ -148,7 +182,7 @@ class DescriptorTable:
         )
         tiles_m, tiles_n = -(-extents[:, 0] // self.ml), -(-extents[:, 1] // self.nl)
         k_slice, slices = self.k_slices(extents)
-        tiles, counters = tiles_m * tiles_n * slices, self.split_tiles(extents)
+        tiles = tiles_m * tiles_n * slices
         order = self.order(extents, tiles)
         rows = np.zeros(count, record)
         rows["alpha"], rows["beta"] = np.broadcast_to(alpha, count)[order], np.broadcast_to(beta, count)[order]
@@ -160,12 +194,16 @@ class DescriptorTable:
             rows[name] = np.asarray(at)[order].astype(np.uint64)
         rows["tiles_m"], rows["tiles_n"], rows["item"] = tiles_m[order], tiles_n[order], order
         rows["k_slice"] = k_slice[order]
-        ends = np.cumsum(tiles[order])
-        rows["first"] = ends - tiles[order]
-        out = np.zeros(self.bytes(count, counters) // 4, np.uint32)
+        units = tiles[order] * (self.tile_iterations(extents)[order] if self.stream else 1)
+        ends = np.cumsum(units)
+        rows["first"] = ends - units
+        shares = self.shares(extents) if self.stream else np.zeros(0, np.int64)
+        counters = len(shares) - 1 if self.stream else self.split_tiles(extents)
+        out = np.zeros(self.bytes(count, len(shares) + counters) // 4, np.uint32)
         out[1] = ends[-1] if count else 0
         out[HEADER // 4 : HEADER // 4 + count] = rows["first"]
         out[self.descriptors_at(count) // 4 : self.bytes(count) // 4] = rows.view(np.uint32)
+        out[self.bytes(count) // 4 :][: len(shares)] = shares
         self.place(out, addresses)
         return out
 
@@ -210,10 +248,14 @@ class GroupedScheduler(GridScheduler):
     @classmethod
     def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device) -> GroupedScheduler:
         assert isinstance(p, GroupedKernelGemm)
-        table = DescriptorTable(c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands, c.u, c.kg)
+        kind = StreamScheduler if c.stream_k else cls
+        table = DescriptorTable(
+            c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands, c.u, c.kg, stream=bool(c.stream_k)
+        )
         granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
-        slice_bytes = c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes if c.kg > 1 else 0
-        return cls(c, False, table, g, d, 0, slice_bytes).with_registers(granted)
+        parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
+        slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
+        return kind(c, False, table, g, d, 0, slice_bytes).with_registers(granted)
 
     def with_registers(self, registers: int) -> GroupedScheduler:
         """The scheduler of kernels with so many registers per thread. More blocks than fit at once would delay the
@@ -250,6 +292,28 @@ class GroupedScheduler(GridScheduler):
     @property
     def grid_text(self) -> str:
         return f"(blocks, at most {self.blocks}, 1, 1)"
+
+
+@dataclass(frozen=True)
+class StreamScheduler(GroupedScheduler):
+    """Blocks have equal shares of the K iterations of all tiles. The first and the last tile of a share may be in
+    several shares: each block stores its sums, and the last one adds them."""
+
+    template = "sched/grouped_stream.mako"
+
+    @property
+    def log2_u(self) -> int:
+        return log2(self.config.u)
+
+    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+        assert isinstance(p, GroupedKernelGemm)
+        if p.group is None:
+            return self.blocks, 1, 1
+        return len(self.table.shares(p.group.extents)) - 1, 1, 1
+
+    def partial_bytes(self, group: GroupedGemm) -> int:
+        """Bytes of the sums of the first and the last tile of each block."""
+        return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
 
 
 @dataclass(frozen=True)

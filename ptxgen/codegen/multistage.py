@@ -165,6 +165,17 @@ class MultistageMainloop(Part):
         n = 2 if self.acc.kind == "f64" else 4
         return [self.acc.all[i : i + n] for i in range(0, self.acc.size, n)]
 
+    @cached_property
+    def sum_vectors(self) -> list[list[str]]:
+        """The vectors of the first set of accumulators."""
+        return self.acc_vectors[: len(self.acc_vectors) // self.config.ks]
+
+    @property
+    def further_sets(self) -> list[tuple[list[str], list[str]]]:
+        """Vectors of the first set of accumulators, each with the one of another set that has the same elements."""
+        first = self.sum_vectors
+        return [(first[i % len(first)], names) for i, names in enumerate(self.acc_vectors) if i >= len(first)]
+
     @property
     def acc_vector_bytes(self) -> int:
         return len(self.acc_vectors[0]) * (8 if self.acc.kind == "f64" else 4)

@@ -16,7 +16,7 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped import GroupedScheduler
+from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parts import Part, Reduction
@@ -153,9 +153,11 @@ class Plan:
     def set_registers(self, registers: int) -> None:
         """Adapts launches to the registers per thread of the loaded kernel; -1: they are not known."""
         if registers > 0 and isinstance(self.scheduler, GroupedScheduler):
+            assert isinstance(self.parameters, GroupedParameters)
             self.scheduler = self.scheduler.with_registers(registers)
-            self.parameters = replace(self.parameters, scheduler=self.scheduler)
-            self.launcher = replace(self.launcher, scheduler=self.scheduler, parameters=self.parameters)
+            parameters = replace(self.parameters, scheduler=self.scheduler)
+            self.parameters = parameters
+            self.launcher = replace(self.launcher, scheduler=self.scheduler, parameters=parameters, parts=self.parts)
 
     def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class."""

@@ -26,11 +26,17 @@ THIN = 512  #: extents of K below which stores of C bypass the caches, because C
 class MultistageSpace(CandidateSpace):
     """Candidates of multistage kernels."""
 
-    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices")
+    extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices", "stream_k")
 
     def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
         """How operands are copied to shared memory. ``every``: also modes that are not candidates."""
         raise NotImplementedError
+
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        found = super().variables(p)
+        if "stream_k" in self.axes and not p.grouped:
+            found["stream_k",] = [(0,)]
+        return found
 
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
@@ -78,7 +84,8 @@ class MultistageSpace(CandidateSpace):
             yield {"kl": kl, "kg": max(1, config.kg * config.kl // kl)}
 
     def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
-        """Sets ``splitk`` for slices of K, and no ``deferred_sts`` where no operand is copied through registers."""
+        """Sets ``splitk`` for slices of K, which exclude ``stream_k``; no ``deferred_sts`` where no operand is copied
+        through registers."""
         values = {**dict(config.items()), **changes}
         if "kg" in changes and "splitk" not in changes:
             splitk = (
@@ -87,6 +94,10 @@ class MultistageSpace(CandidateSpace):
                 else int(self.default_splitk(p, Columns.of([config.replace(**values)]))[0])
             )
             values["splitk"] = splitk if values["kg"] > 1 else SPLIT_MEMSET
+        if "stream_k" in changes:
+            values.update(kg=1, splitk=SPLIT_MEMSET)
+        elif "kg" in changes and config.stream_k:
+            values["stream_k"] = 0
         if values.get("cp_async_a") == values.get("cp_async_b") == 1 and "deferred_sts" not in changes:
             values["deferred_sts"] = 0
         return [config.replace(**values)]

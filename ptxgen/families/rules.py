@@ -99,6 +99,13 @@ LAST = (
         " for lists and families simt and mma, splitk=last_cta",
     ),
     Rule(
+        "stream_k",
+        lambda p, c, g, d: (
+            (c.stream_k == 0) | (p.grouped & (c.kg == 1) & registry.of(c).splits_lists & ("offsets" not in p.arrays))
+        ),
+        "stream_k={c.stream_k}, kg={c.kg}: only lists of matrices have shares of K iterations, with kg=1",
+    ),
+    Rule(
         "pdl",
         lambda p, c, g, d: (c.pdl == 0) | ((c.pdl > 0) & (c.pdl <= 3) & (d.sm >= 90)),
         "pdl={c.pdl}: 0, or 1 to 3 where kernels can wait for each other, from sm_90 on; {d.name} is sm_{d.sm}",

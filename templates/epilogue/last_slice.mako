@@ -42,25 +42,36 @@ ${ptx.banner("split K: the last slice adds the sums of all slices in order, and 
     add.u64 %partial_addr, %partial_addr, %workspace;
     mad.wide.u32 %partial_addr, %thread, ${plan.mainloop.acc_vector_bytes}, %partial_addr;
     mul.wide.u32 %slice_step, %item_tiles, ${slice_bytes};
-% for r in acc.all:
-    mov.${acc.kind} ${r}, ${plan.mainloop.acc_zero};
-% endfor
+${clear_sums()}\
     mov.u32 %added, 0;
     .pragma "nounroll";
 ADD_SLICE:
-% for n, names in enumerate(vectors):
-    {
-    .reg .${acc.kind} %of_slice<${len(names)}>;
-    ld.global.${vector.kind(len(names), acc.kind)} ${operand_list([f"%of_slice{i}" for i in range(len(names))])}, [%partial_addr+${n * step}];
-% for i, r in enumerate(names):
-    ${plan.mainloop.acc_add} ${r}, ${r}, %of_slice${i};
-% endfor
-    }
-% endfor
+${add_sums("%partial_addr", vectors, step)}\
     add.u64 %partial_addr, %partial_addr, %slice_step;
     add.u32 %added, %added, 1;
     setp.lt.u32 %p, %added, %slices;
     @%p bra.uni ADD_SLICE;
     }
 SUMS_COMPLETE:
+</%def>
+
+<%def name="clear_sums()">
+<% acc = plan.mainloop.acc %>\
+% for r in acc.all:
+    mov.${acc.kind} ${r}, ${plan.mainloop.acc_zero};
+% endfor
+</%def>
+
+## Adds this thread's sums of a slice to ``vectors``, which are ``step`` bytes apart from address ``at`` on.
+<%def name="add_sums(at, vectors, step)">
+<% acc = plan.mainloop.acc %>\
+% for n, names in enumerate(vectors):
+    {
+    .reg .${acc.kind} %of_slice<${len(names)}>;
+    ld.global.${vector.kind(len(names), acc.kind)} ${operand_list([f"%of_slice{i}" for i in range(len(names))])}, [${at}+${n * step}];
+% for i, r in enumerate(names):
+    ${plan.mainloop.acc_add} ${r}, ${r}, %of_slice${i};
+% endfor
+    }
+% endfor
 </%def>

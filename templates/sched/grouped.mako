@@ -19,11 +19,7 @@
 </%def>
 
 <%def name="open()">
-    // the descriptors follow the first tiles of the items
-    add.u32 %tmp0, %items, 3;
-    shr.u32 %tmp0, %tmp0, 2;
-    mad.wide.u32 %descriptors, %tmp0, 16, %table;
-    add.u64 %descriptors, %descriptors, ${plan.scheduler.HEADER};
+${descriptors()}\
 % if plan.reduction.active:
     // the counters of split tiles follow the descriptors
     mad.wide.u32 %counters, %items, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
@@ -40,7 +36,20 @@ ${ptx.banner("number of the next tile: every tile adds 1 to the counter, so the 
     @%fetches atom.global.inc.u32 %next_tile, [%table], %tmp0;
 </%def>
 
+<%def name="descriptors()">
+    // the descriptors follow the first tiles of the items
+    add.u32 %tmp0, %items, 3;
+    shr.u32 %tmp0, %tmp0, 2;
+    mad.wide.u32 %descriptors, %tmp0, 16, %table;
+    add.u64 %descriptors, %descriptors, ${plan.scheduler.HEADER};
+</%def>
+
 <%def name="tile()">
+${find_item()}\
+${item_values(slice_of_tile)}\
+</%def>
+
+<%def name="find_item()">
     { // the item of the tile: the last one whose first tile is not above it; lanes compare 32 items in each round
     .reg .b64 %first_tile_addr;
     .reg .b32 %lower_bound, %count, %stride, %pivot, %first_tile;
@@ -70,6 +79,10 @@ FIND_ITEM:
     @%p bra.uni FIND_ITEM;
     mad.wide.u32 %descriptor, %lower_bound, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
     }
+</%def>
+
+## ``k_of_tile``: sets %tile_index and which part of K the block computes.
+<%def name="item_values(k_of_tile)">
     { // the item's addresses, extents and leading dimensions; alpha and beta
     .reg .b64 %item_offset<4>;
     .reg .b32 %tile_index, %first_tile, %tiles_m, %tiles_n;
@@ -90,16 +103,7 @@ FIND_ITEM:
     ld.global.${plan.arithmetic.type} %item_scale, [%descriptor+${plan.scheduler.table.at(name)}];
     ${plan.arithmetic.mul} %${name}, %${name}, %item_scale;
 % endfor
-    sub.u32 %tile_index, %tile, %first_tile;
-% if plan.reduction.active:
-    // tiles of the same slice have consecutive numbers
-    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.at("k_slice")}];
-    mul.lo.u32 %item_tiles, %tiles_m, %tiles_n;
-    div.u32 %slice, %tile_index, %item_tiles;
-    mul.lo.u32 %tmp0, %slice, %item_tiles;
-    sub.u32 %tile_index, %tile_index, %tmp0;
-    add.u32 %counter_index, %first_tile, %tile_index;
-% endif
+${k_of_tile()}\
 % if plan.scheduler.raster_group == 1:
     div.u32 %n0, %tile_index, %tiles_m;
     mul.lo.u32 %tmp0, %n0, %tiles_m;
@@ -111,6 +115,19 @@ ${raster.raster_order()}\
 % endif
     }
 ${raster.to_elements()}\
+</%def>
+
+<%def name="slice_of_tile()">
+    sub.u32 %tile_index, %tile, %first_tile;
+% if plan.reduction.active:
+    // tiles of the same slice have consecutive numbers
+    ld.global.u32 %k_slice, [%descriptor+${plan.scheduler.table.at("k_slice")}];
+    mul.lo.u32 %item_tiles, %tiles_m, %tiles_n;
+    div.u32 %slice, %tile_index, %item_tiles;
+    mul.lo.u32 %tmp0, %slice, %item_tiles;
+    sub.u32 %tile_index, %tile_index, %tmp0;
+    add.u32 %counter_index, %first_tile, %tile_index;
+% endif
 </%def>
 
 <%def name="k_iterations()">${raster.k_iterations(True)}</%def>

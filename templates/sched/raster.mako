@@ -64,6 +64,11 @@ ${to_elements()}\
 
 <%def name="k_iterations(known=False)">
 ${k_slice(known)}\
+${iterations()}\
+</%def>
+
+## %k_iters, and %k_rem, the length of the first iteration, of %k_len.
+<%def name="iterations()">
     // K iterations of ${plan.config.u}; the first one holds the remainder, 1 to ${plan.config.u}
     add.u32 %k_iters, %k_len, ${plan.config.u - 1};
     div.u32 %k_iters, %k_iters, ${plan.config.u};

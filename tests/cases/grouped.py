@@ -71,12 +71,19 @@ class GroupedCases:
         self, seed: int, count: int, device: Device, limit: int | None = None, threads: int = 1024
     ) -> Iterator[tuple[GroupedGemm, Config]]:
         rng = np.random.default_rng([seed, self.index])
+
+        def config(p: GroupedGemm) -> Config | None:
+            found = self.source.config(lower(p), device, rng, threads)  # type: ignore[arg-type]
+            if found is not None and not p.jagged and found.kg == 1 and rng.random() < 0.4:
+                return found.replace(stream_k=1)
+            return found
+
         return pairs(
             count if self.supports(device) else 0,
             lambda: group(
                 rng, limit or 100, self.types[rng.integers(len(self.types))], self.aligned, self.axes, self.layouts
             ),
-            lambda p: self.source.config(lower(p), device, rng, threads),  # type: ignore[arg-type]
+            config,
         )
 
 

@@ -85,6 +85,11 @@ GOLDEN = {
         "grouped 33,17,20+8x64,64,640 NN f32",
         "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 kg=3 splitk=last_cta vec_a=1 vec_b=1 vec_c=1",
     ),
+    "simt_grouped_stream": (
+        "h200",
+        "grouped 33,17,20+8x64,64,640 NN f32",
+        "ms=4 ns=4 ml=32 nl=32 u=8 kl=2 stream_k=1 vec_a=1 vec_b=1 vec_c=1",
+    ),
     "simt_jagged_rows": ("h200", "grouped 8x100,96,64 NN f32 jagged=m", "ms=4 ns=4 ml=32 nl=32 vec_b=4 vec_c=4"),
     "wgmma_jagged_rows": (
         "h200",

@@ -156,6 +156,24 @@ def test_multiprocessors_begin_with_about_equal_work(count, sms, resident, most)
     assert max(sum(x) for x in first_tiles(count, sms, resident)) == most
 
 
+@pytest.mark.parametrize(("items", "sms", "resident"), [(8, 132, 6), (64, 132, 3), (256, 132, 4), (256, 5, 1)])
+def test_shares_have_about_equal_work(items, sms, resident):
+    """The parts of a tile have at least two iterations; shares cover all iterations."""
+    layout = DescriptorTable(64, 64, "f32", u=8, sms=sms, resident=resident, stream=True)
+    extents = np.array(random_items(items, 512, 512), np.int64)
+    shares, each = layout.shares(extents), layout.tile_iterations(extents)
+    tiles = -(-extents[:, 0] // 64) * -(-extents[:, 1] // 64)
+    assert shares[0] == 0
+    assert shares[-1] == (tiles * each).sum()
+    assert len(shares) - 1 <= sms * resident
+    order = layout.order(extents, tiles)
+    bounds = np.concatenate([[0], np.cumsum(np.repeat(each[order], tiles[order]))])
+    parts = np.diff(np.union1d(bounds, shares))
+    assert (parts[np.diff(np.searchsorted(bounds, np.union1d(bounds, shares), side="right")) == 0] >= 2).all()
+    work = np.diff(shares) + 2 * (np.diff(np.searchsorted(bounds, shares)) + 1)  # two iterations for each tile
+    assert work.max() < 1.1 * work.mean() + 6
+
+
 def test_tiles_and_iterations_of_columns():
     p = lower(GroupedGemm(ITEMS))
     ml, nl, u = np.array([16, 32]), np.array([16, 64]), np.array([8, 32])

@@ -45,6 +45,16 @@ BREAKS = {
     ],
     "grouped": [(GROUP, "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1", "h200", "family skinny")],
     "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
+    "stream_k": [
+        (P, "stream_k=1", "h200", "stream_k=1, kg=1: only lists of matrices"),
+        (GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=last_cta stream_k=1", "h200", "stream_k=1, kg=2"),
+        (
+            lower(GroupedGemm(((64, 64, 64),) * 2, jagged="m")),
+            "ms=4 ns=4 ml=32 nl=32 stream_k=1",
+            "h200",
+            "only lists of matrices",
+        ),
+    ],
     "output_dtype": [
         (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],

@@ -24,6 +24,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import Categorical
 
@@ -856,7 +857,7 @@ def test_refinements_reach_every_axis():
     assert len(found) == len(near)
     assert config not in found
     reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
-    assert reached == set(simt.AXES)
+    assert reached == set(simt.AXES) - {"stream_k"}
     assert replace(config, ns=4, nl=32, lanes_m=4) in found
     assert any(x.ml == 128 and x.nl == 32 for x in found)
     for kg in (2, 6, 8, 12, 16):
@@ -892,8 +893,25 @@ def test_refinements_of_mma_reach_every_axis():
         prefetch_k=1,
     )
     p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
-    assert changed(p, config) == set(mma.AXES) - set(mma.PATHS)  # flag_red and packed operands exclude each other
+    assert changed(p, config) == set(mma.AXES) - {
+        "stream_k",
+        *mma.PATHS,
+    }  # flag_red and packed operands exclude each other
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [("f32", "ms=4 ns=4 ml=32 nl=32"), ("f16", "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=2 vec_b=2 vec_c=2")],
+)
+def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
+    p = lower(GroupedGemm(((64, 66, 640),) * 8, dtype=dtype))
+    whole = parse_config(text)
+    for config in (whole, whole.replace(kg=3, splitk=SPLIT_POLL)):
+        near = configs(space.refinements(p, H200, config))
+        assert {(x.kg, x.splitk) for x in near if x.stream_k} == {(1, 0)}
+    sliced = configs(space.refinements(p, H200, whole.replace(stream_k=1)))
+    assert any(x.kg > 1 and not x.stream_k for x in sliced)
 
 
 def test_refinements_of_wgmma_reach_every_axis():

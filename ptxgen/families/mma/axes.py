@@ -28,6 +28,7 @@ AXES = (
     common("raster_group", (1, 4, 8, 16)),
     common("store_policy", (0, 1)),
     common("min_ctas_per_sm", (1, 2, 3, 4)),
+    common("stream_k", (0, 1)),
     common("operand_path_a", (0, 1)),
     common("operand_path_b", (0, 1)),
     common("pdl"),

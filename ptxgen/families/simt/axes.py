@@ -41,5 +41,6 @@ AXES = (
     common("raster_group", (1, 4, 8, 16)),
     common("store_policy", (0, 1)),
     common("min_ctas_per_sm", (1, 2, 3, 4, 6, 8)),
+    common("stream_k", (0, 1)),
     common("pdl"),
 )

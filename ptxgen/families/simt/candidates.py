@@ -25,6 +25,7 @@ SMALL = 128 * 128  #: elements of a tile below which lanes are interleaved
 class SimtSpace(MultistageSpace):
     name = "simt"
     axes, class_axes = AXES, CLASS_AXES
+    cell = (*MultistageSpace.cell, "stream_k")
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
