@@ -221,3 +221,19 @@ def test_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
     found = script.sanitized(program, "depthwise", "racecheck", 3, None)
     assert found.errors == 1
     assert "not finished after 0.5 seconds" in found.lines
+
+
+def test_a_tool_that_cannot_judge_a_group_is_named_and_not_run(tmp_path, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(script, "find_sanitizer", lambda: tmp_path)
+    monkeypatch.setattr(script, "prepare", lambda groups: None)
+    monkeypatch.setattr(
+        script,
+        "sanitized",
+        lambda _, group, tool, *__: ran.append((group, tool)) or script.Finding(group, tool, 1, 0, 0, (), 0.0),
+    )
+    assert script.main(["--only", "grouped multistage", "--only", "grouped"]) == 0
+    assert set(ran) == {("grouped", t) for t in script.TOOLS} | {
+        ("grouped multistage", t) for t in ("memcheck", "racecheck")
+    }
+    assert "not run: synccheck of grouped multistage: warps without an element of C" in capsys.readouterr().out
