@@ -9,28 +9,30 @@ from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.layout import OperandLayout
 from ptxgen.families.simt.mainloop import SimtMainloop
 
+#: the schedule's template
+KERNEL = "kernel/multistage.mako"
+
+
+def mainloop(plan: Plan, geometry: SimtGeometry) -> SimtMainloop:
+    """The main loop of scalar multiply-adds of a plan, with its operands."""
+    p, c, g = plan.problem, plan.config, geometry
+    steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
+    common = (plan.threads, c.u, steps, ahead, packed, size)
+    a = OperandLayout(g.a, *common, 0, p.addr_a, p.lda)
+    b = OperandLayout(g.b, *common, a.size, p.addr_b, p.ldb)
+    return SimtMainloop(c, g, steps, a, b, plan.arithmetic)
+
 
 class SimtPlan(Plan):
     """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
 
-    kernel = "kernel/multistage.mako"
+    kernel = KERNEL
     geometry: SimtGeometry
 
     def _compose(self) -> None:
-        c, g = self.config, self.geometry
         scheduler = compose_scheduler(self)
-        self.a, self.b = self._operands()
-        self.mainloop: SimtMainloop = SimtMainloop(c, g, int(g.uk), self.a, self.b, self.arithmetic)
-        self.packing = self._packing()
-        compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
+        self.mainloop: SimtMainloop = mainloop(self, self.geometry)
+        self.a, self.b = self.mainloop.a, self.mainloop.b
+        self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch, self.fused_ops)
+        compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
-
-    def _packing(self) -> Packing:
-        return table_packing(self) or Packing(self.problem, self.entry, self.batch, self.fused_ops)
-
-    def _operands(self) -> tuple[OperandLayout, OperandLayout]:
-        p, c, g = self.problem, self.config, self.geometry
-        steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
-        common = (self.threads, c.u, steps, ahead, packed, size)
-        a = OperandLayout(g.a, *common, 0, p.addr_a, p.lda)
-        return a, OperandLayout(g.b, *common, a.size, p.addr_b, p.ldb)

@@ -8,24 +8,31 @@ from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.plan import Kernel
-from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.codegen.plan import Kernel, Plan
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
+from ptxgen.families.simt.geometry import SimtGeometry
+from ptxgen.families.simt.mainloop import SimtMainloop
+from ptxgen.families.simt.plan import KERNEL, mainloop
 from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernels, WinogradPacking, transformed
 
 
-class WinogradPlan(SimtPlan):
+class WinogradPlan(Plan):
     """The SIMT kernel of the transformed products, with kernels that transform before and after it."""
+
+    kernel = KERNEL
+    geometry: SimtGeometry
 
     def _compose(self) -> None:
         conv, arithmetic = self.problem, self.arithmetic
         c = CAccess(conv, arithmetic, CAddressing(False), 1, False, bool(self.config.store_policy))
         self.results = ResultTransform(conv, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry)
         self.problem = transformed(conv)[0]
-        super()._compose()
-
-    def _packing(self) -> Packing:
-        return WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops)
+        scheduler = compose_scheduler(self)
+        self.mainloop: SimtMainloop = mainloop(self, self.geometry)
+        self.a, self.b = self.mainloop.a, self.mainloop.b
+        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops)
+        compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
+        compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
     def _c_kernels(self, scheduler: Slicing) -> CKernels:
         plain = super()._c_kernels(scheduler)
