@@ -289,7 +289,7 @@ SHARED_ITEMS = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (1
     ("family", "dtype", "compute"), [("simt", "f32", ""), ("mma", "f64", ""), ("f16x2", "f16", "f16")]
 )
 def test_shares_of_k_iterations(family, dtype, compute, sms):
-    """Blocks compute parts of tiles, some of which have more than two; the counters are zero after every launch."""
+    """Blocks compute parts of tiles, and several tiles have more than two parts; all counters are zero after every launch."""
     p = GroupedGemm(SHARED_ITEMS, dtype=dtype, compute=compute)
     c = parse_config(f"{SLICED[family]} stream_k=1")
     driver = EmulatedDriver(replace(device("h200"), sms=sms), seed=sms)

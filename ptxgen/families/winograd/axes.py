@@ -6,6 +6,6 @@ from dataclasses import replace
 
 from ptxgen.families.simt.axes import AXES as SIMT_AXES
 
-UNSPLIT = ("kg", "splitk")  #: axes of which the search visits the default only
+UNSPLIT = ("kg", "splitk")  #: axes that keep their defaults in the search
 
 AXES = tuple(replace(a, values=(a.default,)) if a.name in UNSPLIT else a for a in SIMT_AXES)

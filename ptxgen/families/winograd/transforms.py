@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace
 from typing import ClassVar
 
 from ptxgen.codegen.arithmetic import Arithmetic
@@ -189,6 +188,14 @@ class WinogradPacking(Packing):
 
 
 @dataclass(frozen=True)
+class ResultEpilogue:
+    """How the templates of the epilogue store results: inside the result only, each in its own dtype."""
+
+    computes_oob: bool = False
+    pack_8bit: bool = False
+
+
+@dataclass(frozen=True)
 class ResultTransform:
     """The kernel that computes results from the products: a plan of its own for the templates of the epilogue.
     ``problem``: the convolution."""
@@ -201,7 +208,7 @@ class ResultTransform:
     entry: str
 
     kernel: ClassVar[str] = "kernel/winograd_results.mako"
-    epilogue = SimpleNamespace(computes_oob=False, pack_8bit=False)
+    epilogue: ClassVar[ResultEpilogue] = ResultEpilogue()
     THREADS, ROW, POINTS, TILE = THREADS, ROW, POINTS, TILE
     CHANNELS = 2  #: channels of a thread
     NUMBERS = (
