@@ -43,3 +43,12 @@ def replace(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def remove_oldest(folder: Path, most: int) -> None:
+    """Removes the older half of the files of ``folder`` if there are more than ``most``. OSError: another process
+    removed one of them, or they cannot be removed."""
+    files = list(folder.iterdir())
+    if len(files) > most:
+        for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[: len(files) // 2]:
+            path.unlink()

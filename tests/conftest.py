@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from ptxgen.families import array_cache
 from ptxgen.tuning import choice_cache
 
 
@@ -21,10 +22,12 @@ def pytest_addoption(parser):
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_database(tmp_path_factory):
-    """No test reads or writes the user's database, or caches a choice that depends on the test's stand-ins."""
+    """No test reads or writes the user's database, or caches a choice or a space that depends on the test's stand-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTXGEN_DATABASE", str(tmp_path_factory.mktemp("database") / "tuning.sqlite"))
         patch.setattr(choice_cache, "write", lambda key, choices: None)
+        patch.setattr(array_cache, "read", lambda key: None)
+        patch.setattr(array_cache, "write", lambda key, arrays: None)
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, Columns
+from ptxgen.families import array_cache
 from ptxgen.families.candidates import CandidateSpace, Grid, GridRows, Ints, gathered, legal_rows, picked, violations
 from ptxgen.families.registry import SPACES
 from ptxgen.families.rules import rules_of
@@ -96,6 +97,49 @@ def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
 
 @lru_cache(maxsize=BASES)
 def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
+    key = cache_key("base", f, p, d)
+    if (stored := array_cache.read(key)) is not None:
+        return _from_arrays(f, p, d, stored)
+    b = _computed(f, p, d)
+    array_cache.write(key, _as_arrays(b))
+    return b
+
+
+def cache_key(content: str, f: CandidateSpace, p: KernelGemm, d: Device) -> str:
+    """The key of arrays of a base in the disk cache. ``content``: what the arrays are."""
+    facts = [(x.name, getattr(p, x.name)) for x in fields(p) if x.compare]
+    return array_cache.package_key(content, f.name, type(p).__name__, facts, d)
+
+
+#: the arrays of a base; ``accepted`` may be absent
+_ARRAYS = ("tile", "tile_numbers", "accepted", "counts", "equivalence_class", "by_class", "starts", "representatives")
+
+
+def _as_arrays(b: Base) -> dict[str, NDArray[Any]]:
+    """The arrays of a base, for the disk cache. Its columns are rows of a grid, or there are none."""
+    arrays = {n: v for n in _ARRAYS if (v := getattr(b, n)) is not None}
+    arrays |= {f"tiles.{n}": v for n, v in b.tiles.columns.items()}
+    if isinstance(b.columns, GridRows):
+        arrays |= {f"grid.{n}": v for n, v in b.columns.grid.columns.items()}
+        arrays |= {"size": np.array(b.columns.grid.size), "rows": b.columns.rows}
+    return arrays
+
+
+def _from_arrays(f: CandidateSpace, p: KernelGemm, d: Device, arrays: dict[str, NDArray[Any]]) -> Base:
+    """The base of which ``_as_arrays`` made ``arrays``."""
+
+    def under(prefix: str) -> dict[str, NDArray[Any]]:
+        return {n.removeprefix(prefix): v for n, v in arrays.items() if n.startswith(prefix)}
+
+    tiles = Columns(under("tiles."), len(arrays["tile_numbers"]))
+    columns = Columns({}, 0)
+    if "rows" in arrays:
+        columns = GridRows(Grid(under("grid."), tuple(arrays["size"].tolist())), arrays["rows"])
+    given = {n: arrays.get(n) for n in _ARRAYS}
+    return Base(family=f, problem=p, device=d, columns=columns, tiles=tiles, **given)  # type: ignore[arg-type]
+
+
+def _computed(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     shapes = _legal_shapes(f, p, d, shapes)
     if not len(shapes):
@@ -226,7 +270,8 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
     key = np.zeros(len(rows[0]), np.int64)
     for shape_key in keys.values():
         values, code = np.unique(shape_key, return_inverse=True)
-        key = key * len(values) + gathered(code, rows)
+        # NumPy before 2.0 returns the codes without dimensions
+        key = key * len(values) + gathered(code.reshape(shape_key.shape), rows)
     ranks = 1
     for name, preferred in f.class_axes.items():
         distance = _distance(c.column(name), preferred)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen import file_digests
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
+from ptxgen.families import array_cache
 from ptxgen.families.features import FORMER, PROBLEM, all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -98,17 +100,34 @@ def _digest(content: dict[str, Any], text: bytes = b"") -> str:
 
 def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     """(device, facts, booster, its features) of the model that ``write`` wrote, or of format 1: the same facts in
-    ``model.meta.json``, and a file of XGBoost with the trees. CorruptError, SchemaError: as ``Model.load``."""
+    ``model.meta.json``, and a file of XGBoost with the trees. The checked content is kept in the disk cache.
+    CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
-        return _read(path)
+        _require_file(path)
+        key = _cache_key(folder)
+        arrays = array_cache.read(key)
+        if arrays is None:
+            arrays = _read(path)
+            if key == _cache_key(folder):  # it was not replaced meanwhile
+                array_cache.write(key, arrays)
+        content = json.loads(arrays["facts"].tobytes())
+        device, facts = _device(path, content["device"]), _facts(content)
+        return device, facts, trees.loaded(arrays["trees"].tobytes()), tuple(content["features"])
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
 
 
-def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
+def _cache_key(folder: Path) -> str:
+    files = [folder / MODEL, folder / METADATA]
+    return array_cache.package_key("model", file_digests.of_files((str(path), str(path)) for path in files))
+
+
+def _read(path: Path) -> array_cache.Arrays:
+    """The checked content of a model as arrays of bytes: ``facts``, JSON, without the trees; ``trees``: as XGBoost
+    reads them."""
     text = _content(path)
     content = _parsed(text)
     if "learner" in content:
@@ -129,14 +148,21 @@ def _read(path: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
         _require_probe(path, content["probe"], _probe(device, facts, names), names)
     constant = [i for i, name in enumerate(names) if name in PROBLEM]
-    return device, facts, trees.booster_of(trees.ranking_first(content["forest"], constant), len(names)), names
+    forest = trees.ranking_first(content.pop("forest"), constant)
+    facts_text = json.dumps({**content, "features": names}).encode()
+    parts = {"facts": facts_text, "trees": trees.content_of(forest, len(names))}
+    return {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
 
 
 def _content(path: Path) -> bytes:
+    _require_file(path)
+    return path.read_bytes()
+
+
+def _require_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MOST:
         raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
-    return path.read_bytes()
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

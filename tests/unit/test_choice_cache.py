@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from ptxgen import disk_cache
-from ptxgen.families import registry
+from ptxgen import disk_cache, file_digests
+from ptxgen.families import array_cache, registry
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
@@ -72,7 +72,7 @@ def test_a_choice_is_read_until_something_that_it_depends_on_changes(chosen, tmp
             selection.select(P, H200, database, k=2)
             selection.select(P, H200, database, k=2)
         assert len(chosen) == before + 1
-    monkeypatch.setattr(choice_cache, "package_digest", lambda: "another version")
+    monkeypatch.setattr(file_digests, "of_package", lambda: "another version")
     before = len(chosen)
     selection.select(P, H200, k=2)
     assert len(chosen) == before + 1
@@ -139,7 +139,7 @@ def test_families_from_outside_are_not_cached(chosen, tmp_path, monkeypatch):
     class Outside(type(registry.SPACES[0])):
         __module__ = "elsewhere"
 
-    monkeypatch.setattr(choice_cache, "SPACES", [*registry.SPACES, Outside()])
+    monkeypatch.setattr(array_cache, "SPACES", [*registry.SPACES, Outside()])
     selection.select(P, H200)
     assert not files(tmp_path)
 
@@ -160,7 +160,7 @@ def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
 
 def test_digests_of_files_are_kept_until_a_file_changes(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(choice_cache, "SETTLED_NS", 0)
+    monkeypatch.setattr(file_digests, "SETTLED_NS", 0)
     root, kept = tmp_path / "tree", tmp_path / "cache" / "digests"
     (root / "inner").mkdir(parents=True)
     (root / "a.py").write_text("one")
@@ -171,9 +171,9 @@ def test_digests_of_files_are_kept_until_a_file_changes(tmp_path, monkeypatch):
 
     def digest():
         read.clear()
-        choice_cache._digest_of.cache_clear()  # as in a new process
+        file_digests._digest_of.cache_clear()  # as in a new process
         time.sleep(0.02)  # time stamps of files are coarse
-        return choice_cache.tree_digest(*files)
+        return file_digests.of_tree(*files)
 
     first = digest()
     assert read == ["a.py", "b.py"]
@@ -193,22 +193,22 @@ def test_digests_of_files_are_kept_until_a_file_changes(tmp_path, monkeypatch):
     assert (digest(), read) == (first, ["a.py", "b.py"])
     (root / "a.py").unlink()
     (root / "inner" / "b.py").rename(root / "b.py")
-    assert digest() not in (first, choice_cache.tree_digest((tmp_path / "absent",), (".py",)))
+    assert digest() not in (first, file_digests.of_tree((tmp_path / "absent",), (".py",)))
 
 
 def test_digests_of_files_that_just_changed_are_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.py").write_text("one")
-    choice_cache.tree_digest((tmp_path,), (".py",))
+    file_digests.of_tree((tmp_path,), (".py",))
     assert not (tmp_path / "cache" / "digests").exists()
 
 
 def test_few_digests_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(choice_cache, "SETTLED_NS", 0)
-    monkeypatch.setattr(choice_cache, "MOST_DIGESTS", 4)
+    monkeypatch.setattr(file_digests, "SETTLED_NS", 0)
+    monkeypatch.setattr(file_digests, "MOST_DIGESTS", 4)
     (tmp_path / "a.py").write_text("one")
     time.sleep(0.02)
     for name in "abcdef":
-        choice_cache.files_digest([(name, str(tmp_path / "a.py"))])
+        file_digests.of_files([(name, str(tmp_path / "a.py"))])
     assert 2 <= len(list((tmp_path / "cache" / "digests").iterdir())) <= 4

@@ -17,9 +17,13 @@ from ptxgen.tuning.selection import select
 
 def test_every_shipped_seed_is_legal():
     for path in shipped_dir().glob("*/seeds.txt"):
-        for key, configs in module._read(path).items():
+        for key in module._lines(path):
+            problem, name = parse(key), path.parent.name
+            assert problem.key() == key
+            configs = module.seeds(problem, name)
+            assert configs, key
             for config in configs:
-                rule = first_violation(lower(parse(key)), config, device(path.parent.name))
+                rule = first_violation(lower(problem), config, device(name))
                 assert rule is None, f"{key} | {config}: {rule and rule.name}"
 
 

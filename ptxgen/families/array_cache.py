@@ -1,0 +1,82 @@
+"""Arrays that take tens of milliseconds to compute, cached on disk: of a class of problems, or of a model.
+
+A file has a checksum of what follows it, a line of JSON with the name, dtype and shape of each array, and their bytes.
+Its name is a digest of the package and of all that the arrays depend on. The cache is optional: errors of the file
+system and damaged files are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen import disk_cache, file_digests
+from ptxgen.families.registry import SPACES
+from ptxgen.settings import settings
+
+MOST = 256  #: files, of a megabyte on average; if there are more, the older half is removed
+WORD = 8  #: bytes of a word; arrays begin at multiples of it
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def package_key(*facts: object) -> str:
+    """A digest of the package and the ``repr`` of ``facts``, under which results that depend on both are cached. Empty:
+    a kernel family is from outside the package, whose changes the digest would miss."""
+    if not all(type(space).__module__.startswith("ptxgen.") for space in SPACES):
+        return ""
+    return hashlib.sha256(repr((file_digests.of_package(), *facts)).encode()).hexdigest()
+
+
+def read(key: str) -> Arrays | None:
+    """The arrays that ``write`` stored, read-only. None: there are none, or their file is damaged."""
+    path = _file(key)
+    if not key or disk_cache.unsafe(path.parent):
+        return None
+    try:
+        content = path.read_bytes()
+        if _checksum(content[WORD:]) != content[:WORD]:
+            return None
+        at = content.index(b"\n", WORD) + 1
+        out = {}
+        for name, dtype, shape in json.loads(content[WORD:at]):
+            out[name] = np.ndarray(tuple(shape), dtype, content, at)
+            at += _aligned(out[name].nbytes)
+        return out
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Stores arrays of numbers. If several processes write at once, a reader finds the whole file of one of them."""
+    path = _file(key)
+    if not key or disk_cache.unsafe(path.parent):
+        return
+    line = json.dumps([(n, v.dtype.str, v.shape) for n, v in arrays.items()]).encode()
+    line = line.ljust(_aligned(len(line) + 1) - 1) + b"\n"
+    content = line + b"".join(v.tobytes().ljust(_aligned(v.nbytes), b"\0") for v in arrays.values())
+    with suppress(OSError):
+        disk_cache.create(path.parent)
+        disk_cache.replace(path, _checksum(content) + content)
+        disk_cache.remove_oldest(path.parent, MOST)
+
+
+def _aligned(size: int) -> int:
+    """``size`` rounded up to whole words."""
+    return -(-size // WORD) * WORD
+
+
+def _checksum(content: bytes) -> bytes:
+    """The sum of the words, modulo 2^64, as one word: it takes less time than a digest. ValueError: no whole words."""
+    return int(np.frombuffer(content, np.uint64).sum()).to_bytes(WORD, "little")
+
+
+def _file(key: str) -> Path:
+    return settings().cache / "arrays" / key
