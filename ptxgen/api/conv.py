@@ -12,15 +12,14 @@ import numpy as np
 from ptxgen.api import launch_cache
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_plain_tensor, tensor
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse
+from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.base import EPILOGUE_OPS, OUT_DTYPES
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
-
-ACTIVATIONS = EPILOGUE_OPS[-1]
 
 
 class Signature(NamedTuple):
@@ -38,6 +37,10 @@ INPUT_GRAD = Signature("input_grad", ("grads", "filters"), ("results", "filters"
 WEIGHT_GRAD = Signature("weight_grad", ("images", "grads"), ("images", "results"), "filters")
 #: a transposed convolution is the input gradient of the convolution whose results have the shape of its images
 TRANSPOSED = Signature("input_grad", ("images", "filters"), ("results", "filters"), "images")
+#: the epilogue operands, in the order of the kernel parameters
+EPILOGUE_NAMES = ("bias", "residual", "aux")
+#: an array of each, or None
+Epilogue = tuple[Any, Any, Any]
 #: role -> the problem's field for the alignment
 ALIGNMENT_FIELDS = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
 
@@ -55,6 +58,7 @@ def conv2d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -71,7 +75,8 @@ def conv2d(
     ``stride``, ``dilation``: one integer, or (height, width). ``padding``: likewise, or a pair (begin, end) for each
     axis; ``same``: ceil(extent / stride) results, with the odd pixel at the end; ``valid``: no padding. ``bias``: K
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
-    result. ``activation``: relu, gelu (the tanh form) or silu. Dtypes, ``out``, ``compute``, ``deterministic``,
+    result. ``activation``: relu, gelu (the tanh form) or silu; or relu_grad, which gives 0 where ``aux``, an array like
+    the residual, is at most 0, and the sum elsewhere. Dtypes, ``out``, ``compute``, ``deterministic``,
     ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1 may be computed in f32 by Winograd's algorithm. Its errors on data of one scale are not
@@ -81,8 +86,9 @@ def conv2d(
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
+    epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -99,6 +105,7 @@ def conv1d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -106,8 +113,9 @@ def conv1d(
 ) -> Any:
     """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout)
+    epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -124,6 +132,7 @@ def conv3d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -131,8 +140,9 @@ def conv3d(
 ) -> Any:
     """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout)
+    epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -150,6 +160,7 @@ def conv_transpose2d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -166,8 +177,9 @@ def conv_transpose2d(
     dtypes and errors: as for ``conv2d``.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -185,6 +197,7 @@ def conv_transpose1d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -192,8 +205,9 @@ def conv_transpose1d(
 ) -> Any:
     """``conv_transpose2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -211,6 +225,7 @@ def conv_transpose3d(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -218,8 +233,9 @@ def conv_transpose3d(
 ) -> Any:
     """``conv_transpose2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding)
+    epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, bias, residual, activation, workspace
+        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
     )
 
 
@@ -234,16 +250,24 @@ def conv2d_input_grad(
     groups: int = 1,
     layout: str = "NCHW",
     filter_layout: str | None = None,
+    residual: Any = None,
+    activation: str | None = None,
+    aux: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
     workspace: Any = None,
 ) -> Any:
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``: a transposed convolution of
-    ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
+    ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``.
+
+    If the images are results of a ReLU, ``activation="relu_grad", aux=images`` gives the gradient with respect to the
+    ReLU's input. ``residual``: a gradient of the same images from elsewhere, which is added first."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout)
-    shape = _extents(input_shape, "input_shape")
-    return _call(INPUT_GRAD, grads, filters, shape, arguments, out, compute, deterministic, workspace=workspace)
+    shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, aux)
+    return _call(
+        INPUT_GRAD, grads, filters, shape, arguments, out, compute, deterministic, epilogue, activation, workspace
+    )
 
 
 def conv2d_weight_grad(
@@ -281,8 +305,7 @@ def _call(
     out: Any,
     compute: str | None,
     deterministic: bool,
-    bias: Any = None,
-    residual: Any = None,
+    epilogue: Epilogue = (None, None, None),
     activation: str | None = None,
     workspace: Any = None,
 ) -> Any:
@@ -290,14 +313,12 @@ def _call(
         hash(arguments)
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
-    key = _key(signature, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
+    key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
     ready = launch_cache.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not launch_cache.QUERY_SIZE:
         launch, make, runner = ready
         result = make(a)
-        epilogue_args = () if bias is None else (bias.data_ptr(),)
-        if residual is not None:
-            epilogue_args = (*epilogue_args, residual.data_ptr())
+        epilogue_args = tuple(x.data_ptr() for x in epilogue if x is not None)
         own = None if workspace is None else _workspace(workspace, runner, signature.names, a, b, result)
         launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.current_stream(a), epilogue_args, own)
         return result
@@ -305,7 +326,7 @@ def _call(
     key = (
         None
         if out is not None
-        else _key(signature, a, b, shape, arguments, compute, deterministic, bias, residual, activation)
+        else _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
     )
     with launch_cache.lock:
         compute = word("compute", "" if compute is None else compute)
@@ -320,8 +341,7 @@ def _call(
             out,
             compute,
             deterministic,
-            bias,
-            residual,
+            epilogue,
             activation,
             workspace,
         )
@@ -347,14 +367,13 @@ def _key(
     arguments: Any,
     compute: Any,
     deterministic: bool,
-    bias: Any,
-    residual: Any,
+    epilogue: Epilogue,
     activation: Any,
 ) -> Any:
     """The launch cache key of a call on PyTorch tensors. None: other arrays, and tensors that need checks not
     covered by the key."""
     try:
-        if not all(x is None or is_plain_tensor(x) for x in (a, b, bias, residual)):
+        if not all(x is None or is_plain_tensor(x) for x in (a, b, *epilogue)):
             return None
         key = (
             signature,
@@ -363,7 +382,7 @@ def _key(
             compute,
             deterministic,
             activation,
-            (type(a), type(b), type(bias), type(residual)),
+            tuple(map(type, (a, b, *epilogue))),
             a.shape,
             a.stride(),
             a.dtype,
@@ -374,10 +393,7 @@ def _key(
             b.dtype,
             b.data_ptr() & 15,
             b.device,
-            None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
-            None
-            if residual is None
-            else (residual.shape, residual.stride(), residual.dtype, residual.data_ptr() & 15, residual.device),
+            tuple(None if x is None else (x.shape, x.stride(), x.dtype, x.data_ptr() & 15, x.device) for x in epilogue),
         )
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
         return None
@@ -394,8 +410,7 @@ def launch_uncached(
     out: Any,
     compute: str,
     deterministic: bool,
-    bias: Any,
-    residual: Any,
+    epilogue: Epilogue,
     activation: str | None,
     workspace: Any,
     allocation: Any = None,
@@ -420,7 +435,7 @@ def launch_uncached(
         "compute": compute,
         "deterministic": deterministic,
         "out": given.dtype.name if given is not None else "",
-        "epilogue": _epilogue(bias, residual, activation),
+        "epilogue": _epilogue(epilogue, activation),
     }
     if given is not None and given.dtype.name not in OUT_DTYPES[views[0].dtype.name]:
         allowed = " or ".join(OUT_DTYPES[views[0].dtype.name])
@@ -431,10 +446,14 @@ def launch_uncached(
         launch_cache.require_device(on, **dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
-        written = [v for v in (given, None if residual is None else tensor(residual, "residual")) if v is not None]
-        fields[ALIGNMENT_FIELDS[result_role]] = min(
-            [16, *(alignment_of(v.address) for v in written)]
-        )  # the epilogue loads the residual with the vector width of the stores
+        # the epilogue loads elementwise operands with the vector width of the stores
+        elementwise = [
+            tensor(x, name)
+            for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True)
+            if name in ELEMENTWISE_OPERANDS and x is not None
+        ]
+        accessed = elementwise if given is None else [given, *elementwise]
+        fields[ALIGNMENT_FIELDS[result_role]] = min([16, *(alignment_of(v.address) for v in accessed)])
     problem = _problem(arguments, extents, layout=layout, filters=filters, **fields)
     _check_result_shape(arguments, problem, extents, dict(zip(roles, names, strict=True)))
     if 0 not in _shape(arguments, problem, result_role):
@@ -443,7 +462,7 @@ def launch_uncached(
     result = make(a) if out is None else out
     target = tensor(result, "out")
     _check_out(arguments, problem, result_role, target, **dict(zip(names, views, strict=True)))
-    epilogue_args = _epilogue_args(arguments, problem, result_role, bias, residual, target)
+    epilogue_args = _epilogue_args(arguments, problem, result_role, epilogue, target)
     launch_cache.require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
     if target.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
@@ -477,10 +496,10 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
         raise InputError(f"{name_a} and {name_b} must be in the same memory: both in host memory, or both on the GPU")
 
 
-def _epilogue(bias: Any, residual: Any, activation: str | None) -> str:
-    """``Conv.epilogue`` for the arguments."""
-    if activation is not None:
-        word("activation", activation, ACTIVATIONS)
+def _epilogue(epilogue: Epilogue, activation: str | None) -> str:
+    """The epilogue operations, as ``Conv.epilogue`` has them. InputError: the activation and ``aux`` do not agree."""
+    bias, residual, aux = epilogue
+    check_activation(activation, aux)
     ops = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
     return ",".join(op for op in ops if op)
 
@@ -573,13 +592,14 @@ def _check_out(arguments: ConvArguments, problem: Conv, result_role: str, out: V
 
 
 def _epilogue_args(
-    arguments: ConvArguments, problem: Conv, result_role: str, bias: Any, residual: Any, out: View
+    arguments: ConvArguments, problem: Conv, result_role: str, epilogue: Epilogue, out: View
 ) -> dict[str, View]:
     """The epilogue operands by name. ShapeError, DtypeError, InputError: an operand does not match the problem."""
     found, channels = {}, problem.result_channels
-    for name, x, want in (("bias", bias, (channels,)), ("residual", residual, out.shape)):
+    for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True):
         if x is None:
             continue
+        want = (channels,) if name == "bias" else out.shape
         v = tensor(x, name)
         if v.shape != want:
             rule = "one per channel of the result" if name == "bias" else "like the result"

@@ -1,4 +1,4 @@
-"""The epilogue arguments of ``gemm``: bias, residual, scales and activation."""
+"""The epilogue arguments of ``gemm``: bias, residual, scales, activation and its auxiliary operand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.api.arrays import View, tensor, view
-from ptxgen.arguments import word
+from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EPILOGUE_OPS
+from ptxgen.problem.base import EPILOGUE_OPERANDS, EPILOGUE_OPS
 from ptxgen.problem.dtypes import DTYPES
 
 ACTIVATIONS = EPILOGUE_OPS[-1]
@@ -35,7 +35,14 @@ class EpilogueArgs:
 
 
 def epilogue_arguments(
-    shape: tuple[int, ...], out: View, scale_a: Any, scale_b: Any, bias: Any, residual: Any, activation: str | None
+    shape: tuple[int, ...],
+    out: View,
+    scale_a: Any,
+    scale_b: Any,
+    bias: Any,
+    residual: Any,
+    activation: str | None,
+    aux: Any,
 ) -> EpilogueArgs:
     """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis.
 
@@ -61,17 +68,30 @@ def epilogue_arguments(
         v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
         ops.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
+    check_activation(activation, aux)
+    for name, x in (("residual", residual), ("aux", aux)):
+        if x is not None:
+            v = view(x, name, batched=len(shape) == 3)
+            if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
+                given, wanted = ("x".join(map(str, s)) for s in (v.shape, shape))
+                rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
+                raise ShapeError(f"{name} is {v.dtype} of {given}; {rule}")
+            arrays.append((name, v))
     if residual is not None:
-        v = view(residual, "residual", batched=len(shape) == 3)
-        if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
-            given, wanted = ("x".join(map(str, x)) for x in (v.shape, shape))
-            rule = f"it must be {out.dtype} of {wanted}, in the same memory as out"
-            raise ShapeError(f"residual is {v.dtype} of {given}; {rule}")
         ops.append("residual")
-        arrays.append(("residual", v))
     if activation is not None:
-        ops.append(word("activation", activation, ACTIVATIONS))
+        ops.append(activation)
     return EpilogueArgs(tuple(ops), tuple(arrays))
+
+
+def check_activation(activation: Any, aux: Any) -> None:
+    """InputError: the activation is unknown, or ``aux`` is missing, or not an operand of it."""
+    reads_aux = activation is not None and "aux" in EPILOGUE_OPERANDS.get(
+        word("activation", activation, ACTIVATIONS), ()
+    )
+    if reads_aux != (aux is not None):
+        given = "None" if aux is None else "an array"
+        raise InputError(f"activation is {shown(activation)} and aux is {given}; relu_grad takes aux, others do not")
 
 
 def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = None, column: bool = False) -> View:

@@ -22,7 +22,7 @@ from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.launch_cache import driver
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.base import OUT_DTYPES
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
 from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 
@@ -41,6 +41,7 @@ def gemm(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
     workspace: Any = None,
@@ -60,8 +61,10 @@ def gemm(
 
     The kernel's epilogue applies the other arguments before it stores C. ``bias``: N elements (one per column) or M×1
     (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: relu,
-    gelu (the tanh form) or silu. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items of
-    a batch use the same of these, except the residual. Calls without an epilogue have the least overhead.
+    gelu (the tanh form) or silu; or relu_grad, the gradient of ReLU: 0 where ``aux``, an array like the residual, is at
+    most 0, and the sum elsewhere. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items
+    of a batch use the same of these, except the residual and ``aux``. Calls without an epilogue have the least
+    overhead.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.
@@ -76,7 +79,7 @@ def gemm(
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = number(alpha, "alpha"), number(beta, "beta")
-    plain = activation is None and bias is None and residual is None and scale_a is None and scale_b is None
+    plain = activation is aux is bias is residual is scale_a is scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
     ready = launch_cache.cached(key) if key is not None else None
     if ready is not None and workspace is not launch_cache.QUERY_SIZE:
@@ -96,7 +99,7 @@ def gemm(
             launch(at_a, at_b, at_c, launch_cache.current_stream(a), own=own)
             return out
     with launch_cache.lock:
-        epilogue_args = (scale_a, scale_b, bias, residual, activation)
+        epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
         result = launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
     return launch_cache.result_of(result, a) if out is None else result
 
@@ -189,9 +192,9 @@ def launch_uncached(
         epilogue = epilogue.transposed() if swapped else epilogue
         problem = replace(problem, epilogue=",".join(epilogue.ops))
         for name, v in epilogue.arrays:
-            if name == "residual" and v.strides != vc.strides:
-                raise ShapeError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
-            if name == "residual":  # the epilogue loads it with the vector width of the stores to C
+            if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
+                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
+            if name in ELEMENTWISE_OPERANDS:  # the epilogue loads it with the vector width of the stores to C
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0

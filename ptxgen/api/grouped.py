@@ -19,7 +19,7 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.grouped_to_gemm import SMALL_LD
-from ptxgen.problem.base import OUT_DTYPES
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.grouped_operation import item_view
@@ -30,7 +30,7 @@ from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning import selection
 
 #: arguments of the epilogue that have an array for each item
-LISTS = ("scale_a", "scale_b", "bias", "residual")
+LISTS = ("scale_a", "scale_b", "bias", "residual", "aux")
 
 
 def gemm_grouped(
@@ -45,6 +45,7 @@ def gemm_grouped(
     bias: Sequence[Any] | None = None,
     residual: Sequence[Any] | None = None,
     activation: str | None = None,
+    aux: Sequence[Any] | None = None,
     scale_a: Sequence[Any] | None = None,
     scale_b: Sequence[Any] | None = None,
 ) -> list[Any]:
@@ -53,8 +54,8 @@ def gemm_grouped(
 
     ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
     items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
-    each item. ``bias``, ``residual``, ``scale_a``, ``scale_b``: None, or a list with an array for each item, as
-    ``gemm`` takes it.
+    each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each
+    item, as ``gemm`` takes it.
 
     All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
     Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
@@ -63,11 +64,12 @@ def gemm_grouped(
     A captured CUDA graph computes the same items on the same arrays again.
     """
     count = _length("a", a)
-    lists = {"b": b, "outs": outs, "bias": bias, "residual": residual, "scale_a": scale_a, "scale_b": scale_b}
+    lists = {"b": b, "outs": outs}
+    lists |= {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b}
     for name, given in lists.items():
         if given is not None and _length(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
-    plain = bias is None and residual is None and activation is None and scale_a is None and scale_b is None
+    plain = activation is aux is bias is residual is scale_a is scale_b is None
     found = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic) if plain and count else None
     key = found[0] if found is not None else None
     if found is not None and (ready := launch_cache.grouped_calls.get(key)) is not None:
@@ -144,8 +146,8 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
     check_out(va, vc, shape)
-    scale_a, scale_b, bias, residual = arrays
-    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation)
+    scale_a, scale_b, bias, residual, aux = arrays
+    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation, aux)
     launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint
     if not va.host:
         launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
@@ -153,8 +155,8 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     if c_layout is None:
         raise InputError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
     for name, v in epilogue.arrays:
-        if name == "residual" and v.strides != vc.strides:
-            raise InputError(f"residual has strides {v.strides}; they must be those of out, {vc.strides}")
+        if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
+            raise InputError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
     swapped = c_layout[0] == "T"
     va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
     if swapped:
@@ -282,9 +284,9 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         ld = write_leading_dimensions(lds)
         aligned = [min((alignment_of(v.address) for v in vs), default=16) for vs in _operands(group)]
         for x in group:
-            residual = dict(x.epilogue.arrays).get("residual")
-            if residual is not None:  # loaded with the vector width of the stores to C
-                aligned[2] = min(aligned[2], alignment_of(residual.address))
+            # elementwise operands are loaded with the vector width of the stores to C
+            elementwise = [v for name, v in x.epilogue.arrays if name in ELEMENTWISE_OPERANDS]
+            aligned[2] = min([aligned[2], *(alignment_of(v.address) for v in elementwise)])
     return GroupedGemm(
         items,
         first.layout,
@@ -346,7 +348,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
 def _epilogue_values(name: str, v: View, x: Item) -> Any:
     """An operand of the epilogue of the kernel's problem, contiguous."""
     array = as_numpy(v)
-    return np.ascontiguousarray(array.T if x.swapped and name == "residual" else array)
+    return np.ascontiguousarray(array.T if x.swapped and name in ELEMENTWISE_OPERANDS else array)
 
 
 def _stored(x: Item, operand: int, v: View) -> Any:

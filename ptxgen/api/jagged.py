@@ -9,11 +9,11 @@ import numpy as np
 
 from ptxgen.api import launch_cache
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_torch, matrix_layout, tensor, view
-from ptxgen.api.epilogue_args import ACTIVATIONS
+from ptxgen.api.epilogue_args import check_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.base import OUT_DTYPES
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 
@@ -31,6 +31,7 @@ def gemm_jagged(
     bias: Any = None,
     residual: Any = None,
     activation: str | None = None,
+    aux: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
 ) -> Any:
@@ -42,12 +43,12 @@ def gemm_jagged(
     outside the arrays.
 
     ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N.
-    ``residual``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with
-    other offsets.
+    ``residual``, ``aux``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be
+    replayed with other offsets.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
-    arrays = {"bias": bias, "residual": residual, "scale_a": scale_a, "scale_b": scale_b}
+    arrays = {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b}
     return _jagged("m", (x, "x"), (w, "w"), offsets, out, alpha, beta, compute, deterministic, arrays, activation)
 
 
@@ -94,25 +95,8 @@ def _jagged(
     arrays: dict[str, Any],
     activation: str | None,
 ) -> Any:
-    """The product of items along ``axis``."""
-    result = _compute(axis, first, second, offsets, out, alpha, beta, compute, deterministic, arrays, activation)
-    return launch_cache.result_of(result, first[0]) if out is None else result
-
-
-def _compute(
-    axis: str,
-    first: tuple[Any, str],
-    second: tuple[Any, str],
-    offsets: Any,
-    out: Any,
-    alpha: Any,
-    beta: Any,
-    compute: str | None,
-    deterministic: bool,
-    arrays: dict[str, Any],
-    activation: str | None,
-) -> Any:
-    """The product, in memory of ``empty_array`` or ``out``."""
+    """The product of items along ``axis``, in ``out`` or a new array. ``first``, ``second``: an operand and its
+    name."""
     alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     with launch_cache.lock:
@@ -133,21 +117,15 @@ def _compute(
             _check_offsets(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
         else:
             launch_cache.require_device(on, **{name_a: va, name_b: vb}, offsets=ends, out=vc, **epilogue[1])
-        if 0 in shape or not items:
-            return result
-        va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
-        problem = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
-        views = (va, vb, vc, *epilogue[1].values(), ends)
-        if va.host:
-            _compute_on_host(problem, views, alpha, beta)
-        else:
-            stream = launch_cache.current_stream(a)
-            runner = launch_cache.runner_for(problem, stream, on)
-            pointers = tuple(v.address for v in views[3:])
-            launch = launch_cache.make_launch(runner, alpha, beta, False, pointers)
-            with launch_cache.ordered(on, stream, views):
-                launch(va.address, vb.address, vc.address, stream)
-        return result
+        if 0 not in shape and items:
+            va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
+            problem = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
+            views = (va, vb, vc, *epilogue[1].values(), ends)
+            if va.host:
+                _compute_on_host(problem, views, alpha, beta)
+            else:
+                _launch(on, problem, views, alpha, beta, launch_cache.current_stream(a))
+    return launch_cache.result_of(result, a) if out is None else result
 
 
 def _offsets(offsets: Any, a: View) -> View:
@@ -261,25 +239,29 @@ def _epilogue(
             raise ShapeError(f"bias has shape {given['bias'].shape}; it must be {by_column} or {by_row}")
         ops.append("bias_column" if given["bias"].shape == by_column else "bias_row")
         views["bias"] = given["bias"]
-    if "residual" in given:
-        if given["residual"].shape != c.shape or given["residual"].strides != c.strides:
+    for name in (name for name in ELEMENTWISE_OPERANDS if name in given):
+        if given[name].shape != c.shape or given[name].strides != c.strides:
             raise ShapeError(
-                f"residual has shape {given['residual'].shape} and strides {given['residual'].strides}; they must be"
-                f" those of out, {c.shape} and {c.strides}"
+                f"{name} has shape {given[name].shape} and strides {given[name].strides}; they must be those of out,"
+                f" {c.shape} and {c.strides}"
             )
-        ops.append("residual")
-        views["residual"] = given["residual"]
+        views[name] = given[name]
     for name, v in views.items():
-        wanted = dtype("f32") if name.startswith("scale") else c.dtype if name == "residual" else kind
+        wanted = dtype("f32") if name.startswith("scale") else c.dtype if name in ELEMENTWISE_OPERANDS else kind
         if v.dtype is not wanted:
             raise DtypeError(f"{name} is {v.dtype}; it must be {wanted}")
         if v.host != c.host:
             raise InputError(f"{name} must be in the same memory as the operands")
         packed = tuple(int(np.prod(v.shape[i + 1 :])) for i in range(len(v.shape)))
-        if name != "residual" and any(s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True)):
+        if name not in ELEMENTWISE_OPERANDS and any(
+            s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True)
+        ):
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
+    check_activation(activation, given.get("aux"))
+    if "residual" in given:
+        ops.append("residual")
     if activation is not None:
-        ops.append(word("activation", activation, ACTIVATIONS))
+        ops.append(activation)
     return ",".join(ops), views
 
 
@@ -302,7 +284,7 @@ def _problem(
     shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
     packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, n)
     lds = [ld or max(row, 1) for ld, row in zip((lda, ldb, ldc), packed, strict=True)]
-    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name == "residual"]
+    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in ELEMENTWISE_OPERANDS]
     return GroupedGemm(
         shapes,
         layout_a + layout_b,
@@ -329,3 +311,11 @@ def _compute_on_host(problem: GroupedGemm, views: tuple[View, ...], alpha: float
     packed = replace(problem, ld="")
     a, b, c, *others = arrays
     as_numpy(views[2])[...] = launch_cache.compute_on_host(packed, a, b, c, alpha, beta, tuple(others))
+
+
+def _launch(on: Any, problem: GroupedGemm, views: tuple[View, ...], alpha: float, beta: float, stream: int) -> None:
+    """Enqueues the product of arrays on the device of the driver ``on``."""
+    runner = launch_cache.runner_for(problem, stream, on)
+    launch = launch_cache.make_launch(runner, alpha, beta, False, tuple(v.address for v in views[3:]))
+    with launch_cache.ordered(on, stream, views):
+        launch(*(v.address for v in views[:3]), stream)

@@ -7,7 +7,8 @@ import os
 import py_compile
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -34,6 +35,7 @@ OPTIONS: dict[str, Any] = {
         "from ptxgen.codegen.render import emitted",
     ],
 }
+PYGMENTS = "mako.ext.pygmentplugin"  #: the module of Mako that imports Pygments, if that is installed
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
 
@@ -47,9 +49,23 @@ def emitted(value: Any) -> str:
     return str(value)
 
 
+@contextmanager
+def _without_pygments() -> Iterator[None]:
+    """Keeps Mako from importing Pygments, which takes longer than rendering a kernel: Mako then does not highlight the
+    traceback of a template in HTML."""
+    absent: dict[str, Any] = {} if PYGMENTS in sys.modules else {PYGMENTS: None}
+    sys.modules.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            sys.modules.pop(name, None)
+
+
 def _templates(*folders: str, **cache_options: Any) -> TemplateLookup:
     """The templates of the first folder that has them."""
-    from mako.lookup import TemplateLookup  # it imports pygments
+    with _without_pygments():
+        from mako.lookup import TemplateLookup
 
     return TemplateLookup(
         directories=list(folders), filesystem_checks=False, input_encoding="utf-8", **OPTIONS, **cache_options

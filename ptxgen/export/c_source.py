@@ -16,6 +16,7 @@ from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Modu
 from ptxgen.export.operations import KIND, OPERATIONS
 from ptxgen.export.symbol import Leaf, Node, Symbol
 from ptxgen.lowering.table import Table
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def example(p: ExportedProblem) -> dict[str, Any]:
     counts = dict(zip("abc", operation.elements(problem), strict=True))
     kinds = {"a": problem.element, "b": problem.element, "c": problem.output}
     for name, (stored, _) in problem.broadcast_shapes.items():
-        counts[name] = counts["c"] if name == "residual" else math.prod(stored)
+        counts[name] = counts["c"] if name in ELEMENTWISE_OPERANDS else math.prod(stored)
         kinds[name] = problem.epilogue_operand_dtype(name)
     buffers = [(name, max(count * kinds[name].bytes, 1)) for name, count in counts.items()]
     fields = list(zip((f.name for f in operation.fields), key_of(problem), strict=True))

@@ -12,7 +12,7 @@ from ptxgen.export.c_expression import comment
 from ptxgen.export.choice import compiled
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
-from ptxgen.export.operations import EPILOGUE_BITS, KIND, OPERATIONS, WORDS, enumerator
+from ptxgen.export.operations import EPILOGUE_BITS, KIND, NATURAL_FILTERS, OPERATIONS, WORDS, enumerator
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.runtime.assemble import assemble
 from ptxgen.tuning.exchange import replacing
@@ -75,6 +75,7 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "target": library.modules[0].source.target,
         "statuses": STATUSES,
         "words": WORDS,
+        "filters": NATURAL_FILTERS,
         "enumerator": enumerator,
         "epilogue_bits": EPILOGUE_BITS,
         "arrays": tuple(dict.fromkeys(name for names in EPILOGUE_OPERANDS.values() for name in names)),

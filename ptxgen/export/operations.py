@@ -16,6 +16,9 @@ from ptxgen.problem.strided_arrays import A, B, C, span
 #: epilogue operation -> its bit in the field ``epilogue``
 EPILOGUE_BITS = {name: 1 << bit for bit, name in enumerate([*(n for row in EPILOGUE_OPS for n in row), "bias"])}
 
+#: layout of images -> the layout of filters that corresponds to it
+NATURAL_FILTERS = dict(FILTERS)
+
 #: the words of layouts, directions, types and arithmetic; the value in C of each is its index
 WORDS = tuple(
     dict.fromkeys(
@@ -138,7 +141,7 @@ OPERATIONS = {
         "a convolution of images, or one of its gradients",
         (
             *KIND,
-            _word("filters", "layout of filters; of several for one memory, the natural one of the images"),
+            _word("filters", "layout of filters"),
             _word("direction", "PTXGEN_FORWARD, PTXGEN_INPUT_GRAD or PTXGEN_WEIGHT_GRAD"),
             _integer("n", "images"),
             _integer("c", "channels"),

@@ -61,6 +61,9 @@ TILE_NARROW = 9.0, 22.0
 TILE_UNALIGNED, ROW_ENDS = 3.0, 60.0
 #: factors where rows of C are pixels of a phase: threads store 16 bytes each from shared memory, or from registers
 TILE_VECTORS, TILE_SCATTERED = 5.0, 18.0
+#: further factor of stores from registers where columns of C, not rows, are pixels of a phase, a stride apart: with
+#: transposed_mma=1, and with 0, where an instruction stores half as many elements of a 32-byte sector of L2
+TILE_STRIDED = 1.0, 2.0
 #: share of the store that products of other tiles do not hide: one block per multiprocessor, several, persistent,
 #: persistent with pingpong
 TILE_ONE_CTA, TILE_SEVERAL_CTAS, TILE_PERSISTENT, TILE_PINGPONG = 0.9, 0.6, 0.9, 0.2

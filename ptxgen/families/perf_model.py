@@ -9,6 +9,7 @@ emulated device executed, and is that device's clock. All are models: none is ev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families import perf_costs, registry
+from ptxgen.families import array_cache, perf_costs, registry
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.space import BASES, Base, Candidates, cost_model, families
+from ptxgen.families.space import BASES, Base, Candidates, cache_key, cost_model, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -43,22 +44,28 @@ def work(p: KernelGemm, c: Columns, d: Device) -> Work:
 
 @lru_cache(maxsize=BASES)
 def _work_of_classes(b: Base) -> Work:
-    """The cost of the representative of each class of a base. Kept between calls."""
-    return work(b.problem, b.columns.take(b.representatives), b.device)
+    """The cost of the representative of each class of a base. Kept between calls, and on disk."""
+    key = cache_key("work", b.family, b.problem, b.device)
+    if (stored := array_cache.read(key)) is not None:
+        return Work(**stored)
+    found = work(b.problem, b.columns.take(b.representatives), b.device)
+    array_cache.write(key, {f.name: getattr(found, f.name) for f in fields(found)})
+    return found
 
 
-def work_of_rows(b: Base, rows: NDArray[Any]) -> Work:
-    """The cost of these rows of a base, which are distinct."""
+def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
+    """(costs of blocks, the index of each of these rows of a base among them)."""
     if b.is_representative(rows).all():
-        return _work_of_classes(b).take(b.equivalence_class[rows])
-    return blocks_of_rows(b, rows)[2]
+        return _work_of_classes(b), b.equivalence_class[rows]
+    distinct, place = b.distinct(rows)
+    return blocks_of_rows(b, distinct)[2], place
 
 
 def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
     """The configurations of these rows of a base, which are distinct, their geometry, and the cost of one block."""
     if b.is_representative(rows).all():
         c = b.columns.take(rows)
-        return c, geometry(b.problem, c), work_of_rows(b, rows)
+        return c, geometry(b.problem, c), _work_of_classes(b).take(b.equivalence_class[rows])
     if len(rows) <= FEW:
         return _blocks_of_few(b, rows.astype(np.intp, copy=False).tobytes())
     return _blocks(b, rows)
@@ -118,6 +125,17 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
     return out
 
 
+def of_all_gemms(p: KernelGemm, c: Columns, us: Floats) -> Floats:
+    """The microseconds of all GEMMs of ``p``. ``us``: what ``predict`` returns. For families that read addresses from
+    offset tables it is the time of the largest GEMM, because they launch a kernel for each phase of a strided input
+    gradient; other families compute all phases in one launch."""
+    products = [x.m * x.n * x.k for x in p.gemms]
+    if len(products) < 2 or not max(products):
+        return us
+    several = [family.code for family in registry.FAMILIES.values() if family.offset_tables]
+    return np.where(np.isin(c.family, several), us * np.float32(sum(products) / max(products)), us)
+
+
 def microseconds(p: KernelGemm, c: Columns, d: Device) -> Any:
     """``predict`` of configurations of one family."""
     formula, p = cost_model(p, registry.of(c).name), registry.of(c).product(p)
@@ -130,8 +148,7 @@ def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
         formula = cost_model(p, part.base.family.name)
-        some, place = part.base.distinct(rows)
-        w = work_of_rows(part.base, some)
+        w, place = work_of_rows(part.base, rows)
         x = part.costs
         us = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), ROWS_AT_ONCE):
@@ -149,6 +166,7 @@ __all__ = [
     "by_family",
     "from_stats",
     "microseconds",
+    "of_all_gemms",
     "perf_costs",
     "predict",
     "rate",

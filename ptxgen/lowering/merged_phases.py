@@ -1,57 +1,119 @@
-"""Strided input gradients of few channels as one product: the phases of the stride are columns of C.
+"""Strided input gradients of few channels with phases of the stride as columns of C: all of them, in one product, or
+those along the width, in one product for each phase along the height.
 
-All phases read the same pixels of the gradient of results, each with its own taps. A product over the taps that any
-phase has loads these pixels once for all phases; its filters have zeros where a phase lacks a tap.
+Such phases read the same pixels of the gradient of results, each with its own taps. A product over the taps that any
+of them has loads these pixels once for all of them; its filters have zeros where a phase lacks a tap.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, MergedFilters, packed
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, MergedFilters, packed
+from ptxgen.lowering.strided_dgrad import dgrad_phases
 from ptxgen.problem.conv import Conv
 
-COLUMNS = 32  #: the most columns of C
+COLUMNS = 32  #: the most columns of C for all phases
+#: the most columns of C for the phases along the width, and the fewest taps along it: with more columns, multiply-adds
+#: take longer than loads of pixels
+WIDTH_COLUMNS, WIDTH_TAPS = 128, 5
+PADDED = 1.25  #: phases along the width: the most multiply-adds over those without the zeros in filters
 SIZES = (2, 4)  #: element sizes that the packing kernel supports, in bytes
 UNIT = 16  #: bytes that rows of the packed filters are a multiple of
-PLANE = (2, 1)  #: the axes, of depth, height and width: the innermost first
+HEIGHT, WIDTH = 1, 2  #: of depth, height and width
+PLANE = (WIDTH, HEIGHT)  #: the innermost axis first
 
 
 def merged_phases(v: Conv, side: str, layout: str) -> Im2colDescriptor | None:
-    """The descriptor of a strided input gradient whose phases are columns of C. None: the phases are computed one by
-    one, because they have many channels, other extents or shared taps only, or because of an epilogue."""
-    columns = v.c * math.prod(v.strides)
+    """The descriptor of a strided input gradient with phases as columns of C. None: the phases are computed one by one,
+    because of many channels, extents that are no multiples of the stride, an epilogue, or because a product of all
+    loads no fewer pixels."""
     plane = v.t == v.d == 1 and not any(v.pads[0]) and v.dilations == (1, 1, 1)
-    whole = all((v.h, v.w)[n - 1] % v.strides[n] == 0 for n in PLANE)
-    if not (plane and whole) or v.epilogue_ops or v.element.bytes not in SIZES or not 0 < columns <= COLUMNS:
+    if not plane or v.epilogue_ops or v.element.bytes not in SIZES or 0 in (v.n, v.k, v.c) or not all(v.results):
         return None
-    if 0 in (v.n, v.k) or not all(v.results):
-        return None
-    filter_taps = (v.t, v.r, v.s)
-    offsets = [_offsets(filter_taps[n], v.strides[n], v.pads[n][0]) for n in PLANE]
-    taps = tuple(len(along) for along in offsets)
-    if math.prod(taps) >= v.r * v.s:
-        return None
-    w, x = v.steps("w"), v.steps("x")
-    lower = tuple(along[0] for along in offsets)
-    unit = UNIT // v.element.bytes
-    filters = MergedFilters(
+    whole = {n: (v.h, v.w)[n - 1] % v.strides[n] == 0 for n in PLANE}
+    offsets = {n: _offsets((v.r, v.s)[n - 1], v.strides[n], v.pads[n][0]) for n in PLANE}
+    if all(whole.values()) and v.c * math.prod(v.strides) <= COLUMNS and _taps(offsets) < v.r * v.s:
+        return _with_all_phases(v, side, layout, offsets)
+    along, stride = offsets[WIDTH], v.strides[WIDTH]
+    few = stride > 1 and v.c * stride <= WIDTH_COLUMNS and v.s >= WIDTH_TAPS
+    if whole[WIDTH] and few and len(along) * stride <= PADDED * v.s:
+        return _with_phases_along_width(v, side, layout, along)
+    return None
+
+
+def _with_all_phases(v: Conv, side: str, layout: str, offsets: dict[int, range]) -> Im2colDescriptor:
+    """The descriptor of one product, whose columns are the phases."""
+    x = v.steps("x")
+    row = v.w * x["w"]
+    positions = (v.w // v.strides[WIDTH], v.h // v.strides[HEIGHT])
+    rows: Digits = ((v.n * positions[1], v.strides[HEIGHT] * row), (positions[0], v.strides[WIDTH] * x["w"]))
+    cols: Digits = ((v.strides[HEIGHT], row), (v.strides[WIDTH] * v.c, 1))
+    lower = (offsets[WIDTH][0], offsets[HEIGHT][0])
+    first = tuple(v.pads[n][0] - v.strides[n] * offsets[n][0] for n in PLANE)
+    filters = _filters(v, tuple(len(offsets[n]) for n in PLANE), first, tuple(v.strides[n] for n in PLANE))
+    return replace(_window(v, side, layout, filters), positions=positions, lower=lower, result=(rows, cols))
+
+
+def _with_phases_along_width(v: Conv, side: str, layout: str, along: range) -> Im2colDescriptor:
+    """The descriptor of a product for each phase along the height. Its columns are the phases along the width.
+    ``along``: the positions of results along the width, as ``_offsets`` returns them."""
+    x, stride = v.steps("x"), v.strides[HEIGHT]
+    phases = dgrad_phases(v.h, v.r, stride, v.pads[HEIGHT][0], 1)
+    positions = (v.w // v.strides[WIDTH], max(phase.count for phase in phases))
+    low = min((phase.lowest for phase in phases if phase.taps), default=0)
+    rows: Digits = (
+        (v.n, x["n"]),
+        (positions[1], stride * x["h"]),
+        (positions[0], v.strides[WIDTH] * x["w"]),
+    )
+    # rows of taps are in reverse order, as the pixels that they multiply
+    first = (v.pads[WIDTH][0] - v.strides[WIDTH] * along[0], v.r - 1)
+    filters = _filters(v, (len(along), v.r), first, (v.strides[WIDTH], 1))
+    every = [
+        Im2colPhase(
+            (positions[0], phase.count),
+            phase.first * x["h"],
+            (len(along) * (phase.taps > 0), phase.taps),
+            (0, (phase.lowest - low) * (phase.taps > 0)),
+            (v.r - 1 - phase.tap - (phase.taps - 1) * phase.tap_step) * len(along) * (phase.taps > 0),
+        )
+        for phase in phases
+    ]
+    return replace(
+        _window(v, side, layout, filters),
+        positions=positions,
+        lower=(along[0], low),
+        result=(rows, ((v.strides[WIDTH] * v.c, 1),)),
+        phases=tuple(sorted(every, key=lambda phase: -phase.tap_count)),
+        tap_steps=(-1, -stride * len(along)),
+    )
+
+
+def _taps(offsets: dict[int, range]) -> int:
+    return math.prod(len(along) for along in offsets.values())
+
+
+def _filters(v: Conv, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]) -> MergedFilters:
+    w, unit = v.steps("w"), UNIT // v.element.bytes
+    return MergedFilters(
         depth=v.k,
         step=w["k"],
         column_count=v.c,
         column_step=w["c"],
         taps=(taps[0], taps[1]),
-        first=(v.pads[2][0] - v.strides[2] * lower[0], v.pads[1][0] - v.strides[1] * lower[1]),
-        stride=(v.strides[2], v.strides[1]),
+        first=(first[0], first[1]),
+        stride=(stride[0], stride[1]),
         extents=(v.s, v.r),
         tap_steps=(w["s"], w["r"]),
         pitch=-(-v.k // unit) * unit,
     )
+
+
+def _window(v: Conv, side: str, layout: str, filters: MergedFilters) -> Im2colDescriptor:
+    """The descriptor of the loads, without the fields that depend on the phases."""
     pixels = (v.q, v.p)
-    positions = (v.w // v.strides[2], v.h // v.strides[1])
-    row = v.w * x["w"]
-    rows: Digits = ((v.n * positions[1], v.strides[1] * row), (positions[0], v.strides[2] * x["w"]))
-    cols: Digits = ((v.strides[1], row), (v.strides[2] * v.c, 1))
     return Im2colDescriptor(
         side,
         layout,
@@ -59,14 +121,13 @@ def merged_phases(v: Conv, side: str, layout: str) -> Im2colDescriptor | None:
         v.n,
         pixels,
         packed(v.k, pixels),
-        positions,
-        lower,
+        pixels,
+        (0, 0),
         (1, 1),
-        taps,
+        filters.taps,
         (1, 1),
         row=filters.pitch,
         copies=(None, filters),
-        result=(rows, cols),
     )
 
 

@@ -23,6 +23,11 @@ class DgradPhase:
     at: int
     result_step: int
 
+    @property
+    def lowest(self) -> int:
+        """The first of the results that the first pixel reads."""
+        return self.at - (self.taps - 1) * self.result_step
+
 
 def dgrad_phases(extent: int, taps: int, stride: int, pad: int, dilation: int) -> list[DgradPhase]:
     """The phases of an axis, one for each remainder by the stride."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ptxgen.lowering.im2col_descriptor import (
@@ -31,9 +31,9 @@ Digit = tuple[int, int, int]
 
 def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
     """The im2col descriptor of a convolution, with packed copies if the layout needs them. ``c``: the result of the
-    GEMM. None: TMA cannot load the images, or it is an input gradient with a stride in a layout other than NHWC."""
+    GEMM. None: TMA cannot load the images."""
     phased = v.direction == "input_grad" and v.strides != (1, 1, 1)
-    if v.groups > 1 or v.fold or (phased and v.layout != "NHWC"):
+    if v.groups > 1 or v.fold:
         return None
     if v.layout == "CHWN" and (v.deep or any(v.pads[0])):
         return None  # the image index would be a fourth spatial axis
@@ -86,7 +86,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         None if phased else _result(v, c),
     )
     if phased:
-        return _with_phases(v, window, axes)
+        return _with_phases(v, window, of)
     return window if v.direction == "input_grad" else window.merge_row_taps(v.element.bytes)
 
 
@@ -125,45 +125,45 @@ def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PaddedPixels,
     )
 
 
-def _with_phases(v: Conv, window: Im2colDescriptor, axes: tuple[int, ...]) -> Im2colDescriptor:
-    """The descriptor of a strided input gradient, from that of the gradients of results. ``axes``: of the descriptor,
-    of depth, height and width (0, 1, 2)."""
+def _with_phases(
+    v: Conv, window: Im2colDescriptor, of: Callable[[Sequence[int], int], tuple[int, ...]]
+) -> Im2colDescriptor:
+    """The descriptor of a strided input gradient, from that of the gradients of results. ``of``: the values along the
+    axes of the descriptor, from those along depth, height and width, and the value along images if these are an
+    axis."""
     x, filter_taps = v.steps("x"), (v.t, v.r, v.s)
     phases = [
         dgrad_phases((v.d, v.h, v.w)[n], filter_taps[n], v.strides[n], v.pads[n][0], v.dilations[n]) for n in range(3)
     ]
     common = [math.gcd(v.strides[n], v.dilations[n]) for n in range(3)]
-    positions = [max(phase.count for phase in phases[n]) for n in range(3)]
-    lower = [min((_first_position(phase) for phase in phases[n] if phase.taps), default=0) for n in range(3)]
-    rows = [(v.n, x["n"]), *((positions[n], v.strides[n] * x["dhw"[n]]) for n in reversed(axes))]
+    positions = of([max(phase.count for phase in phases[n]) for n in range(3)], v.n)
+    lower = [min((phase.lowest for phase in phases[n] if phase.taps), default=0) for n in range(3)]
+    pixel_steps = of([v.strides[n] * x["dhw"[n]] for n in range(3)], x["n"])
+    pixels = ((window.count, x["n"]), *zip(reversed(positions), reversed(pixel_steps), strict=True))
+    channels = ((v.c, x["c"]),)
 
     def phase_of(chosen: tuple[DgradPhase, ...]) -> Im2colPhase:
         multiplies = all(phase.taps for phase in chosen)
         last = [phase.tap + (phase.taps - 1) * phase.tap_step for phase in chosen]
         return Im2colPhase(
-            tuple(chosen[n].count for n in axes),
+            of([phase.count for phase in chosen], v.n),
             sum(phase.first * x[axis] for phase, axis in zip(chosen, "dhw", strict=True)),
-            tuple(chosen[n].taps * multiplies for n in axes),
-            tuple((_first_position(chosen[n]) - lower[n]) * multiplies for n in axes),
+            of([phase.taps * multiplies for phase in chosen], int(multiplies)),
+            of([(phase.lowest - low) * multiplies for phase, low in zip(chosen, lower, strict=True)], 0),
             multiplies * sum(last[n] * math.prod(filter_taps[n + 1 :]) for n in range(3)),
         )
 
     every = sorted(map(phase_of, itertools.product(*phases)), key=lambda phase: -phase.tap_count)
     return replace(
         window,
-        positions=tuple(positions[n] for n in axes),
-        lower=tuple(lower[n] for n in axes),
-        steps=(1,) * len(axes),
-        dilation=tuple(v.dilations[n] // common[n] for n in axes),
-        tap_steps=tuple(v.strides[n] // common[n] * math.prod(filter_taps[n + 1 :]) for n in axes),
-        result=(tuple(rows), ((v.c, x["c"]),)),
+        positions=positions,
+        lower=of(lower, 0),
+        steps=of((1, 1, 1), 1),
+        dilation=of([v.dilations[n] // common[n] for n in range(3)], 1),
+        tap_steps=of([v.strides[n] // common[n] * math.prod(filter_taps[n + 1 :]) for n in range(3)], 0),
+        result=(channels, pixels) if v.swapped else (pixels, channels),
         phases=tuple(every),
     )
-
-
-def _first_position(phase: DgradPhase) -> int:
-    """The first pixel of the operand that a phase reads, for its first result."""
-    return phase.at - (phase.taps - 1) * phase.result_step
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:

@@ -22,7 +22,12 @@ SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
 #: the epilogue operations in the order of execution; an epilogue has at most one of each row
-EPILOGUE_OPS = (("scale", "scale_rows"), ("bias_row", "bias_column"), ("residual",), ("relu", "gelu", "silu"))
+EPILOGUE_OPS = (
+    ("scale", "scale_rows"),
+    ("bias_row", "bias_column"),
+    ("residual",),
+    ("relu", "gelu", "silu", "relu_grad"),
+)
 #: epilogue operation -> the arrays that it reads
 EPILOGUE_OPERANDS = {
     "scale": ("scale_a", "scale_b"),
@@ -31,7 +36,10 @@ EPILOGUE_OPERANDS = {
     "bias_column": ("bias",),
     "bias": ("bias",),
     "residual": ("residual",),
+    "relu_grad": ("aux",),
 }
+#: the epilogue operands with the shape, strides, alignment and type of C
+ELEMENTWISE_OPERANDS = ("residual", "aux")
 #: type of a dataclass field -> the function that checks a value of it
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
@@ -204,6 +212,11 @@ class ProblemBase:
     def epilogue_operands(self) -> tuple[str, ...]:
         """The names of the epilogue operands, in the order of the kernel parameters."""
         return tuple(name for op in self.epilogue_ops for name in EPILOGUE_OPERANDS.get(op, ()))
+
+    @property
+    def elementwise_operands(self) -> tuple[str, ...]:
+        """The epilogue operands with the shape of C."""
+        return tuple(name for name in self.epilogue_operands if name in ELEMENTWISE_OPERANDS)
 
     @property
     def arrays(self) -> tuple[str, ...]:

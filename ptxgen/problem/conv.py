@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import EPILOGUE_OPS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
@@ -38,8 +38,8 @@ class Conv(ProblemBase):
     ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes gradients of images
     from gradients of results and filters; ``weight_grad`` computes gradients of filters from images and gradients of
     results. ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result),
-    ``residual`` (of the result's shape), an activation, as for Gemm. ``aligned_input`` (filter, output): the alignment
-    in bytes of the start of images (filters, results).
+    ``residual`` (of the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for
+    Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start of images (filters, results).
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -75,7 +75,7 @@ class Conv(ProblemBase):
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     COUNTS_PADDING = True
-    ALLOWED_EPILOGUE_OPS = (("scale",), ("bias",), ("residual",), ("relu", "gelu", "silu"))
+    ALLOWED_EPILOGUE_OPS = (("scale",), ("bias",), *EPILOGUE_OPS[2:])
 
     def __post_init__(self) -> None:
         self._normalize_integers(
@@ -303,7 +303,7 @@ class Conv(ProblemBase):
         channels = tuple(-1 if n == channel else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
         bias = (self.result_channels,), channels
-        known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result)}
+        known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result), "aux": (result, result)}
         return {name: known[name] for name in self.epilogue_operands}
 
     def kind(self, tensor: str) -> Dtype:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -35,12 +35,14 @@ class Gemm(ProblemBase):
     is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
     each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
     with the strides and alignment of C), both of C's type (f32 for the bias of an 8-bit C); then the activation.
+    ``relu_grad``, the gradient of ReLU, gives 0 where ``aux`` is at most 0, and the sum elsewhere, also where ``aux``
+    is NaN; ``aux`` is M×N, with the strides, alignment and type of C, as a residual.
     Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32. 8-bit results are rounded to nearest
     and saturated to finite values; fp8 keeps NaN.
 
     ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
     CONTIGUOUS: no elements are between items, 0: all items use the same operand (not C). All items use the same bias
-    and scales; a residual has the strides of C.
+    and scales; a residual and ``aux`` have the strides of C.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -220,12 +222,13 @@ class Gemm(ProblemBase):
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
         rows, row_bias = "scale_rows" in self.epilogue_ops, "bias_row" in self.epilogue_ops
-        known = {
+        whole = self.stored[2] if self.batch != 1 else (self.m, self.ldc)
+        known: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
             "scale_a": ((self.m,), (-1, 1)) if rows else ((1,), (1,)),
             "scale_b": ((self.n,), (1, -1)) if rows else ((1,), (1,)),
             "bias": ((self.m,), (-1, 1)) if row_bias else ((self.n,), (1, -1)),
-            "residual": (self.stored[2],) * 2 if self.batch != 1 else ((self.m, self.ldc),) * 2,
         }
+        known |= dict.fromkeys(ELEMENTWISE_OPERANDS, (whole, whole))
         return {name: known[name] for name in self.epilogue_operands}
 
 

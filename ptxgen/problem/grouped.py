@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ptxgen.arguments import integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 Ints = NDArray[np.int64]
@@ -184,7 +184,7 @@ class GroupedGemm(ProblemBase):
         x = "abc".index(name) if name in "abc" else 2
         size = (self.output if x == 2 else self.element).bytes
         rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))
-        if name in ("a", "b", "c", "residual"):
+        if name in ("a", "b", "c", *ELEMENTWISE_OPERANDS):
             if self._jagged_rows(x):
                 return 0, ld * size
             return (0, size) if self._jagged_columns(x) else (rows * ld * size, 0)
@@ -193,7 +193,7 @@ class GroupedGemm(ProblemBase):
         return (0, size) if length == self.jagged else (self._common_extent(length) * size, 0)
 
     def epilogue_length(self, name: str) -> str:
-        """The length of an item's operand of the epilogue, which is not a residual: ``m``, ``n`` or ``1``."""
+        """The length of an item's operand of the epilogue, which is not elementwise: ``m``, ``n`` or ``1``."""
         if name.startswith("scale") and "scale_rows" not in self.epilogue_ops:
             return "1"
         return "m" if name == "scale_a" or (name == "bias" and "bias_row" in self.epilogue_ops) else "n"
@@ -326,7 +326,7 @@ class GroupedGemm(ProblemBase):
 
     def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
         """(first element of each item, elements in all) of an array that holds an epilogue operand of all items."""
-        if name == "residual":
+        if name in ELEMENTWISE_OPERANDS:
             return self.starts[:, 2], self.sizes[2]
         length = self.epilogue_length(name)
         ones = np.ones(len(self.items), np.int64)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_suites import SUITES
 from ptxgen.problem.operation import Baseline, Operation, RandomKind, operation_named
@@ -21,7 +22,7 @@ def item_view(p: GroupedGemm, operand: int, memory: Array, i: int) -> Array:
 
 def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
     """The operand ``name`` of the epilogue of item ``i``."""
-    if name == "residual":
+    if name in ELEMENTWISE_OPERANDS:
         return item_view(p, C, memory, i)
     starts, size = p.epilogue_sizes(name)
     return memory[int(starts[i]) : int(starts[i + 1]) if i + 1 < len(starts) else size]

@@ -153,6 +153,9 @@ def reference(
             terms.append(epilogue["residual"][..., : exact.shape[-1]])
         for term in terms:
             exact, scale = exact + term, scale + np.abs(term)
+        if "aux" in epilogue:
+            masked = epilogue["aux"][..., : exact.shape[-1]] <= 0
+            exact, scale = np.where(masked, 0.0, exact), np.where(masked, 0.0, scale)
         for op in p.epilogue_ops:
             exact = ACTIVATIONS[op](exact) if op in ACTIVATIONS else exact
         if p.output.saturates and not p.epilogue_dtype.integer:
@@ -174,8 +177,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
-    """The epilogue operands, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual
-    has C's rows."""
+    """The epilogue operands, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual and
+    ``aux`` have C's rows."""
     rng = np.random.default_rng([seed, 1])
     out = []
     for name in p.epilogue_operands:

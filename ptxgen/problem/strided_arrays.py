@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array
 
@@ -55,10 +56,10 @@ def store_operand(p: Gemm, operand: int, array: Array, fill: Any = 0) -> Array:
 
 
 def stored_epilogue_operands(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The epilogue operands as stored. The residual of a batch has the strides of C."""
+    """The epilogue operands as stored. The elementwise operands of a batch have the strides of C."""
     moved = p.batch != 1
     return tuple(
-        store_operand(p, C, x) if moved and n == "residual" else x
+        store_operand(p, C, x) if moved and n in ELEMENTWISE_OPERANDS else x
         for n, x in zip(p.epilogue_operands, more, strict=True)
     )
 

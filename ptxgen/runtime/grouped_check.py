@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_operation import epilogue_view, item_view
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
@@ -62,7 +63,7 @@ def random_group(p: GroupedGemm, seed: int = 0, kind: str = "normal") -> Values:
             item_view(p, x, arrays[x], i)[...] = values
         for name, whole, values in zip(p.epilogue_operands, more, epilogue_arrays(item, seed + i, kind), strict=False):
             into = epilogue_view(p, name, whole, i)
-            into[...] = values[:, : into.shape[1]] if name == "residual" else values
+            into[...] = values[:, : into.shape[1]] if name in ELEMENTWISE_OPERANDS else values
     return arrays[0], arrays[1], arrays[2], tuple(more)
 
 
@@ -78,7 +79,9 @@ def group_deviation(
         if not item.results:
             continue
         mine = tuple(
-            _with_pitch(epilogue_view(p, name, x, i), item.ldc) if name == "residual" else epilogue_view(p, name, x, i)
+            _with_pitch(epilogue_view(p, name, x, i), item.ldc)
+            if name in ELEMENTWISE_OPERANDS
+            else epilogue_view(p, name, x, i)
             for name, x in zip(p.epilogue_operands, more, strict=False)
         )
         views = item_view(p, A, a, i), item_view(p, B, b, i), item_view(p, C, c, i)
@@ -111,7 +114,7 @@ def sampled_deviation(p: GroupedGemm, values: Values, out: Array, limit: int) ->
         operands = []
         for name, x in zip(p.epilogue_operands, more, strict=False):
             mine = epilogue_view(p, name, x, i)
-            if name == "residual":
+            if name in ELEMENTWISE_OPERANDS:
                 operands.append(np.ascontiguousarray(mine[np.ix_(rows, columns)]))
             else:
                 length = p.epilogue_length(name)

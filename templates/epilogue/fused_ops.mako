@@ -1,4 +1,4 @@
-## Fused operations on a vector of sums of one row: scales, bias, residual, activation.
+## Fused operations on a vector of sums of one row: scales, bias, residual, activation or its gradient.
 ## row, column: (register, constant to add) of the first sum's row and column.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
@@ -20,10 +20,10 @@
     mul.wide.u32 %tmp64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
     mad.lo.u64 %bias, %tmp64, ${plan.fused_ops.operands["bias"][1]}, %bias;
 % endif
-% if "residual" in plan.fused_ops.operands:
-    // %residual: bytes from an element of C to its residual
-    sub.u64 %residual, %residual, %C;
-% endif
+% for name in plan.problem.elementwise_operands:
+    // %${name}: bytes from an element of C to its ${"residual" if name == "residual" else "element of " + name}
+    sub.u64 %${name}, %${name}, %C;
+% endfor
 </%def>
 
 ## Scales, before beta C is added.
@@ -38,7 +38,7 @@ ${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], regis
 <%def name="run(chosen, registers, at, offset, guard, row, column)">
 <%
     stages = dict(scale=scale, scale_rows=scale_rows, bias_row=bias_row, bias_column=bias_column, residual=residual,
-                  relu=relu, gelu=gelu, silu=silu)
+                  relu=relu, gelu=gelu, silu=silu, relu_grad=relu_grad)
 %>\
     {
     .reg .b64 %elem_addr;
@@ -81,6 +81,12 @@ ${load(kind, "%elem_addr", guard)}\
 % endif
 </%def>
 
+## plan.c.values = the vector of an elementwise operand, in the epilogue's type.
+<%def name="elementwise(name, at, offset, guard)">
+    add.u64 %elem_addr, ${at}, %${name};
+${c_elements.load("%elem_addr", offset, guard)}\
+</%def>
+
 <%def name="each(name, operation, registers, guard, row, column)">
 % if row is not column:
 ${element(name, row, guard)}\
@@ -116,17 +122,26 @@ ${each("bias", plan.arithmetic.add, registers, guard, row, column)}\
 ${each("bias", plan.arithmetic.add, registers, guard, ("%zero_index", 0) if plan.fused_ops.scalar_bias else column, column)}\
 </%def>
 <%def name="residual(registers, at, offset, guard, row, column)">
-    add.u64 %elem_addr, ${at}, %residual;
-${c_elements.load("%elem_addr", offset, guard)}\
+${elementwise("residual", at, offset, guard)}\
 % for q, r in enumerate(registers):
     ${guard}${plan.arithmetic.add} ${r}, ${r}, ${plan.c.values[q]};
 % endfor
 </%def>
+## The gradient of ReLU: 0 where aux <= 0; where aux is NaN, the sum stays.
+<%def name="relu_grad(registers, at, offset, guard, row, column)">
+${elementwise("aux", at, offset, guard)}\
+% for q, r in enumerate(registers):
+${mask(r, plan.c.values[q], guard)}\
+% endfor
+</%def>
+<%def name="mask(r, aux, guard='')">
+    ${guard}setp.le.${plan.arithmetic.type} %is_negative, ${aux}, ${plan.arithmetic.zero};
+    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %is_negative;
+</%def>
 ## ReLU; NaN stays NaN.
 <%def name="relu(registers, at, offset, guard, row, column)">
 % for r in registers:
-    ${guard}setp.le.${plan.arithmetic.type} %is_negative, ${r}, ${plan.arithmetic.zero};
-    ${guard}selp.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero}, ${r}, %is_negative;
+${mask(r, r, guard)}\
 % endfor
 </%def>
 ## SiLU: x times the logistic function, by ex2.approx and rcp.approx (2 ulp each).

@@ -1,7 +1,8 @@
 ## Fused operations on a subtile that is stored through shared memory: an element of an array is loaded once for all sums
-## that it applies to. The residual is loaded by TMA.
+## that it applies to. TMA loads elementwise operands.
 <%namespace name="fused" file="/epilogue/fused_ops.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%def name="setup()"></%def>
 
 <%def name="registers()">
@@ -9,7 +10,7 @@
     .reg .b64 %operand_ptr;
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %elem16;
-    .reg .f32 %elem;
+    .reg .f32 %elem${", %aux_val<2>" if "aux" in plan.problem.elementwise_operands else ""};
     .reg .pred %is_negative, %past_end, %in_bounds;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
@@ -51,13 +52,18 @@ ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan
 <%def name="activate(stmatrix, label)">
 <%
     curves = dict(relu=fused.relu, gelu=fused.gelu, silu=fused.silu)
-    to = sum(plan.epilogue.results(stmatrix), ())
+    results = plan.epilogue.results(stmatrix)
+    to = sum(results, ())
 %>\
 % for stage in plan.problem.epilogue_ops:
-% if stage in curves:
+% if stage in curves or stage == "relu_grad":
 % for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};
 % endfor
+% endif
+% if stage == "relu_grad":
+${loaded.combine(plan.epilogue.staging, stmatrix, fused.mask, results, ("%aux_val0", "%aux_val1"))}\
+% elif stage in curves:
 % if stage != "relu":
     setp.le.s32 %past_end, %subtile_rem, ${stmatrix.column};
     @%past_end bra.uni ${label};

@@ -1,7 +1,7 @@
 ## Loads C to the boxes of a tile that warps store row by row.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>
 ## + beta C: loads elements to the subtile's boxes, one at a time.
 <%def name="load_c(s, c)">
@@ -38,5 +38,5 @@ ${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
 % endfor
     // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-${boxes.merge(c, s, boxes.add_beta_c)}\
+${loaded.add(s, c, loaded.beta_c)}\
 </%def>

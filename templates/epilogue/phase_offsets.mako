@@ -1,10 +1,10 @@
-## Rows of C in a phase of a strided input gradient: a row is an image and a position along each axis, and the positions of
-## the phase have pixels of C.
+## Offsets of rows or columns of C that are pixels of a phase of a strided input gradient: their number is composed of an
+## image and a position along each axis. Positions past the last pixel of the phase are out of bounds.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="runs" file="/epilogue/run_offsets.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="locate(run, to, inside, rem, first, plus)">
-% if run.name == "columns":
+% if not run.axes:
 ${runs.locate(run, to, inside, rem, first, plus)}\
 % else:
     {

@@ -2,7 +2,7 @@
 ## columns of every few rows, many rows in flight.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%namespace name="scatter" file="/epilogue/run_offsets.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -69,7 +69,7 @@ ${end(s, c, f"LOAD_BOX{c.index}")}\
 % endfor
     // ---- wait: the warpgroup has loaded C
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-${boxes.merge(c, s, boxes.add_beta_c)}\
+${loaded.add(s, c, loaded.beta_c)}\
 </%def>
 
 ## A thread's two columns of a box's first row: %c_addr and %next_c_addr in C, %smem_addr in the box; %rows_rem: rows of C from

@@ -3,6 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup()">
 <% s = plan.epilogue.staging %>\
@@ -40,16 +41,16 @@ ${constants.xor("%tmp0", "%chunk", 2 * v)}\
 % endfor
     }
 ${fused_ops.setup()}\
-% if plan.epilogue.tma_residual:
-    .reg .b32 %residual_phase;
-    mov.u32 %residual_phase, 0;
+% if plan.epilogue.prefetched:
+    .reg .b32 %${plan.epilogue.prefetched}_phase;
+    mov.u32 %${plan.epilogue.prefetched}_phase, 0;
 % endif
 </%def>
 
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
-<% s = plan.epilogue.staging %>\
+<% s, operands, prefetched = plan.epilogue.staging, plan.problem.elementwise_operands, plan.epilogue.prefetched %>\
     {
     .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;
@@ -65,44 +66,56 @@ ${fused_ops.registers()}\
     // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
     bar.sync 1, ${128 * plan.config.math_warpgroups};
 % endif
-% if plan.epilogue.tma_residual and not plan.epilogue.residual_early:
-${boxes.load_first_residuals()}\
+% if prefetched and not plan.epilogue.prefetches_early:
+${boxes.prefetch_buffers()}\
 % endif
 % for c in s.subtiles:
     // ---- epilogue: columns ${c.index * s.columns} to ${(c.index + 1) * s.columns - 1}
-<% prefetched = plan.epilogue.tma_residual and c.index < s.buffers %>\
-% if c.reuses_buffer and not prefetched:
+<% loading = prefetched and c.index < s.buffers %>\
+% if c.reuses_buffer and not loading:
 ${boxes.acquire(s)}\
 % endif
-% if plan.epilogue.tma_residual and not prefetched:
-${boxes.load_residual(s, c)}\
+% if prefetched and not loading:
+${boxes.prefetch(s, c)}\
 % endif
-    @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or plan.epilogue.tma_residual else "PACK"}${c.index};
+    @!%scaled bra.uni ${"SCALED" if plan.epilogue.scales or operands else "PACK"}${c.index};
 % for stmatrix in c.stmatrices:
 % for low, high in stmatrix.registers:
     mul.rn.f32 ${low}, ${low}, %alpha;
     mul.rn.f32 ${high}, ${high}, %alpha;
 % endfor
 % endfor
-% if plan.epilogue.scales or plan.epilogue.tma_residual:
+% if plan.epilogue.scales or operands:
 SCALED${c.index}:
 ${fused_ops.scale_subtile(c)}\
 % endif
-% if plan.epilogue.tma_residual:
-    // ---- wait: TMA has loaded the residual
-${sync.wait(f"%c_bar+{s.residual_barrier(c)}", "%residual_phase")}\
+% if prefetched:
+    // ---- wait: TMA has loaded ${"the " * (prefetched == "residual")}${prefetched}
+${sync.wait(f"%c_bar+{s.prefetch_barrier(c)}", f"%{prefetched}_phase")}\
 % if c.index % s.buffers == s.buffers - 1:
-    xor.b32 %residual_phase, %residual_phase, 1;
+    xor.b32 %${prefetched}_phase, %${prefetched}_phase, 1;
 % endif
-${boxes.merge(c, s, boxes.add_residual)}\
+% endif
+% if "residual" in operands:
+% if not plan.epilogue.tma:
+${boxes.load_residual(s, c)}\
+% endif
+${loaded.add(s, c, loaded.residual)}\
 % endif
     @!%has_beta bra.uni PACK${c.index};
-% if plan.epilogue.tma_residual:
+% if "residual" in operands:
     // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup(plan.config.math_warpgroups)}\
 % endif
 ${boxes.load_c(s, c)}\
+% if prefetched == "aux":
+    // C has overwritten aux
+${boxes.load_aux(s, c)}\
+% endif
 PACK${c.index}:
+% if "aux" in operands and prefetched != "aux":
+${boxes.load_aux(s, c)}\
+% endif
 ${fused_ops.finish_subtile(c)}\
 % for p, stmatrix in enumerate(c.stmatrices):
 ${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\

@@ -1,10 +1,10 @@
-## TMA stores the boxes of a tile to C, and loads C and the residual to them. It clips boxes at the edges of C.
+## TMA stores the boxes of a tile to C, and loads C and elementwise operands to them. It clips boxes at the edges of C.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="convert" file="/ptx/convert.mako"/>
-## The residual is loaded while the tile is multiplied.
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
+## The prefetched operand is loaded while the tile is multiplied.
 <%def name="early()">
-% if plan.epilogue.residual_early:
+% if plan.epilogue.prefetches_early:
     {
     .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y;
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
@@ -13,21 +13,22 @@ ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     // ---- wait: TMA has read all buffers
     @%leader cp.async.bulk.wait_group.read 0;
 % endif
-${load_first_residuals()}\
+${prefetch_buffers()}\
     }
 % endif
 </%def>
 
-<%def name="load_first_residuals()">
+<%def name="prefetch_buffers()">
 % for c in plan.epilogue.staging.subtiles[:plan.epilogue.staging.buffers]:
-${load_residual(plan.epilogue.staging, c)}\
+${prefetch(plan.epilogue.staging, c)}\
 % endfor
 </%def>
 
-<%def name="load_residual(s, c)">
-    @!%leader bra RESIDUAL${c.index};
-${load_boxes(s, c, "%map_residual", f"%c_bar+{s.residual_barrier(c)}")}\
-RESIDUAL${c.index}:
+<%def name="prefetch(s, c)">
+<% name = plan.epilogue.prefetched %>\
+    @!%leader bra ${name.upper()}${c.index};
+${load_boxes(s, c, f"%map_{name}", f"%c_bar+{s.prefetch_barrier(c)}")}\
+${name.upper()}${c.index}:
     bar.warp.sync 0xffffffff;
 </%def>
 
@@ -75,32 +76,23 @@ ${constants.add("%box_y", "%c_y", b.y)}\
 
 ## + beta C: loads the subtile's boxes of C.
 <%def name="load_c(s, c)">
-    @!%leader bra LOADED${c.index};
-${load_boxes(s, c, "%map_c", "%c_bar")}\
-LOADED${c.index}:
+${load(s, c, "%map_c", "C", f"LOADED{c.index}")}\
+${loaded.add(s, c, loaded.beta_c)}\
+</%def>
+
+## Loads aux to the subtile's boxes, whose contents the warpgroup has read.
+<%def name="load_aux(s, c)">
+    // ---- wait: the warpgroup has read the boxes
+${sync.warpgroup(plan.config.math_warpgroups)}\
+${load(s, c, "%map_aux", "aux", f"LOADED_AUX{c.index}")}\
+</%def>
+
+<%def name="load(s, c, source, name, label)">
+    @!%leader bra ${label};
+${load_boxes(s, c, source, "%c_bar")}\
+${label}:
     bar.warp.sync 0xffffffff;
-    // ---- wait: TMA has loaded C
+    // ---- wait: TMA has loaded ${name}
 ${sync.wait("%c_bar", "%c_phase")}\
     xor.b32 %c_phase, %c_phase, 1;
-${merge(c, s, add_beta_c)}\
-</%def>
-
-## Adds loaded boxes to the sums.
-<%def name="merge(c, s, operation)">
-% for stmatrix in c.stmatrices:
-    ldmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 ${s.words(stmatrix)}, [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}];
-% for n, (low, high) in enumerate(stmatrix.registers):
-${convert.widen_pair(plan.problem.out, "%c_val0", "%c_val1", f"%word{n}", ("%half0", "%half1"))}\
-${operation(low, "%c_val0")}\
-${operation(high, "%c_val1")}\
-% endfor
-% endfor
-</%def>
-
-<%def name="add_beta_c(r, wide)">
-    fma.rn.f32 ${r}, ${wide}, %beta, ${r};
-</%def>
-
-<%def name="add_residual(r, wide)">
-    add.rn.f32 ${r}, ${r}, ${wide};
 </%def>

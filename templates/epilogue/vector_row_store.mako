@@ -1,7 +1,8 @@
 ## Threads store the boxes of a tile to rows of C that are at computed offsets: a thread has 16 bytes of every few rows.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
-<%namespace name="boxes" file="/epilogue/tma_store.mako"/>
+<%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
+<%namespace name="fused_ops" file="/epilogue/fused_ops_subtile.mako"/>
 <%namespace name="locations" file="/${context['plan'].epilogue.locations}"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -18,7 +19,7 @@ ${sync.warpgroup(plan.config.math_warpgroups)}\
 ${place(s)}\
 % for batch in s.vectors.batches:
     {
-${rows(s, strip, batch)}\
+${rows(s, strip, batch, plan.batch.c_base)}\
 % for b in strip:
 ${column(s, b)}\
 % for n, row in enumerate(batch):
@@ -35,12 +36,36 @@ ${column(s, b)}\
 
 ## + beta C: loads C to the subtile's boxes.
 <%def name="load_c(s, c)">
+${load(s, c, plan.batch.c_base, "C")}\
+${loaded.add(s, c, loaded.beta_c)}\
+</%def>
+
+<%def name="load_residual(s, c)">
+${load_operand(s, c, "residual")}\
+</%def>
+
+## Loads aux to the subtile's boxes, whose contents the warpgroup has read.
+<%def name="load_aux(s, c)">
+    // ---- wait: the warpgroup has read the boxes
+${sync.warpgroup(plan.config.math_warpgroups)}\
+${load_operand(s, c, "aux")}\
+</%def>
+
+<%def name="load_operand(s, c, name)">
+${fused_ops.pointer(name)}\
+    sub.u64 %operand_ptr, %operand_ptr, %C;
+    add.u64 %operand_ptr, %operand_ptr, ${plan.batch.c_base};
+${load(s, c, "%operand_ptr", name)}\
+</%def>
+
+## Loads rows of C, or of an operand of its shape, to the subtile's boxes.
+<%def name="load(s, c, base, name)">
 % for strip in s.vectors.strips(c):
     {
 ${place(s)}\
 % for batch in s.vectors.batches:
     {
-${rows(s, strip, batch)}\
+${rows(s, strip, batch, base)}\
 % for b in strip:
 ${column(s, b)}\
 % for n, row in enumerate(batch):
@@ -61,9 +86,8 @@ ${column(s, b)}\
 % endfor
     }
 % endfor
-    // ---- wait: the warpgroup has loaded C
+    // ---- wait: the warpgroup has loaded ${name}
 ${sync.warpgroup(plan.config.math_warpgroups)}\
-${boxes.merge(c, s, boxes.add_beta_c)}\
 </%def>
 
 ## A thread's place in a box, and its first row and column of C.
@@ -83,8 +107,8 @@ ${constants.shr("%swizzled", "%row", s.swizzle_shift)}\
     mad.lo.u32 %smem_addr, %swizzled, 16, %smem_addr;
 </%def>
 
-## The addresses in C of a batch of a thread's rows, at its first column.
-<%def name="rows(s, strip, batch)">
+## The addresses in C, or in an operand of its shape, of a batch of a thread's rows, at its first column.
+<%def name="rows(s, strip, batch, base)">
 <%
     runs_rows, _ = plan.epilogue.runs
     first = strip[0].y if s.transposed else strip[0].x
@@ -102,7 +126,7 @@ ${locations.locate(runs_rows, "%c_offset", f"%in_row{n}", "%rows_rem", "%first_r
     setp.lt.and.u32 %in_row${n}, %row, ${s.vectors.box_rows - row * s.vectors.row_step}, %in_row${n};
 % endif
     add.u32 %c_offset, %c_offset, %first_column;
-    mad.wide.u32 %row_addr${n}, %c_offset, 2, ${plan.batch.c_base};
+    mad.wide.u32 %row_addr${n}, %c_offset, 2, ${base};
 % endfor
 </%def>
 

@@ -530,7 +530,7 @@ static int compared(const int64_t *a, const int64_t *b, int count)
 static int aligned(const ptxgen_operands *o, const int alignment[3])
 {
     return address(o->a) % (uint64_t)alignment[0] == 0 && address(o->b) % (uint64_t)alignment[1] == 0 &&
-           (address(o->c) | address(o->residual)) % (uint64_t)alignment[2] == 0;
+           (address(o->c) | address(o->residual) | address(o->aux)) % (uint64_t)alignment[2] == 0;
 }
 
 /* The exported problem with these fields, whose alignments the operands have; NULL: there is none. */
@@ -705,7 +705,8 @@ static void set_shape_gemm(const ptxgen_gemm_problem *p, struct call *x)
         p->batch == 1 && p->n && p->k && rows_a * p->lda <= most && rows_b * p->ldb <= most && p->m * p->ldc <= most &&
         (double)p->m * (double)p->n * (double)p->k < 0x1p59)
         x->shape = (struct shape){p->m, p->n, p->k, p->lda, p->ldb, p->ldc, alignment_of(address(o->a)),
-                                  alignment_of(address(o->b)), alignment_of(address(o->c) | address(o->residual))};
+                                  alignment_of(address(o->b)),
+                                  alignment_of(address(o->c) | address(o->residual) | address(o->aux))};
 }
 
 /* Convolutions have kernels for exported problems only. */
@@ -715,9 +716,44 @@ static void set_shape_conv2d(const ptxgen_conv2d_problem *p, struct call *x)
     (void)x;
 }
 
-/* Fields without effect get one value, as in ptxgen. */
+/* The axes of filters that have several elements, from the slowest in memory to the fastest: a byte for each.
+ * UINT32_MAX: not a layout of filters. */
+static uint32_t filter_order(const ptxgen_conv2d_problem *p, ptxgen_word filters)
+{
+    const char *axes = "";
+% for name in dict.fromkeys(filters.values()):
+    if (filters == ${enumerator(name)})
+        axes = "${name}";
+% endfor
+    uint32_t order = 0;
+    const int known = *axes != 0;
+    for (; *axes; axes++) {
+        int64_t extent = *axes == 'K' ? p->k : *axes == 'R' ? p->r : *axes == 'S' ? p->s
+                                                              : p->c / (p->groups ? p->groups : 1);
+        if (extent > 1)
+            order = order << 8 | (unsigned char)*axes;
+    }
+    return known ? order : UINT32_MAX;
+}
+
+/* Fields without effect get one value, as in ptxgen. Of layouts of filters that describe the same memory, the one that
+ * corresponds to the layout of the images is chosen, else the first one. */
 static void normalize_conv2d(ptxgen_conv2d_problem *p)
 {
+    static const ptxgen_word corresponding[][2] = { /* layout of images, layout of filters */
+% for images, name in filters.items():
+        {${enumerator(images)}, ${enumerator(name)}},
+% endfor
+    };
+    const int count = sizeof corresponding / sizeof *corresponding;
+    const uint32_t order = filter_order(p, p->filters);
+    int found = 0;
+    for (int i = 0; i < 2 * count && !found; i++) {
+        const ptxgen_word *row = corresponding[i % count];
+        found = (i >= count || row[0] == p->layout) && filter_order(p, row[1]) == order;
+        if (found)
+            p->filters = row[1];
+    }
     p->dilation_h = p->r == 1 ? 1 : p->dilation_h;
     p->dilation_w = p->s == 1 ? 1 : p->dilation_w;
     if (p->h + p->pad_top + p->pad_bottom == p->dilation_h * (p->r - 1) + 1)

@@ -25,7 +25,7 @@ TYPES = (
     ("s8", ""),
     ("e4m3", "e4m3"),
 )
-EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu")
+EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu", "relu_grad")
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
@@ -119,18 +119,21 @@ def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None
 
 
 def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A strided input gradient: strides above the extent of the filter, phases without taps, unequal phases, channels
-    that are packed first."""
+    """A strided input gradient: strides above the extent of the filter, phases without taps, unequal phases, layouts and
+    channels that are packed first."""
     p = problem(rng, limit, d)
     if p is None:
         return None
     unit = 16 // p.element.bytes
-    packs = p.element.bytes > 1 and rng.random() < 0.25
+    axes = 3 if p.deep or any(p.pads[0]) else 2
+    packs = p.element.bytes > 1 and rng.random() < 0.5
     try:
         q = replace(
             p,
             direction="input_grad",
-            stride=tuple(int(v) for v in rng.choice([1, 2, 2, 3, 4], 3 if p.deep or any(p.pads[0]) else 2)),
+            layout=("NCHW", "NHWC", "CHWN")[rng.integers(3)] if packs else "NHWC",
+            padding=[int(v) for v in rng.integers(0, 6, 2 * axes)] if rng.random() < 0.15 else p.padding,
+            stride=tuple(int(v) for v in rng.choice([1, 2, 2, 3, 4], axes)),
             k=int(rng.integers(1, limit)) if packs else unit * int(rng.integers(1, limit // unit + 1)),
             c=int(rng.integers(1, limit)) if packs or rng.random() < 0.2 else p.c,
             filters=str(rng.choice(list(FILTERS.values()))) if packs else "KRSC",
@@ -143,19 +146,21 @@ def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A strided input gradient of few channels, whose phases are columns of one product."""
+    """A strided input gradient of few channels, whose phases, or those along the width, are columns of a product."""
     dtype = ("f16", "bf16", "f32")[rng.integers(3)]
     unit = 8 if dtype != "f32" else 4
     stride = [int(v) for v in rng.choice([1, 2, 2, 3], 2)]
     h, w = (int(n) * step for n, step in zip(rng.integers(1, 9, 2), stride, strict=True))
+    along_width = rng.random() < 0.5
     try:
         p = Conv(
             int(rng.integers(1, 4)),
-            int(rng.integers(1, 9)),
-            h,
+            int(rng.integers(1, 64 if along_width else 9)),
+            h + along_width * int(rng.integers(2)),
             w,
             unit * int(rng.integers(1, limit // unit + 1)),
-            *(int(v) for v in rng.integers(1, 8, 2)),
+            int(rng.integers(1, 8)),
+            int(rng.integers(5, 10) if along_width else rng.integers(1, 8)),
             stride=stride,
             padding=[int(v) for v in rng.integers(0, 4, 4)],
             dtype=dtype,

@@ -33,6 +33,8 @@ EPILOGUES = (
     "bias_column",
     "bias_row,gelu",
     "residual",
+    "relu_grad",
+    "residual,relu_grad",
     "bias_column,residual,silu",
     "scale",
     "scale_rows,bias_row,relu",

@@ -15,7 +15,7 @@ from tests.cases.columns import random_columns
 from tests.cases.source import RandomCases
 
 DRAWS = 20000
-EPILOGUES = ("", "", "bias", "residual", "bias,relu", "scale,bias,residual,silu", "gelu")
+EPILOGUES = ("", "", "bias", "residual", "bias,relu", "scale,bias,residual,silu", "gelu", "residual,relu_grad")
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Conv:

@@ -203,7 +203,9 @@ def test_random_input_gradients_with_phases_as_columns(seed):
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), on, seed=seed, completion=("late", "early")[n % 2])
 
 
-#: shape, configuration: phases are columns of one product
+TF32 = {"dtype": "f32", "compute": "tf32"}
+
+#: shape, configuration: phases are columns of one product, or of one for each row of them
 MERGED = {
     "the first layer of a network": ("C=3,H=12,W=16,K=64,R=7,S=7,stride=2,pad=3", "ml=64 nl=16 u=64"),
     "channels on the side of the rows": (
@@ -215,13 +217,25 @@ MERGED = {
         "ml=64 nl=16 u=16 persistent=1 math_warpgroups=2 pingpong=1",
     ),
     "pixels that no result reads": ("C=4,H=8,W=8,K=16,R=3,S=3,stride=2", "ml=64 nl=16 u=16"),
+    "along the width, of 5x5 taps": ("C=24,H=11,W=8,K=72,R=5,S=5,stride=2,pad=1", "ml=64 nl=48 u=64 epilogue_smem=1"),
+    "along the width, no taps for some rows": (
+        "C=13,H=11,W=9,K=24,R=1,S=6,stride=2x3,pad=0x2",
+        "transposed_mma=1 ml=40 nl=64 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+    ),
+    "along the width, wide padding": (
+        "C=8,H=6,W=10,K=40,R=4,S=7,stride=3x2,pad=5x6",
+        "ml=64 nl=16 u=16 persistent=1 cluster_x=2",
+    ),
 }
 
 
+@pytest.mark.parametrize("kind", [{"dtype": "f16"}, TF32])
 @pytest.mark.parametrize("case", MERGED)
-def test_phases_as_columns(case):
+def test_phases_as_columns(case, kind):
     shape, config = MERGED[case]
-    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad")
+    p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", direction="input_grad", **kind)
+    if p.element.bytes == 4:  # C of four bytes is stored from registers
+        config = config.replace(" epilogue_smem=1", "")
     c = parse_config("family=wgmma stages=3 operand_path_b=pack " + config)
     verify(p, c, "integers", 2.0, 1.0, replace(H200, sms=4))
 
@@ -263,6 +277,61 @@ def test_phases_of_strided_input_gradients(case):
     shape, fields, config = PHASES[case]
     p = Conv(**Conv.read_shape("N=2," + shape), layout="NHWC", dtype="f16", direction="input_grad", **fields)
     verify(p, parse_config("family=wgmma stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
+#: layout, shape, what else, configuration: gradients of results are packed, pixels of C are in rows of their own
+PACKED_PHASES = {
+    "pixels on the side of the rows": (
+        "NCHW",
+        "C=24,H=11,W=8,K=72,R=5,S=5,stride=2,pad=1",
+        {},
+        "transposed_mma=1 ml=24 nl=64 u=64",
+    ),
+    "pixels on the side of the columns": (
+        "NCHW",
+        "C=70,H=9,W=13,K=40,R=3,S=4,stride=2x3,pad=1x0x2x1,dilation=3x2",
+        {"dtype": "bf16", "out": "f32"},
+        "ml=64 nl=48 u=32",
+    ),
+    "one tap in each phase": (
+        "NCHW",
+        "C=40,H=10,W=14,K=36,R=2,S=2,stride=2",
+        TF32,
+        "transposed_mma=1 ml=40 nl=128 u=32 math_warpgroups=2 pingpong=1 persistent=1",
+    ),
+    "phases without taps, which store the bias": (
+        "NCHW",
+        "C=13,H=7,W=8,K=9,R=1,S=2,stride=3",
+        {"epilogue": "bias,relu"},
+        "ml=64 nl=32 u=32",
+    ),
+    "padding wider than the filter": (
+        "NCHW",
+        "C=16,H=6,W=9,K=24,R=2,S=3,stride=2,pad=4x5",
+        TF32,
+        "transposed_mma=1 ml=16 nl=64 u=16 persistent=1 cluster_x=2",
+    ),
+    "images as an axis": ("CHWN", "C=24,H=9,W=7,K=40,R=3,S=5,stride=2,pad=1", {}, "transposed_mma=1 ml=24 nl=64 u=64"),
+    "images as an axis, no taps for some pixels": (
+        "CHWN",
+        "C=9,H=8,W=7,K=12,R=1,S=2,stride=2x3",
+        {**TF32, "epilogue": "residual"},
+        "ml=64 nl=32 u=32",
+    ),
+    "a stride along one axis": ("NCHW", "C=24,H=9,W=8,K=40,R=3,S=3,stride=2x1,pad=1", {}, "ml=64 nl=64 u=64"),
+    "depth": ("NCHW", "C=20,D=5,H=6,W=7,K=24,T=2,R=3,S=2,stride=2,pad=1", {}, "transposed_mma=1 ml=24 nl=64 u=32"),
+}
+
+
+@pytest.mark.parametrize("case", PACKED_PHASES)
+def test_phases_of_packed_gradients(case):
+    layout, shape, fields, config = PACKED_PHASES[case]
+    n = 9 if layout == "CHWN" else 2
+    fields = {"dtype": "f16", "direction": "input_grad", "layout": layout, **fields}
+    p = Conv(**Conv.read_shape(f"N={n},{shape}"), **fields)
+    path = "direct" if layout == "CHWN" else "pack"
+    c = parse_config(f"family=wgmma stages=3 operand_path_a={path} operand_path_b=pack {config}")
+    verify(p, c, "normal" if p.epilogue else "integers", 2.0, 1.0, replace(H200, sms=4))
 
 
 #: shape, configuration: blocks compute tiles of several phases
@@ -351,7 +420,7 @@ def test_infinities_past_the_last_tap_are_not_read():
         ({"layout": "NCHW"}, "wgmma_operand_path"),
         ({"groups": 2}, "operand_addressing"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
-        ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "operand_addressing"),
+        ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "wgmma_operand_path"),
     ],
 )
 def test_convolutions_that_tma_cannot_load_are_refused(changes, rule):

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import FAMILIES, parse_config
+from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
-from ptxgen.errors import AsyncFault, RaceFault
+from ptxgen.errors import RaceFault
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
-from ptxgen.families.space import candidates
-from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
@@ -43,7 +40,9 @@ def test_random_groups(family, seed):
 
 
 @pytest.mark.parametrize("jagged", ["", "m", "k"])
-@pytest.mark.parametrize("epilogue", ["bias_column,relu", "scale_rows,bias_row,residual,gelu", "scale,residual"])
+@pytest.mark.parametrize(
+    "epilogue", ["bias_column,relu", "scale_rows,bias_row,residual,gelu", "scale,residual,relu_grad"]
+)
 def test_epilogue(jagged, epilogue):
     """Every item has operands of its own."""
     items = ITEMS
@@ -53,46 +52,6 @@ def test_epilogue(jagged, epilogue):
         p = GroupedGemm(items, layout, jagged=jagged, epilogue=epilogue)
         for result in check(EmulatedDriver(FEW_SMS), p, SIMT):
             assert result.ok, f"{p.key()} | {result.kind}: {result.deviation}"
-
-
-@pytest.mark.parametrize("layout", ["NN", "NT"])
-@pytest.mark.parametrize("epilogue", ["", "bias_column,relu", "scale_rows,residual"])
-@pytest.mark.parametrize(
-    "config",
-    [
-        "ml=64 nl=32",
-        "ml=32 nl=64 transposed_mma=1 raster_group=2",
-        "ml=128 nl=32 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
-        "ml=64 nl=32 math_warpgroups=2 pingpong=1 epilogue_smem=1",
-        "ml=32 nl=64 transposed_mma=1 cluster_x=2 cluster_y=2 epilogue_smem=1 raster_group=2",
-    ],
-)
-def test_rows_of_one_tensor(layout, epilogue, config):
-    """wgmma: boxes of an item end with its last row."""
-    p = GroupedGemm(
-        tuple((m, 48, 64) for m in (5, 0, 33, 1, 140, 0, 70)), layout, "bf16", jagged="m", epilogue=epilogue
-    )
-    c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
-    for result in check(EmulatedDriver(replace(device("h200"), sms=4)), p, c):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
-
-
-@pytest.mark.parametrize(
-    ("config", "epilogue", "out"),
-    [
-        ("ml=64 nl=32", "scale_rows,residual", "f32"),
-        ("ml=128 nl=32 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2", "", ""),
-        ("ml=32 nl=64 transposed_mma=1 raster_group=2 epilogue_smem=1", "bias_column,relu", ""),
-        ("ml=32 nl=64 transposed_mma=1 cluster_x=2 cluster_y=2", "", "f32"),
-    ],
-)
-def test_ranges_of_k_of_two_tensors(config, epilogue, out):
-    """wgmma: boxes of an item end with its last row, which is inside a stage."""
-    items = tuple((72, 48, k) for k in (5, 0, 33, 1, 140, 0, 70))
-    p = GroupedGemm(items, "TN", "bf16", jagged="k", epilogue=epilogue, out=out)
-    c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
-    for result in check(EmulatedDriver(replace(device("h200"), sms=4)), p, c):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
 
 
 @pytest.mark.parametrize("jagged", ["", "m", "k"])
@@ -250,66 +209,6 @@ def test_warps_multiply_the_half_of_their_tile_that_has_elements(family, m, n, s
     assert counts[1] / counts[0] == pytest.approx(share, abs=0.1)
 
 
-SLICED = {
-    "simt": "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1 kl=2 ks=2",
-    "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1",
-    "f16x2": "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1 cp_async_a=0 cp_async_b=0",
-}
-
-
-@pytest.mark.parametrize("kg", [2, 3, 5])
-@pytest.mark.parametrize(
-    ("family", "dtype", "compute"), [("simt", "f32", ""), ("mma", "f64", ""), ("f16x2", "f16", "f16")]
-)
-def test_slices_of_k(family, dtype, compute, kg):
-    """Blocks of several slices of the longest items; the counters of tiles are zero after every launch."""
-    items = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (13, 37, 101), (70, 70, 9))
-    p = GroupedGemm(items, dtype=dtype, compute=compute)
-    c = parse_config(f"{SLICED[family]} kg={kg} splitk=last_cta")
-    driver = EmulatedDriver(replace(device("h200"), sms=3), seed=kg)
-    for result in check(driver, p, c, kg):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
-    runner = Runner.of(driver, p, c)
-    values = random_group(p, 1, "integers")
-    results = [runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)]
-    np.testing.assert_array_equal(*results)
-    (table,) = runner.tables
-    layout = runner.plan.scheduler.table
-    words = np.zeros(layout.bytes(len(items), layout.split_tiles(p.extents)) // 4, np.uint32)
-    driver.download(table.address, words)
-    assert layout.split_tiles(p.extents) > 3
-    assert not words[layout.bytes(len(items)) // 4 :].any()
-
-
-SHARED_ITEMS = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (13, 37, 101), (70, 70, 9), (9, 9, 300))
-
-
-@pytest.mark.parametrize("sms", [1, 3, 7])
-@pytest.mark.parametrize(
-    ("family", "dtype", "compute"), [("simt", "f32", ""), ("mma", "f64", ""), ("f16x2", "f16", "f16")]
-)
-def test_shares_of_k_iterations(family, dtype, compute, sms):
-    """Blocks compute parts of tiles, and several tiles have more than two parts; all counters are zero after every launch."""
-    p = GroupedGemm(SHARED_ITEMS, dtype=dtype, compute=compute)
-    c = parse_config(f"{SLICED[family]} stream_k=1")
-    driver = EmulatedDriver(replace(device("h200"), sms=sms), seed=sms)
-    for result in check(driver, p, c, sms):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
-    runner = Runner.of(driver, p, c)
-    values = random_group(p, 1, "integers")
-    results = [runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)]
-    np.testing.assert_array_equal(*results)
-    (table,) = runner.tables
-    layout = runner.plan.scheduler.table
-    shares = layout.shares(p.extents)
-    blocks = len(shares) - 1
-    assert blocks == runner.launch.steps[0].grid[0] > 3
-    words = np.zeros(layout.bytes(len(SHARED_ITEMS), 2 * blocks + 1) // 4, np.uint32)
-    driver.download(table.address, words)
-    np.testing.assert_array_equal(words[-2 * blocks - 1 : -blocks], shares)
-    assert not words[-blocks:].any()
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_race_in_the_tile_counter_is_reported(fault):
     text = render(plan_for(GroupedGemm(ITEMS), SIMT, FEW_SMS)).text
@@ -318,44 +217,6 @@ def test_race_in_the_tile_counter_is_reported(fault):
     launch_text(text)
     with pytest.raises(RaceFault):
         launch_text(text.replace(right, wrong))
-
-
-#: what a faulty kernel with shares of K iterations has instead
-SHARE_FAULTS = {
-    "no barrier between the stores of sums and the counter": (
-        "fence.acq_rel.gpu;\n    bar.sync 0;\n    add.u32 %tmp0, %blocks, 1;",
-        "fence.acq_rel.gpu;\n    add.u32 %tmp0, %blocks, 1;",
-    ),
-    "a counter without release": (
-        "@%fetches atom.acq_rel.gpu.global.add.u32",
-        "@%fetches atom.relaxed.gpu.global.add.u32",
-    ),
-    "no barrier before thread groups add their sums": (
-        "bar.sync 0;\n    mad.lo.u32 %sums_addr, %thread, 16, %smem;",
-        "mad.lo.u32 %sums_addr, %thread, 16, %smem;",
-    ),
-    "no barrier before the next tile": (
-        "add.u32 %tile, %tile, %tmp0;\n    bar.sync 0;",
-        "add.u32 %tile, %tile, %tmp0;",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", SHARE_FAULTS)
-def test_race_between_shares_is_reported(fault):
-    """The fence precedes the counter, and the one after it: without both, the atomic orders nothing."""
-    p, on = GroupedGemm(SHARED_ITEMS), replace(device("h200"), sms=2)
-    driver = EmulatedDriver(on)
-    plan = plan_for(p, parse_config(SLICED["simt"].replace("ks=2", "stream_k=1")), on)
-    text = render(plan).text
-    right, wrong = SHARE_FAULTS[fault]
-    assert text.count(right) == 1
-    wrong = text.replace(right, wrong)
-    if "release" in fault:
-        wrong = wrong.replace("fence.acq_rel.gpu;", "")
-    runner = Runner(driver, plan, driver.load(replace(render(plan), text=wrong)), p)
-    with pytest.raises((RaceFault, AsyncFault)):
-        runner.compute(*random_group(p)[:3])
 
 
 @pytest.mark.parametrize("axis", ["m", "k"])
@@ -382,22 +243,6 @@ def test_one_kernel_serves_other_sizes():
         a, b, c, more = random_group(other, 3, "integers")
         out = runner.compute(a, b, c, 1.0, 0.0, more)
         assert group_deviation(other, (a, b, np.full_like(c, np.nan), more), out, "integers").ratio == 0
-
-
-def test_candidates_of_wgmma_serve_items_of_any_rows():
-    """A kernel chosen for items of few rows computes an item of many."""
-    p = GroupedGemm(tuple((m, 48, 32) for m in (3, 9, 0, 70, 1, 33)), "NN", "bf16", jagged="m")
-    on = replace(device("h200"), sms=3)
-    few = candidates(lower(replace(p, items=((3, 48, 32), (9, 48, 32)))), on)
-    wgmma = np.flatnonzero(few.family == FAMILIES.index("wgmma"))
-    assert len(wgmma) > 100
-    values = random_group(p, 1, "integers")
-    values[2][...] = p.output.poison
-    for i in np.random.default_rng(0).choice(wgmma, 6):
-        runner = Runner.of(EmulatedDriver(on, races=False), p, few.row(int(i)))
-        out = runner.compute(*values[:3], 1.0, 0.0, values[3])
-        assert group_deviation(p, values, out, "integers").ok, few.row(int(i))
-    assert first_violation(lower(p), few.row(int(wgmma[0])).replace(tma_rows=32), on) is not None
 
 
 @pytest.mark.parametrize("threshold", [None, 0])

@@ -277,6 +277,9 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d(X, F, bias=integers(3)), ShapeError, r"bias has shape \(3,\); it must have \(4,\)"),
         (lambda: ptxgen.conv2d(X, F, bias=integers(4, dtype="f8")), DtypeError, "bias is f64; it must be f32"),
         (lambda: ptxgen.conv2d(X, F, residual=X), ShapeError, "residual has shape"),
+        (lambda: ptxgen.conv2d(X, F, activation="relu_grad"), InputError, "activation is 'relu_grad' and aux is None"),
+        (lambda: ptxgen.conv2d(X, F, aux=X), InputError, "activation is None and aux is an array"),
+        (lambda: ptxgen.conv2d(X, F, activation="relu_grad", aux=X), ShapeError, "aux has shape"),
         (lambda: ptxgen.conv2d(X, F, activation="tanh"), InputError, "activation is 'tanh'; it must be one of relu"),
         (lambda: ptxgen.conv2d(X, F, padding="full"), InputError, "padding is 'full'"),
         (lambda: ptxgen.conv2d(X, F, padding=-1), ShapeError, "padding is -1; it must be an integer from 0"),
@@ -309,6 +312,18 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
 def test_errors_name_the_argument(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_relu_grad_of_an_input_gradient(layout: str) -> None:
+    """The gradient with respect to the input of the ReLU before the convolution; another gradient is added first."""
+    order = (0, 1, 2, 3) if layout == "NCHW" else (0, 2, 3, 1)
+    dy, x, other = (integers(2, n, 5, 5, seed=i).transpose(order) for i, n in enumerate((4, 3, 3)))
+    f = integers(4, 3, 3, 3, seed=3).transpose(order)
+    options = {"padding": 1, "layout": layout}
+    plain = ptxgen.conv2d_input_grad(dy, f, x.shape, **options)
+    fused = ptxgen.conv2d_input_grad(dy, f, x.shape, residual=other, activation="relu_grad", aux=x, **options)
+    assert np.array_equal(fused, np.where(x <= 0, 0, plain + other))
 
 
 def test_out_must_not_overlap_inputs() -> None:

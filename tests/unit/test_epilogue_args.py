@@ -51,6 +51,16 @@ def test_scales(order):
     )
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_relu_grad(order):
+    """As torch's threshold_backward: 0 where aux <= 0, the sum elsewhere, also where aux is NaN."""
+    aux = np.array(RESIDUAL[::-1], order=order)
+    aux[0, :3] = 0.0, -0.0, np.nan
+    residual = np.array(RESIDUAL, order=order)
+    got = ptxgen.gemm(A, B, out=out(order), residual=residual, activation="relu_grad", aux=aux)
+    np.testing.assert_allclose(got, np.where(aux <= 0, 0, A @ B + RESIDUAL), atol=1e-5)
+
+
 def test_gelu_is_the_tanh_form():
     x = A @ B
     wanted = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -66,6 +76,10 @@ def test_gelu_is_the_tanh_form():
         ({"bias": 3.0}, InputError, "bias is float"),
         ({"bias": np.zeros(2 * N, np.float32)[::2]}, ShapeError, "stride"),
         ({"residual": RESIDUAL.T}, ShapeError, "residual is f32 of 20x17"),
+        ({"activation": "relu_grad"}, InputError, "aux is None"),
+        ({"activation": "relu", "aux": RESIDUAL}, InputError, "aux is an array"),
+        ({"aux": RESIDUAL}, InputError, "aux is an array"),
+        ({"activation": "relu_grad", "aux": RESIDUAL.T}, ShapeError, "aux is f32 of 20x17"),
         ({"activation": "tanh"}, InputError, "activation is 'tanh'"),
         ({"scale_a": COLUMN[:1]}, InputError, "pass both or neither"),
         ({"scale_a": COLUMN[:3], "scale_b": COLUMN[:3]}, ShapeError, "scale_a and scale_b have 3 and 3"),

@@ -20,8 +20,8 @@ from ptxgen.export import manifest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library, key_of
-from ptxgen.export.operations import KIND
-from ptxgen.problem.conv import Conv
+from ptxgen.export.operations import KIND, OPERATIONS, WORDS
+from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
@@ -39,6 +39,7 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
     "few_rows": (Gemm(64, 2560, 2560, dtype="f16"), ""),
     "split_bf16x3": (Gemm(256, 128, 320, compute="f32_bf16x6"), ""),
     "epilogue": (Gemm(256, 384, 128, "NT", "f16", epilogue="bias_column,residual,relu"), ""),
+    "relu_grad": (Gemm(256, 384, 128, "NT", "f16", epilogue="residual,relu_grad"), ""),
     "batch": (Gemm(64, 64, 64, "TN", "f16", batch=7), ""),
     "unaligned": (Gemm(63, 65, 67, "TT", aligned_a=4, ldb=70), ""),
     "integers": (Gemm(64, 128, 256, "NT", "s8"), ""),
@@ -118,6 +119,31 @@ def test_equivalent_fields_find_the_problem(library: Library, program: Path) -> 
     _, (first, second) = exports.run(program, [line, other])
     assert first.status == 0
     assert first == second
+
+
+@needs_compiler
+def test_layouts_of_filters_with_the_same_memory_find_the_problem(tmp_path: Path) -> None:
+    """The fields of a problem have one of them; a C program may have named another one when it was exported."""
+    problems = [
+        Conv(2, 8, 5, 5, 16, 1, 1, layout="NHWC", filters="KCRS"),
+        Conv(2, 1, 6, 6, 4, 3, 3, filters="KRSC"),
+        Conv(2, 8, 6, 6, 1, 3, 3, filters="CRSK"),
+        Conv(2, 6, 6, 6, 6, 3, 3, groups=6, layout="CHWN"),
+        Conv(2, 1, 6, 6, 1, 1, 1, filters="CRSK"),
+    ]
+    library = Library.of(problems, H200, lambda p: require(p, H200)[0], Model.analytic(H200), form)
+    write(library, tmp_path, version="1", command="export")
+    at = [f.name for f in OPERATIONS["conv"].fields].index("filters")
+    lines, same = [], []
+    for p in problems:
+        for name in (*FILTERS.values(), "NN"):
+            words = exports.request(p).split()
+            words[2 + at] = str(WORDS.index(name))
+            lines.append(" ".join(words))
+            same.append(name != "NN" and replace(p, filters=name) == p)
+    _, calls = exports.run(exports.build(tmp_path), lines)
+    assert [call.status for call in calls] == [0 if equal else 2 for equal in same]
+    assert len(problems) < sum(same) < len(same) - len(problems)
 
 
 @needs_compiler

@@ -318,6 +318,9 @@ def test_gemm_grouped(order):
         assert x is outs[i]
         expected = alpha[i] * a[i] @ b[i] + beta[i] * before[i] + bias[i] + before[i]
         np.testing.assert_allclose(x, np.maximum(expected, 0), atol=1e-4)
+    masked = ptxgen.gemm_grouped(a, b, [x.copy(order="K") for x in outs], activation="relu_grad", aux=before)
+    for i, x in enumerate(masked):
+        np.testing.assert_allclose(x, np.where(before[i] <= 0, 0, a[i] @ b[i]), atol=1e-4)
 
 
 def test_layouts_of_items_may_differ():
@@ -388,6 +391,8 @@ def test_gemm_jagged(experts):
     bias, residual = dy[:4].copy(), dy
     got = ptxgen.gemm_jagged(x, w, ENDS, bias=bias, residual=residual, activation="relu")
     np.testing.assert_allclose(got, np.maximum(expected + bias[EXPERT] + residual, 0), atol=1e-4)
+    got = ptxgen.gemm_jagged(x, w, ENDS, residual=residual, activation="relu_grad", aux=dy[::-1].copy())
+    np.testing.assert_allclose(got, np.where(dy[::-1] <= 0, 0, expected + residual), atol=1e-4)
     got = ptxgen.gemm_jagged(x, w, ENDS, scale_a=x[:, 0].copy(), scale_b=bias)
     np.testing.assert_allclose(got, expected * x[:, :1] * bias[EXPERT], atol=1e-3)
 

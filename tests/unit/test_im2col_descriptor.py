@@ -44,24 +44,31 @@ def test_input_grad_reads_result_gradients_in_reverse():
 
 
 @pytest.mark.parametrize(
-    "shape",
+    ("layout", "shape"),
     [
-        "N=1,C=16,H=8,W=8,K=8,R=3,S=3,stride=2,pad=1",
-        "N=1,C=8,H=9,W=11,K=8,R=1,S=2,stride=3x2",
-        "N=1,C=8,H=14,W=13,K=8,R=4,S=3,stride=2x6,pad=2x1,dilation=3x4",
-        "N=1,C=8,D=5,H=6,W=7,K=8,T=2,R=3,S=3,stride=2,pad=1",
+        ("NHWC", "N=1,C=16,H=8,W=8,K=8,R=3,S=3,stride=2,pad=1"),
+        ("NHWC", "N=1,C=8,H=9,W=11,K=8,R=1,S=2,stride=3x2"),
+        ("NHWC", "N=1,C=8,H=14,W=13,K=8,R=4,S=3,stride=2x6,pad=2x1,dilation=3x4"),
+        ("NHWC", "N=1,C=8,D=5,H=6,W=7,K=8,T=2,R=3,S=3,stride=2,pad=1"),
+        ("NCHW", "N=1,C=3,H=8,W=7,K=8,R=5,S=5,stride=2,pad=1"),
+        ("NCHW", "N=1,C=3,H=6,W=7,K=8,R=5,S=2,stride=2x3,pad=4x0x1x2"),
+        ("NCHW", "N=1,C=8,D=5,H=6,W=7,K=8,T=2,R=3,S=3,stride=2,pad=1"),
+        ("CHWN", "N=3,C=8,H=8,W=7,K=8,R=5,S=3,stride=2,pad=1"),
+        ("CHWN", "N=2,C=8,H=9,W=11,K=8,R=1,S=2,stride=3x2"),
     ],
 )
-def test_phases_read_the_results_that_each_pixel_contributes_to(shape):
+def test_phases_read_the_results_that_each_pixel_contributes_to(layout, shape):
     """Every pixel is in one phase; each of its taps multiplies the result at the tap's offset."""
-    x = window(shape, direction="input_grad")
-    p = Conv(**Conv.read_shape(shape), layout="NHWC", dtype="f16", direction="input_grad")
-    axes = (2, 1, 0)[: len(x.extents)]
+    x = window(shape, layout=layout, direction="input_grad")
+    p = Conv(**Conv.read_shape(shape), layout=layout, dtype="f16", direction="input_grad")
+    along = layout == "CHWN"  # the image index is the innermost axis
+    axes = (2, 1, 0)[: len(x.extents) - along]
+    digits = x.result[x.side == "b"]
     pixels: dict[int, set[tuple[int, ...]]] = {}
     for phase in x.phases:
         assert all(n <= most for n, most in zip(phase.counts, x.positions, strict=True))
         for at in np.ndindex(*phase.counts):
-            start = phase.start + sum(i * step for i, (_, step) in zip(at, x.result[0][:0:-1], strict=True))
+            start = phase.start + sum(i * step for i, (_, step) in zip(at, digits[:0:-1], strict=True))
             assert start not in pixels
             products = set()
             for tap in np.ndindex(*phase.taps):
@@ -74,9 +81,9 @@ def test_phases_read_the_results_that_each_pixel_contributes_to(shape):
                     products.add((number, *result))
             pixels[start] = products
     steps, want = p.steps("x"), {}
-    for pixel in np.ndindex(p.d, p.h, p.w):
-        want[sum(i * steps[a] for i, a in zip(pixel, "dhw", strict=True))] = {
-            ((t * p.r + r) * p.s + s, *(result[n] for n in axes))
+    for image, *pixel in np.ndindex(p.n, p.d, p.h, p.w):
+        want[image * steps["n"] + sum(i * steps[a] for i, a in zip(pixel, "dhw", strict=True))] = {
+            ((t * p.r + r) * p.s + s, *(image,) * along, *(result[n] for n in axes))
             for t, r, s in np.ndindex(p.t, p.r, p.s)
             for result in [[(pixel[n] + p.pads[n][0] - tap * p.dilations[n]) for n, tap in enumerate((t, r, s))]]
             if all(i % p.strides[n] == 0 for n, i in enumerate(result))
@@ -110,10 +117,10 @@ def test_taps_do_not_merge_otherwise(shape):
     "fields",
     [
         {"groups": 2},
-        {"stride": 2, "direction": "input_grad", "layout": "NCHW"},
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes
+        {"layout": "CHWN", "d": 3, "t": 2, "stride": 2, "direction": "input_grad"},  # likewise
     ],
 )
 def test_convolutions_beyond_tma_have_no_descriptor(fields):
@@ -343,8 +350,13 @@ def test_division_by_multiplication_below_2_to_the_31():
     [
         ("N=2,C=3,H=16,W=16,K=64,R=7,S=7,stride=2,pad=3", 4),
         ("N=2,C=3,H=18,W=16,K=64,R=5,S=5,stride=3x2,pad=1", 6),
-        ("N=2,C=3,H=15,W=16,K=64,R=7,S=7,stride=2,pad=3", 1),  # no whole number of strides
-        ("N=2,C=16,H=16,W=16,K=64,R=7,S=7,stride=2,pad=3", 1),  # too many columns
+        ("N=2,C=3,H=15,W=16,K=64,R=7,S=7,stride=2,pad=3", 2),  # no whole number of strides along the height
+        ("N=2,C=16,H=16,W=16,K=64,R=7,S=7,stride=2,pad=3", 2),  # too many columns for all phases
+        ("N=2,C=64,H=16,W=16,K=64,R=5,S=5,stride=2,pad=1", 2),
+        ("N=2,C=65,H=16,W=16,K=64,R=5,S=5,stride=2,pad=1", 1),  # too many columns
+        ("N=2,C=64,H=16,W=15,K=64,R=5,S=5,stride=2,pad=1", 1),  # no whole number of strides
+        ("N=2,C=64,H=16,W=16,K=64,R=3,S=3,stride=2,pad=1", 1),  # few taps
+        ("N=2,C=64,H=16,W=16,K=64,R=6,S=6,stride=2,pad=1", 1),  # 8 columns of taps for 6
         ("N=2,C=3,H=16,W=16,K=64,R=2,S=2,stride=2", 4),
         ("N=2,C=3,H=16,W=16,K=64,R=1,S=1,stride=2", 1),  # one tap
         ("N=2,C=3,H=16,W=16,K=60,R=7,S=7,stride=2,pad=3", 1),  # gradients of results are packed
@@ -353,7 +365,7 @@ def test_division_by_multiplication_below_2_to_the_31():
 def test_phases_are_columns_where_that_saves_loads(shape, merged):
     x = window(shape, direction="input_grad")
     assert x.merged_phases == merged
-    assert bool(x.phases) == (merged == 1)
+    assert len(x.phases) == {1: 4, 2: 2}.get(merged, 0)
 
 
 def test_unequal_phases_are_predicted_slower_in_persistent_blocks():

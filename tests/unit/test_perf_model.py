@@ -15,11 +15,12 @@ from ptxgen.families import perf_costs, rules, space
 from ptxgen.families.features import default_names, features
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
-from ptxgen.families.perf_model import Counts, blocks_of_rows, from_stats, predict, roofline, work
+from ptxgen.families.perf_model import Counts, blocks_of_rows, from_stats, of_all_gemms, predict, roofline, work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
+from ptxgen.tuning.model import Model
 
 H200, EMULATED = device("h200"), device("emulated")
 
@@ -517,3 +518,27 @@ def test_blocks_of_rows_are_those_of_their_configurations():
             assert [c.row(i) for i in range(len(c))] == [expected.row(i) for i in range(len(rows))]
             assert np.array_equal(g.registers, geometry(b.problem, expected).registers)
             assert np.array_equal(w.busy, work(b.problem, expected, H200).busy)
+
+
+STRIDED_GRADIENT = "conv N=9,C=256,H=104,W=104,K=512,R=2,S=2,stride=2 NCHW f32 compute=tf32 direction=input_grad"
+
+
+def test_phases_with_launches_of_their_own_are_all_counted():
+    """Of a strided input gradient, mma kernels compute a phase in a launch, a wgmma kernel computes all phases."""
+    p = lower(parse(STRIDED_GRADIENT))
+    texts = (
+        "family=mma ms=64 ns=64 ml=64 nl=128 u=16 vec_b=4 stages=3",
+        "family=wgmma ml=128 nl=128 u=32 stages=6 operand_path_a=pack operand_path_b=pack",
+    )
+    c = Columns.of([parse_config(text) for text in texts])
+    us = predict(p, c, H200)
+    assert np.allclose(of_all_gemms(p, c, us) / us, (4, 1))
+    one = lower(parse(STRIDED_GRADIENT.replace("stride=2", "stride=1")))
+    assert np.array_equal(of_all_gemms(one, c, us), us)
+
+
+def test_the_search_counts_all_launches_of_a_strided_gradient():
+    (best, us), *_ = Model.analytic(H200).search(parse(STRIDED_GRADIENT), k=1).best
+    assert best.family == "wgmma"
+    p = lower(parse(STRIDED_GRADIENT))
+    assert us == pytest.approx(predict(p, best, H200), rel=1e-3)

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import platform
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -50,6 +52,20 @@ def code(n: int) -> list[str]:
 
 
 every = pytest.mark.parametrize("n", range(len(KERNELS)))
+
+
+WITHOUT_PYGMENTS = """
+import sys
+from ptxgen.codegen.render import PYGMENTS, lookup
+lookup("anywhere")
+assert "mako.lookup" in sys.modules and not any(name.startswith("pygments") for name in sys.modules)
+assert PYGMENTS not in sys.modules
+import mako.ext.pygmentplugin
+"""
+
+
+def test_rendering_does_not_import_pygments():
+    subprocess.run([sys.executable, "-c", WITHOUT_PYGMENTS], timeout=60, check=True)
 
 
 def test_expressions_may_be_text_and_integers_only():

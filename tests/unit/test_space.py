@@ -116,8 +116,13 @@ def copy_options(p: KernelGemm, name: str) -> list[dict[str, int]]:
     return out
 
 
+def legal(p: KernelGemm, found: list[Config], d) -> list[Config]:
+    """The legal ones of ``found``."""
+    return [c for c, ok in zip(found, rules.legal(p, Columns.of(found), d), strict=True) if ok]
+
+
 def by_hand(p: KernelGemm, d) -> set[Config]:
-    """Every legal configuration of the given axes, one at a time."""
+    """Every legal configuration of the given axes, made one at a time."""
     found = []
     for values in product(*SMALL.values()):
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
@@ -129,14 +134,10 @@ def by_hand(p: KernelGemm, d) -> set[Config]:
         for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            if (
-                full.kmajor_smem_b
-                and full.kl == 1
-                and rules.first_violation(p, replace(full, epilogue_smem=1), d) is None
-            ):
-                full = replace(full, epilogue_smem=1)
-            if rules.first_violation(p, full, d) is None:
-                found.append(full)
+            found.append(full)
+    staged = [c for c in found if c.kmajor_smem_b and c.kl == 1]
+    better = {replace(c, epilogue_smem=0): c for c in legal(p, [replace(c, epilogue_smem=1) for c in staged], d)}
+    found = legal(p, [better.get(c, c) for c in found], d)
     return configs(space.canonical(p, Columns.of(found)))
 
 
@@ -196,10 +197,8 @@ def mma_by_hand(p: KernelGemm, d) -> set[Config]:
             split = (
                 0 if kg == 1 or (adds and (modes["operand_path_a"] or modes["operand_path_b"])) else 1 if adds else 2
             )
-            full = replace(c, **modes, kg=kg, splitk=split)
-            if rules.first_violation(p, full, d) is None:
-                found.append(full)
-    return configs(space.canonical(p, Columns.of(found))) if found else set()
+            found.append(replace(c, **modes, kg=kg, splitk=split))
+    return configs(space.canonical(p, Columns.of(legal(p, found, d))))
 
 
 @pytest.mark.parametrize("p", MMA_PROBLEMS, ids=lambda p: p.key())
@@ -243,7 +242,7 @@ def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
 
 
 def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
-    found, x = set(), SMALL_WGMMA
+    found, x = [], SMALL_WGMMA
     for (n, wg, pingpong), short, depth, swap, (
         cluster_x,
         cluster_y,
@@ -290,14 +289,12 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(reductions, loaded):
-            full = replace(c, kg=kg, splitk=split, tma_rows=rows)
-            fewer = (replace(full, kg=2), replace(full, kg=1, splitk=0))
-            two = split != SPLIT_SHARE or (
-                full.epilogue_subtiles == 1 and not any(rules.first_violation(p, f, d) for f in fewer)
-            )
-            if two and rules.first_violation(p, full, d) is None:
-                found.add(full)
-    return found
+            found.append(replace(c, kg=kg, splitk=split, tma_rows=rows))
+    found = legal(p, found, d)
+    shared = [c for c in found if c.splitk == SPLIT_SHARE and c.epilogue_subtiles == 1]
+    fewer = {*legal(p, [replace(c, kg=2) for c in shared] + [replace(c, kg=1, splitk=0) for c in shared], d)}
+    two = {c for c in shared if {replace(c, kg=2), replace(c, kg=1, splitk=0)} <= fewer}
+    return {c for c in found if c.splitk != SPLIT_SHARE or c in two}
 
 
 @pytest.mark.parametrize("p", WGMMA_PROBLEMS, ids=lambda p: p.key())
@@ -399,10 +396,8 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
             c = replace(c, min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
-                full = replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2)
-                if rules.first_violation(p, full, d) is None:
-                    found.append(full)
-    return configs(space.canonical(p, Columns.of(found)))
+                found.append(replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))
+    return configs(space.canonical(p, Columns.of(legal(p, found, d))))
 
 
 @pytest.mark.parametrize("p", STREAM_PROBLEMS, ids=lambda p: p.key())
@@ -434,6 +429,17 @@ ALL = [
     KernelGemm(100, 100, 900, "TN", "f64"),
     KernelGemm(320, 30, 4096, "NT", "e5m2"),
 ]
+
+
+def test_every_searched_value_of_a_winograd_axis_is_legal():
+    """Its products are no list and are not split along K."""
+    p = lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1))
+    plain_config = Config(family="winograd", ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
+    assert rules.first_violation(p, plain_config, H200) is None
+    for axis in axes_of("winograd"):
+        if axis.name in ("kg", "splitk", "stream_k"):
+            for value in axis.values:
+                assert rules.first_violation(p, replace(plain_config, **{axis.name: value}), H200) is None, axis.name
 
 
 def test_families_are_those_that_compute_the_types():

@@ -14,7 +14,15 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import WARP, log2
 from ptxgen.families.wgmma import grouped_rows
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WARPGROUP, WgmmaGeometry, packs_8bit, widest
+from ptxgen.families.wgmma.geometry import (
+    COLUMNS,
+    ROWS,
+    WARPGROUP,
+    WgmmaGeometry,
+    packs_8bit,
+    prefetch_barriers,
+    widest,
+)
 from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
@@ -92,8 +100,8 @@ class Staging:
             for n in range(subtiles)
         ]
 
-    def residual_barrier(self, subtile: Subtile) -> int:
-        """Bytes from a warpgroup's first mbarrier to the one that counts the residual of a subtile."""
+    def prefetch_barrier(self, subtile: Subtile) -> int:
+        """Bytes from a warpgroup's first mbarrier to the one that counts the prefetched operand of a subtile."""
         return 8 * (1 + subtile.index % self.buffers)
 
     @staticmethod
@@ -403,25 +411,31 @@ class Epilogue(epilogue.Epilogue):
         return "epilogue/wgmma_from_registers.mako"
 
     @property
-    def tma_residual(self) -> bool:
-        """Whether TMA loads the residual into the staging buffers."""
-        return self.via_smem and "residual" in self.problem.epilogue_ops
+    def tma_operands(self) -> tuple[str, ...]:
+        """The elementwise operands that TMA loads into the staging buffers: the first one is prefetched, the second one
+        is loaded to the same buffers when the sums have used the first."""
+        return self.problem.elementwise_operands if self.via_tma else ()
 
     @property
-    def residual_early(self) -> bool:
-        """Whether it does so before the K loop: the buffers are free by then."""
+    def prefetched(self) -> str:
+        """The elementwise operand that TMA loads to a staging buffer as soon as the buffer is free; empty: none."""
+        return next(iter(self.tma_operands), "")
+
+    @property
+    def prefetches_early(self) -> bool:
+        """Whether the loads to the first buffers precede the K loop: they need no memory of the stages."""
         c = self.config
-        return self.tma_residual and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
+        return bool(self.prefetched) and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
 
     @property
     def c_barriers(self) -> int:
-        """mbarriers of a warpgroup: for loads of C, then for the residual of each staging buffer."""
+        """``c_barriers`` of its problem and configuration."""
         return c_barriers(self.problem, self.config)
 
     @property
     def maps(self) -> list[str]:
         """Names of the tensor maps that it takes."""
-        return ["map_c"] * (self.via_smem and self.tma) + ["map_residual"] * self.tma_residual
+        return ["map_c"] * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
 
     # ---- from registers
 
@@ -493,7 +507,5 @@ class Epilogue(epilogue.Epilogue):
 
 
 def c_barriers(p: KernelGemm, c: Config) -> int:
-    """mbarriers that the epilogue of a warpgroup takes."""
-    if not c.epilogue_smem:
-        return 0
-    return 1 + (c.epilogue_buffers if "residual" in p.epilogue_ops else 0)
+    """mbarriers of a warpgroup: for loads of C, then for the prefetched operand in each staging buffer."""
+    return int(1 + prefetch_barriers(p, c)) if c.epilogue_smem else 0

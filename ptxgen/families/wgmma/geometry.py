@@ -194,32 +194,33 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = p.im2col is not None and p.im2col.result is not None
     phased = p.im2col is not None and bool(p.im2col.phases)
+    # addresses of rows of C in a phase
+    located = where(accumulators >= 160, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
         where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
-        where(
-            via_smem & phased,
-            where(accumulators >= 160, where(transposed, 20, 52), where(accumulators >= 96, 29, 0)),
-            0,
-        ),
+        where(via_smem & phased, located, 0),
         where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
         where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
     if not p.epilogue_ops:
         return reduce(np.maximum, terms)
     operations, direct, few = set(p.epilogue_ops), np.logical_not(via_smem), accumulators <= 128
-    scaled, residual = "scale_rows" in operations, "residual" in operations
+    scaled, elementwise = "scale_rows" in operations, bool(p.elementwise_operands)
     vectors = bool(operations & {"scale_rows", "bias_row", "bias_column"})
     along_x = where(transposed, "bias_column" in operations, "bias_row" in operations)
-    out_bytes, loads = p.output.bytes, vectors or residual
+    out_bytes, loads = p.output.bytes, vectors or elementwise
     narrow = via_smem & vectors & (p.element.bytes == 1)
-    multicast = (c.cluster_y > 1) & (accumulators >= 128) & (scaled & (out_bytes == 4) & direct | residual)
+    multicast = (c.cluster_y > 1) & (accumulators >= 128) & (scaled & (out_bytes == 4) & direct | elementwise)
     terms += [
         where(direct & (out_bytes == 1) & few, 12, 0),
         where(direct & loads, where(scaled & np.logical_not(few), 20, where(few, 12, 3)), 2),
         where(via_smem & (loads or bool(operations & {"gelu", "silu"})), where(few, 28, 20 if loads else 0), 0),
         where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
         where(multicast, 28, 0),
+        where(accumulators < 96, where(via_smem, 64, 0), located + 32 + where(multicast, 28, 0))
+        if phased and elementwise
+        else 0,
         where(moves > 0, 8, 0),
         where(along_x, 35, 0) if scaled else 0,
     ]
@@ -245,6 +246,11 @@ def _grouped_blocks(p: KernelGemm, c: Any) -> Any:
     along_n = where(c.transposed_mma == 1, c.cluster_x, c.cluster_y)
     clusters = p.tiles_of(np.maximum(c.ml * along_m, 1), np.maximum(c.nl * along_n, 1))
     return clusters * c.cluster_x * c.cluster_y
+
+
+def prefetch_barriers(p: KernelGemm, c: Any) -> Any:
+    """mbarriers of a warpgroup for the elementwise operand that TMA prefetches: one for each staging buffer."""
+    return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.elementwise_operands and operand_packing.boxed(p))
 
 
 def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
@@ -285,12 +291,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
     own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
     pipeline_bytes = c.stages * (x_bytes + y_bytes)
-    barrier_bytes = (
-        16 * c.stages
-        + 8
-        + 8 * c.math_warpgroups
-        + 8 * c.math_warpgroups * c.epilogue_buffers * (c.epilogue_smem == 1) * ("residual" in p.epilogue_ops)
-    )
+    barrier_bytes = 16 * c.stages + 8 + 8 * c.math_warpgroups * (1 + prefetch_barriers(p, c))
     tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.tma_n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
     k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)

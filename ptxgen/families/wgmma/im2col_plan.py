@@ -30,6 +30,8 @@ class RunLayout:
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
+        #: axes of an image along which the number has a position; none: it is composed of a run and a position in it
+        self.axes = range(0)
         #: whether there are several runs, with a gap between them
         self.has_gaps = len(digits) > 1
         self.parameters = (
@@ -50,13 +52,13 @@ class RunLayout:
         return step, *multiplier(extent), (digits[0][1] - extent * step) & 0xFFFFFFFF
 
 
-class PhaseRows(RunLayout):
-    """Offsets of rows of C in a phase of a strided input gradient: a row number is an image and a position along each
-    axis. Positions past the last pixel of the phase are outside."""
+class PhasePixels(RunLayout):
+    """Offsets of rows (or columns) of C that are pixels of a phase of a strided input gradient: the number is composed
+    of an image and a position along each axis. Positions past the last pixel of the phase are out of bounds."""
 
-    def __init__(self, name: str, axes: range) -> None:
-        self.name, self.axes, self.has_gaps = name, axes, True
-        self.parameters = (f"image_step_{name}", *(f"step_{name}{a}" for a in axes))
+    def __init__(self, name: str, digits: Digits) -> None:
+        self.name, self.axes, self.has_gaps = name, range(len(digits) - 1), True
+        self.parameters = (f"image_step_{name}", *(f"step_{name}{a}" for a in self.axes))
 
     @property
     def registers(self) -> tuple[str, ...]:
@@ -266,6 +268,7 @@ class PhasedLoads(Im2colLoads):
     """Loads of a strided input gradient: K is the taps of a phase, of channels."""
 
     template = "addr/phased_im2col.mako"
+    filter_tap = "%filter_tap"
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -274,7 +277,7 @@ class PhasedLoads(Im2colLoads):
 
     def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
         assert p.im2col is not None
-        return (*super().arguments(p), *(("u32", n) for n in p.im2col.tap_steps))
+        return (*super().arguments(p), *(("u32", n & 0xFFFFFFFF) for n in p.im2col.tap_steps))
 
 
 @dataclass(frozen=True)
@@ -329,9 +332,9 @@ def run_layouts(p: KernelGemm) -> list[RunLayout]:
     """The run layouts of rows and columns of C, if C is not a matrix; else none."""
     if p.im2col is None or not p.im2col.result:
         return []
-    rows, columns = p.im2col.result
-    rows_layout = PhaseRows("rows", range(len(rows) - 1)) if p.im2col.phases else RunLayout("rows", rows)
-    return [rows_layout, RunLayout("columns", columns)]
+    pixels = ("rows" if p.im2col.side == "a" else "columns") if p.im2col.phases else ""
+    named = zip(("rows", "columns"), p.im2col.result, strict=True)
+    return [(PhasePixels if name == pixels else RunLayout)(name, digits) for name, digits in named]
 
 
 def multiplier(n: int) -> tuple[int, int]:

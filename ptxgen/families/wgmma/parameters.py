@@ -19,6 +19,7 @@ from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 MAP_BYTES = 128  #: of a tensor map
 
@@ -87,9 +88,9 @@ class TmaParameters(Part):
         return {"map_x": self.x.map_count, "map_y": self.y.map_count}.get(name, 1)
 
     def _tensor_maps(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
-        if name in ("map_c", "map_residual"):
+        if name in ("map_c", *(f"map_{operand}" for operand in ELEMENTWISE_OPERANDS)):
             s, matrix, size = self.epilogue.staging, p.tensor("c"), p.output.bytes
-            operand = "C" if name == "map_c" else "residual"
+            operand = "C" if name == "map_c" else name.removeprefix("map_")
             if grouped_rows.ranges(p, "c"):
                 return [grouped_rows.item_rows_map(operand, p.out, matrix, size, s.box, s.span)]
             return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active or p.grouped)]

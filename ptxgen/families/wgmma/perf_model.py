@@ -72,8 +72,9 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     )
     via_smem = perf_costs.TILE_UNALIGNED * (1 + perf_costs.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
     phased = p.im2col is not None and bool(p.im2col.phases)
-    if phased:
-        via_smem, direct, unaligned = perf_costs.TILE_VECTORS, perf_costs.TILE_SCATTERED, False
+    if p.im2col is not None and phased:
+        strided = np.where(c.transposed_mma == 1, *perf_costs.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
+        via_smem, direct, unaligned = perf_costs.TILE_VECTORS, perf_costs.TILE_SCATTERED * strided, False
     store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
     exposed = np.where(resident == 1, perf_costs.TILE_ONE_CTA, perf_costs.TILE_SEVERAL_CTAS)
     pingpong = perf_costs.TILE_PINGPONG_PHASES if phased else perf_costs.TILE_PINGPONG

@@ -55,12 +55,14 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
 
 def _has_rows(p: KernelGemm) -> bool:
     """Whether C has rows of adjacent columns with one pitch."""
-    return p.im2col is None or p.im2col.result is None or (p.im2col.contiguous_columns and len(p.im2col.result[0]) == 1)
+    x = p.im2col
+    return x is None or x.result is None or (x.contiguous_columns and len(x.result[0]) == 1 and not x.phases)
 
 
 def _has_vector_rows(p: KernelGemm) -> bool:
     """Whether threads may store 16 bytes of a row of C, whose rows are the pixels of a phase."""
-    return p.im2col is not None and bool(p.im2col.phases) and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
+    x = p.im2col
+    return x is not None and bool(x.phases) and x.side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
 
 
 def _countable(p: KernelGemm) -> bool:
@@ -107,7 +109,7 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
         c.epilogue_smem == 1,
         (p.output.bytes == 2)
         & (_has_rows(p) or _has_vector_rows(p))
-        & (operand_packing.boxed(p) | ("residual" not in p.epilogue_ops))
+        & (operand_packing.boxed(p) | _has_vector_rows(p) | (not p.elementwise_operands))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
@@ -123,7 +125,8 @@ def _producer_registers(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     if p.im2col.wgrad:
         fits = g.image_boxes * len(p.im2col.extents) <= COORDINATES
     else:
-        units = np.where((c.persistent == 1) & (c.cluster_x * c.cluster_y > 1), UNITS // 2, UNITS)
+        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (bool(p.im2col.phases) & g.a_from_registers)
+        units = np.where(many, UNITS // 2, UNITS)
         fits = c.u <= units * g.unit
     return np.logical_not(g.setmaxnreg) | fits
 
@@ -294,7 +297,8 @@ RULES = (
         "wgmma_producer_registers",
         lambda p, c, g, d: _producer_registers(p, c, g),
         "{g.image_boxes} adjacent boxes of images, u={c.u} in units of {g.unit}: with setmaxnreg a producer thread has"
-        " registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a cluster)",
+        " registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a cluster, and in"
+        " strided input gradients that read X from registers)",
     ),
     Rule(
         "wgmma_cluster",
@@ -410,8 +414,8 @@ RULES = (
         lambda p, c, g, d: _epilogue_smem(p, c, g),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
-        " 8 of {g.owner_columns} columns, not with splitk=workspace, and with a residual only if TMA can store the rows"
-        " of C, whole 16 bytes",
+        " 8 of {g.owner_columns} columns, not with splitk=workspace, and with a residual or relu_grad only"
+        " if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
     ),
     Rule(
         "wgmma_stages",

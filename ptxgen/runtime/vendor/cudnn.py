@@ -165,6 +165,8 @@ class Cudnn:
             y.add_(t["y" if self.problem.direction == "forward" else "x"])
         if "relu" in stages:
             y.relu_()
+        if "relu_grad" in stages:
+            y = torch.ops.aten.threshold_backward(y, t["y" if self.problem.direction == "forward" else "x"], 0)
         if "gelu" in stages:
             y = torch.nn.functional.gelu(y, approximate="tanh")
         return torch.nn.functional.silu(y, inplace=True) if "silu" in stages else y
