@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
-from ptxgen.errors import DtypeError, InputError, ShapeError  # noqa: E402
+from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError  # noqa: E402
 from ptxgen.torch import conv, grouped, products  # noqa: E402
 
 #: function of ptxgen.torch -> the function of PyTorch
@@ -31,6 +31,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("matmul", ((2, 3, 4), (4, 5)), {}),
     ("matmul", ((2, 1, 3, 4), (3, 4, 2)), {}),
     ("linear", ((3, 4), (2, 4), None), {}),
+    ("linear", ((2, 3, 4), (4,)), {}),
     ("linear", ((2, 3, 5), (6, 5), (6,)), {}),
     ("conv1d", ((2, 3, 9), (4, 3, 3), (4,)), {"stride": 2, "padding": 2, "dilation": 2}),
     ("conv1d", ((3, 9), (4, 3, 2), None), {"padding": "same"}),
@@ -55,6 +56,10 @@ BATCHES: list[tuple[str, tuple[Any, ...], tuple[int | None, ...], dict[str, Any]
     ("conv2d", ((2, 4, 5, 5), (4, 4, 3, 3), (3, 4)), (None, None, 0), {}),
     ("conv_transpose2d", ((3, 2, 2, 3, 3), (3, 2, 2, 3, 3), (3, 2)), (0, 0, 0), {"stride": 2}),
 ]
+
+
+def jagged(x: Any) -> Any:
+    return torch.nested.nested_tensor([x, x[:1]], layout=torch.jagged)
 
 
 class Model(nn.Module):
@@ -160,6 +165,35 @@ class Checks:
         with torch.no_grad():
             assert torch.equal(found(y)[0], wanted(y)[0])
 
+    def test_functionalize(self):
+        x, w = self.tensors(((2, 3), (3, 4)))
+
+        def step(x):
+            y = x.clone()
+            y.mul_(2)
+            return pt.matmul(y, w).square().sum()
+
+        assert torch.equal(torch.func.functionalize(step)(x), step(x))
+        assert torch.equal(torch.func.functionalize(torch.vmap(lambda x: pt.matmul(x, w)))(x), x @ w)
+
+    @pytest.mark.parametrize("name", ["linear", "conv2d"])
+    def test_batched_gradients(self, name):
+        x, w = self.tensors({"linear": ((2, 3), (4, 3)), "conv2d": ((1, 2, 3, 3), (2, 2, 2, 2))}[name])
+        last = {"memory_format": torch.channels_last}
+        given = [t.to(**last).requires_grad_() if t.dim() == 4 else t.requires_grad_() for t in (x, w)]
+        found, wanted = (
+            torch.autograd.grad(
+                y, given, torch.eye(y.numel()).to(y).reshape(-1, *y.shape), is_grads_batched=True, retain_graph=True
+            )
+            for y in (getattr(pt, name)(*given), THEIRS[name](*given))
+        )
+        assert all(map(torch.equal, found, wanted))
+
+    def test_vmap_of_an_empty_batch(self):
+        x, w = self.tensors(((0, 2, 2, 4, 4), (3, 2, 3, 3)))
+        assert torch.vmap(lambda x: pt.conv2d(x, w))(x).shape == (0, 2, 3, 2, 2)
+        assert torch.vmap(lambda x: pt.linear(x, w[0, 0]))(x[..., :3]).shape == (0, 2, 2, 4, 3)
+
     def test_tensors_that_outlive_a_transform(self):
         x, w = self.tensors(((2, 3), (3, 4)))
         leaf, kept = w.requires_grad_(), []
@@ -174,13 +208,17 @@ class Checks:
         with pytest.raises(ShapeError, match="stride is 3"):
             pt.conv1d(x, w, stride=3.0)
         assert torch.equal(pt.conv1d(x, w, stride=3), functional.conv1d(x, w, stride=3))
+        stride = torch.tensor(3)
+        for _ in range(3):
+            assert torch.equal(pt.conv1d(x, w, stride=stride), functional.conv1d(x, w, stride=int(stride)))
+            stride -= 1
 
     def test_tensors_of_the_meta_device(self):
         model = pt.replace_modules(nn.Sequential(nn.Conv1d(3, 4, 2), nn.Linear(5, 7))).to("meta")
         y = model(torch.empty(2, 3, 6, device="meta"))
         assert y.is_meta
         assert y.shape == (2, 4, 7)
-        with pytest.raises(InputError, match="is on the device 'meta'"):
+        with pytest.raises(DeviceError, match=f"input is on {self.device}.* and other on meta"):
             pt.matmul(*self.tensors(((4, 4),)), y.double())
 
     def test_empty_results_and_lists(self):
@@ -379,6 +417,11 @@ class Checks:
         out = torch.empty(6, 4, dtype=x.dtype, device=self.device)
         assert pt.matmul(x[:, :6], w.T, out=out) is out
         assert torch.equal(out, x[:, :6] @ w.T)
+        assert torch.equal(pt.matmul(x[:, :6], w.T, out=x.new_empty(0)), out)
+        elsewhere = x.new_empty(0, device="meta")
+        with pytest.raises(DeviceError, match="out is on meta"):
+            pt.matmul(x[:, :6], w.T, out=elsewhere)
+        assert elsewhere.shape == (0,)  # a refused tensor is not resized
 
     @pytest.mark.parametrize(
         ("error", "message", "call"),
@@ -399,12 +442,27 @@ class Checks:
             ),
             (ShapeError, "output_padding is", lambda x: pt.conv_transpose1d(x, x[..., None], output_padding=1)),
             (ShapeError, "groups is 0", lambda x: pt.conv_transpose1d(x[None], x[..., None], groups=0)),
+            (ShapeError, "groups is None; it must be an integer", lambda x: pt.conv1d(x, x[..., None], groups=None)),
+            (ShapeError, "padding is -1; it must be", lambda x: pt.conv1d(x, x[..., None], padding=-1)),
+            (ShapeError, "must have at least one element", lambda x: pt.conv1d(x, x.new_ones(1, 4, 0))),
             (ShapeError, "input has 3 channels", lambda x: pt.conv_transpose1d(x[None, :3], x[..., None])),
             (ShapeError, "without pixels", lambda x: pt.conv_transpose1d(x[None], x[..., None], padding=2)),
             (ShapeError, "input has 2 axes and weight 2", lambda x: pt.conv2d(x, x)),
             (ShapeError, "they must be T×K, E×K×N and E", lambda x: pt.gemm_jagged(x, x, x)),
             (InputError, "input is a torch.sparse_coo tensor", lambda x: pt.matmul(x.to_sparse(), x)),
             (InputError, "weight is a torch.sparse_coo tensor", lambda x: pt.linear(x, x.to_sparse())),
+            (InputError, "weight is of type list; it must be a torch.Tensor", lambda x: pt.linear(x, [1.0])),
+            (InputError, "other is of type NoneType", lambda x: pt.matmul(x, None)),
+            (InputError, "input is of type ndarray", lambda x: pt.conv1d(x.cpu().numpy(), x[..., None])),
+            (InputError, "input is a nested tensor", lambda x: pt.linear(jagged(x), x)),
+            (InputError, "input is a nested tensor", lambda x: pt.conv1d(jagged(x), x[..., None])),
+            (InputError, r"b\[1\] is a nested tensor", lambda x: pt.gemm_grouped([x, x], [x, jagged(x)])),
+            (InputError, "torch.jit.trace cannot", lambda x: torch.jit.trace(pt.conv1d, (x[None], x[..., None]))),
+            (InputError, "out is of type list", lambda x: pt.matmul(x, x, out=[1.0])),
+            (DeviceError, "out is on meta; it must be on", lambda x: pt.matmul(x, x, out=x.to("meta"))),
+            (DeviceError, "weight on meta; they must be on one", lambda x: pt.linear(x, x.to("meta"))),
+            (DeviceError, "bias on meta; they must be on one", lambda x: pt.conv1d(x, x[..., None], x[0].to("meta"))),
+            (InputError, "model is of type list; it must be a", lambda x: pt.replace_modules([nn.Linear(2, 2)])),
             (InputError, "a has 1 items and b has 2", lambda x: pt.gemm_grouped([x], [x, x])),
             (InputError, "a gradient is recorded", lambda x: pt.matmul(x.requires_grad_(), x, out=x.detach() + 1)),
         ],

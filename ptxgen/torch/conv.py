@@ -20,13 +20,13 @@ from ptxgen.api.conv_layouts import ConvArguments
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.backward_step import Gradients, gradients
-from ptxgen.torch.launching import allocation, check_dtypes, key_of
-from ptxgen.torch.operator import Operator
+from ptxgen.torch.launching import allocation, check_dense, check_operands, key_of
+from ptxgen.torch.operator import Operator, is_legacy_batched
 from ptxgen.torch.products import to_front
 
 Shape = tuple[int, ...]
-#: stride, (begin, end) of the padding of each axis, dilation
-Geometry = tuple[Shape, Shape, Shape]
+#: stride, (begin, end) of the padding of each axis, dilation, groups
+Geometry = tuple[Shape, Shape, Shape, int]
 PerAxis = int | Sequence[int]
 
 
@@ -133,12 +133,11 @@ def _convolution(
     dilation: PerAxis,
     groups: int,
 ) -> Tensor:
-    taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
-    geometry = _geometry(dims, stride, padding, dilation, taps)
-    if input.dim() != dims + 2 or weight.dim() != dims + 2:
-        _check_axes(dims, input, weight)  # one image without a batch axis
+    if not _has_batch(dims, input, weight):
         return _convolution(dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    result: Tensor = CONV(input, weight, bias, *geometry, groups)
+    taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
+    geometry = _geometry(dims, stride, padding, dilation, groups, taps)
+    result: Tensor = CONV(input, weight, bias, *geometry)
     return result
 
 
@@ -155,13 +154,12 @@ def _transposed(
 ) -> Tensor:
     if isinstance(padding, str):
         raise InputError(f"padding is {padding!r}; a transposed convolution takes numbers")
-    geometry = _geometry(dims, stride, padding, dilation, None)
-    if input.dim() != dims + 2 or weight.dim() != dims + 2:
-        _check_axes(dims, input, weight)
+    if not _has_batch(dims, input, weight):
         one = input.unsqueeze(0)
         return _transposed(dims, one, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
     more = _per_axis(dims, "output_padding", output_padding, 0)
-    strides, pads, dilations = geometry
+    geometry = _geometry(dims, stride, padding, dilation, groups, None)
+    strides, pads, dilations, groups = geometry
     if any(more[i] >= max(strides[i], dilations[i]) for i in range(dims)):
         raise ShapeError(f"output_padding is {more}; it must be smaller than stride {strides} or dilation {dilations}")
     if any(more[i] >= strides[i] for i in range(dims)):  # pixels that further pixels of input, zeros, would reach
@@ -177,52 +175,67 @@ def _transposed(
         for i in range(dims)
     )
     shape = (input.shape[0], weight.shape[1] * groups, *extents)
-    if groups < 1 or input.shape[1] != weight.shape[0] or weight.shape[0] % groups:
+    if input.shape[1] != weight.shape[0] or weight.shape[0] % groups:
         raise ShapeError(
             f"input has {input.shape[1]} channels, weight has shape {tuple(weight.shape)} and groups is {groups}; the"
             " first axis of weight must be the channels, and a multiple of groups"
         )
     if any(n < 1 for n in shape[2:]):
         raise ShapeError(f"padding is {padding}; the result would have shape {tuple(shape)}, without pixels")
-    result: Tensor = CONV_INPUT_GRAD(input, weight, bias, shape, *geometry, groups)
+    result: Tensor = CONV_INPUT_GRAD(input, weight, bias, shape, *geometry)
     return result
 
 
-def _check_axes(dims: int, input: Tensor, weight: Tensor) -> None:
-    """ShapeError: the tensors do not have the axes of a convolution, or those of one image and its filters."""
+def _has_batch(dims: int, input: Tensor, weight: Tensor) -> bool:
+    """Whether ``input`` has an axis of images. InputError: an operand is no dense tensor. ShapeError: the operands do
+    not have the axes of a convolution, or those of one image and its filters."""
+    try:
+        if input.dim() == weight.dim() == dims + 2:
+            return True
+    except AttributeError:  # no tensor
+        pass
+    check_dense("input", input)
+    check_dense("weight", weight)
     if input.dim() != dims + 1 or weight.dim() != dims + 2:
         raise ShapeError(
             f"input has {input.dim()} axes and weight {weight.dim()}; a convolution with {dims} spatial axes takes"
             f" {dims + 2}, or {dims + 1} for one image, and {dims + 2}"
         )
+    return False
 
 
-def _geometry(dims: int, stride: Any, padding: Any, dilation: Any, taps: Shape | None) -> Geometry:
+def _geometry(dims: int, stride: Any, padding: Any, dilation: Any, groups: Any, taps: Shape | None) -> Geometry:
     """The geometry for arguments of a user. ``taps``: extents of the filter, for padding ``same`` and ``valid``."""
     if not is_dynamo_compiling():  # dynamo traces cached functions with a warning
         try:
-            return _cached_geometry(dims, stride, padding, dilation, taps)
+            return _cached_geometry(dims, stride, padding, dilation, groups, taps)
         except TypeError:  # lists
             pass
-    return _new_geometry(dims, stride, padding, dilation, taps)
+    return _new_geometry(dims, stride, padding, dilation, groups, taps)
 
 
-def _new_geometry(dims: int, stride: Any, padding: Any, dilation: Any, taps: Shape | None) -> Geometry:
+def _new_geometry(dims: int, stride: Any, padding: Any, dilation: Any, groups: Any, taps: Shape | None) -> Geometry:
     strides, dilations = _per_axis(dims, "stride", stride, 1), _per_axis(dims, "dilation", dilation, 1)
+    (groups,) = _per_axis(1, "groups", groups, 1)
     if not isinstance(padding, str):
         pads = _per_axis(dims, "padding", padding, 0)
-        return strides, tuple(p for p in pads for _ in (0, 1)), dilations
+        return strides, tuple(p for p in pads for _ in (0, 1)), dilations, groups
     if padding == "valid":
-        return strides, (0,) * (2 * dims), dilations
+        return strides, (0,) * (2 * dims), dilations, groups
     if padding != "same":
         raise InputError(f"padding is {padding!r}; it must be same, valid, or numbers")
     if any(s != 1 for s in strides):
         raise ShapeError(f"padding is 'same' and stride is {strides}; padding 'same' requires a stride of 1")
     wholes = [dilations[i] * (t - 1) for i, t in enumerate(taps or ())]
-    return strides, tuple(p for whole in wholes for p in (whole // 2, whole - whole // 2)), dilations
+    return strides, tuple(p for whole in wholes for p in (whole // 2, whole - whole // 2)), dilations, groups
 
 
-_cached_geometry = lru_cache(maxsize=1024, typed=True)(_new_geometry)  # typed: 1.0 equals 1
+@lru_cache(maxsize=1024, typed=True)  # typed: 1.0 equals 1
+def _cached_geometry(*arguments: Any) -> Geometry:
+    """``_new_geometry``. TypeError: an argument can change, as lists and tensors do."""
+    if any(isinstance(x, Tensor) for a in arguments for x in (a if isinstance(a, tuple) else (a,))):
+        raise TypeError("a tensor is no key")
+    return _new_geometry(*arguments)
 
 
 def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
@@ -234,7 +247,8 @@ def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
     except TypeError:  # a number that is not an integer
         values = ()
     if len(values) != dims or any(v < least for v in values):
-        raise ShapeError(f"{name} is {value}; it must be an integer from {least}, or {dims} of them")
+        several = f", or {dims} of them" if dims > 1 else ""
+        raise ShapeError(f"{name} is {value!r}; it must be an integer from {least}{several}")
     return values
 
 
@@ -260,7 +274,7 @@ def _kernel(
     if found is not None:
         return launching.launch(found, a, at_a, at_b, at_bias)
     (tf32, deterministic), (stride, padding, dilation, groups) = settings, geometry
-    check_dtypes(**{names[0]: a, names[1]: b, "bias": bias})
+    check_operands(**{names[0]: a, names[1]: b, "bias": bias})
     shape = _result_shape(a, b, bias, *geometry) if shape is None else tuple(shape)
     out = torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
     if 0 in shape:
@@ -284,8 +298,7 @@ def _kernel(
             out,
             launching.compute(a, tf32),
             deterministic,
-            third,
-            None,
+            (third, None, None),
             None,
             None,
             allocation(out),
@@ -324,6 +337,8 @@ def _result_shape(
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({weight.shape[0]},), one per filter")
+    if 0 in weight.shape[2:]:
+        raise ShapeError(f"weight has shape {tuple(weight.shape)}; each spatial axis must have at least one element")
     extents = []
     for i, (n, taps) in enumerate(zip(input.shape[2:], weight.shape[2:], strict=True)):
         whole, tap = n + padding[2 * i] + padding[2 * i + 1], dilation[i] * (taps - 1) + 1
@@ -348,17 +363,17 @@ def _empty(shape: Sequence[int], a: Tensor, b: Tensor) -> Tensor:
 
 
 def _fake_conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    check_dtypes(input=input, weight=weight, bias=bias)
+    check_operands(input=input, weight=weight, bias=bias)
     return _empty(_result_shape(input, weight, bias, *rest), input, weight)
 
 
 def _fake_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[int], *rest: Any) -> Tensor:
-    check_dtypes(grad=grad, weight=weight, bias=bias)
+    check_operands(grad=grad, weight=weight, bias=bias)
     return _empty(shape, grad, weight)
 
 
 def _fake_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
-    check_dtypes(input=input, grad=grad)
+    check_operands(input=input, grad=grad)
     return _empty(shape, input, grad)
 
 
@@ -372,7 +387,7 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
     """A gradient in the memory format of the operands, so that no kernel of a backward step copies it."""
-    return x.contiguous(memory_format=_memory_format(*operands))
+    return x if is_legacy_batched(x) else x.contiguous(memory_format=_memory_format(*operands))
 
 
 def _sum_by_channel(grad: Tensor) -> Tensor:
@@ -433,6 +448,17 @@ def _into_axis(x: Tensor, dim: int | None, count: int, axis: int) -> Tensor:
     return x.movedim(0, axis).flatten(axis, axis + 1)
 
 
+def _split(y: Tensor, axis: int, count: int, extent: int) -> Tensor:
+    """The inverse of ``_into_axis``; ``extent``: that of the axis of an item."""
+    return y.unflatten(axis, (count, extent)).movedim(axis, 0)
+
+
+def _extent(x: Tensor, dim: int | None, axis: int) -> int:
+    """The extent of an axis of an item of the batch."""
+    extent: int = x.shape[axis + (dim is not None and dim <= axis)]
+    return extent
+
+
 def _scaled(shape: Sequence[int], count: int, axis: int) -> Shape:
     return *shape[:axis], shape[axis] * count, *shape[axis + 1 :]
 
@@ -444,11 +470,13 @@ def _batch_conv(
     own = dims[2] is not None  # a bias for each item is added after the convolution
     shared = None if own else bias
     if dims[1] is None:
-        y = CONV(_into_axis(input, dims[0], count, 0), weight, shared, *rest).unflatten(0, (count, -1))
+        y = _split(
+            CONV(_into_axis(input, dims[0], count, 0), weight, shared, *rest), 0, count, _extent(input, dims[0], 0)
+        )
     else:
         x, w = _into_axis(input, dims[0], count, 1), _into_axis(weight, dims[1], count, 0)
         repeated = None if shared is None else shared.repeat(count)
-        y = CONV(x, w, repeated, *geometry, groups * count).unflatten(1, (count, -1)).movedim(1, 0)
+        y = _split(CONV(x, w, repeated, *geometry, groups * count), 1, count, _extent(weight, dims[1], 0))
     return _with_bias(y, to_front(bias, dims[2]) if own else None), 0
 
 
@@ -466,12 +494,12 @@ def _batch_input_grad(
     shared = None if own else bias
     if dims[1] is None:
         dy = _into_axis(grad, dims[0], count, 0)
-        y = CONV_INPUT_GRAD(dy, weight, shared, _scaled(shape, count, 0), *rest).unflatten(0, (count, -1))
+        y = _split(CONV_INPUT_GRAD(dy, weight, shared, _scaled(shape, count, 0), *rest), 0, count, shape[0])
     else:
         dy, w = _into_axis(grad, dims[0], count, 1), _into_axis(weight, dims[1], count, 0)
         repeated = None if shared is None else shared.repeat(count)
         y = CONV_INPUT_GRAD(dy, w, repeated, _scaled(shape, count, 1), *geometry, groups * count)
-        y = y.unflatten(1, (count, -1)).movedim(1, 0)
+        y = _split(y, 1, count, shape[1])
     return _with_bias(y, to_front(bias, dims[2]) if own else None), 0
 
 
@@ -486,7 +514,7 @@ def _batch_weight_grad(
     count, (*geometry, groups) = info.batch_size, rest
     x, dy = _into_axis(input, dims[0], count, 1), _into_axis(grad, dims[1], count, 1)
     y = CONV_WEIGHT_GRAD(x, dy, _scaled(shape, count, 0), *geometry, groups * count)
-    return y.unflatten(0, (count, -1)), 0
+    return _split(y, 0, count, shape[0]), 0
 
 
 GEOMETRY = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"

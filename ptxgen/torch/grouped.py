@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ptxgen.api import grouped, jagged
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.torch.launching import DTYPES, check_dtypes
+from ptxgen.torch.launching import DTYPES, check_operands
 from ptxgen.torch.operator import Operator, in_transform, is_grad_enabled, loop_over_batch, runs_directly
 from ptxgen.torch.products import MATMUL
 
@@ -96,7 +96,7 @@ def _check_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> None:
     if len(a) != len(b):
         raise InputError(f"a has {len(a)} items and b has {len(b)}; they must have as many")
     for i, (x, y) in enumerate(zip(a, b, strict=True)):
-        check_dtypes(**{f"a[{i}]": x, f"b[{i}]": y})
+        check_operands(**{f"a[{i}]": x, f"b[{i}]": y})
         if x.dim() != 2 or y.dim() != 2 or x.shape[1] != y.shape[0]:
             raise ShapeError(
                 f"a[{i}] has shape {tuple(x.shape)} and b[{i}] {tuple(y.shape)}; they must be matrices, and the columns"
@@ -110,7 +110,7 @@ def _fake_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
-    check_dtypes(x=x, w=w)
+    check_operands(x=x, w=w)
     if x.dim() != 2 or w.dim() != 3 or x.shape[1] != w.shape[1] or offsets.shape != w.shape[:1]:
         raise ShapeError(
             f"x has shape {tuple(x.shape)}, w {tuple(w.shape)} and offsets {tuple(offsets.shape)}; they must be T×K,"
@@ -120,7 +120,7 @@ def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
 
 
 def _jagged_weight_grad_shape(x: Tensor, grad: Tensor, offsets: Tensor) -> tuple[int, int, int]:
-    check_dtypes(x=x, grad=grad)
+    check_operands(x=x, grad=grad)
     if x.dim() != 2 or grad.dim() != 2 or x.shape[0] != grad.shape[0] or offsets.dim() != 1:
         raise ShapeError(
             f"x has shape {tuple(x.shape)}, grad {tuple(grad.shape)} and offsets {tuple(offsets.shape)}; they must be"

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import is_tensor_like
 
-from ptxgen.errors import DtypeError, InputError
+from ptxgen.errors import DeviceError, DtypeError, InputError
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -96,16 +97,23 @@ def vector(bias: Tensor | None) -> Tensor | None:
     return None if bias is None else bias.resolve_neg().contiguous()
 
 
-def check_dtypes(**named: Tensor | None) -> None:
-    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ. InputError: a tensor
-    is sparse or nested."""
+def check_dense(name: str, x: Any) -> None:
+    """InputError: ``x`` is no tensor, or a sparse or nested one."""
+    if not is_tensor_like(x):
+        raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor")
+    if isinstance(x, Tensor) and (x.is_nested or x.layout is not torch.strided):
+        kind = "nested" if x.is_nested else str(x.layout)
+        raise InputError(f"{name} is a {kind} tensor; it must be a dense one")
+
+
+def check_operands(**named: Tensor | None) -> None:
+    """DtypeError: a tensor has a dtype that the operators do not compute, or the dtypes differ. DeviceError: the
+    devices differ. InputError: an operand is no tensor, or a sparse or nested one."""
     first = None
     for name, x in named.items():
         if x is None:
             continue
-        if x.is_nested or x.layout is not torch.strided:
-            kind = "nested" if x.is_nested else str(x.layout)
-            raise InputError(f"{name} is a {kind} tensor; it must be a dense one")
+        check_dense(name, x)
         if x.is_complex():
             raise DtypeError(
                 f"{name} is {x.dtype}; complex tensors are not supported: multiply real and imaginary parts"
@@ -115,4 +123,8 @@ def check_dtypes(**named: Tensor | None) -> None:
             raise DtypeError(f"{name} is {x.dtype}; it must be float16, bfloat16, float32 or float64")
         if first is not None and x.dtype is not first[1].dtype:
             raise DtypeError(f"{first[0]} is {first[1].dtype} and {name} is {x.dtype}; they must be the same")
+        if first is not None and x.device != first[1].device:
+            raise DeviceError(
+                f"{first[0]} is on {first[1].device} and {name} on {x.device}; they must be on one device"
+            )
         first = first or (name, x)

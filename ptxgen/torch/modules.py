@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from ptxgen.errors import InputError
 from ptxgen.torch import conv
 from ptxgen.torch.launching import DTYPES
 from ptxgen.torch.products import linear
@@ -84,8 +85,10 @@ def replace_modules(model: Model) -> Model:
 
     The modules change their class and remain the same objects, with their parameters, buffers, hooks and names.
     Instances of subclasses of ``torch.nn``'s modules, and modules whose weight has a dtype that ptxgen does not
-    multiply, do not change.
+    multiply, do not change. InputError: ``model`` is no module.
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is of type {type(model).__name__}; it must be a torch.nn.Module")
     for module in model.modules():
         found = REPLACEMENTS.get(type(module))
         if found is not None and module.weight.dtype in DTYPES:

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import unwrap_if_dead
+from torch._C._functorch import is_legacy_batchedtensor, unwrap_if_dead
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
 from ptxgen.errors import InputError
+from ptxgen.torch.launching import check_dense
 
 #: the operators are ``torch.ops.ptxgen.<name>``
 LIBRARY = torch.library.Library("ptxgen", "DEF")
@@ -30,6 +31,7 @@ DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 PLAIN = frozenset({Tensor, Parameter, type(None)})
 
 BATCHED = torch._C.DispatchKey.FuncTorchBatched
+FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
 is_grad_enabled = torch.is_grad_enabled
 _autocasts = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -63,6 +65,7 @@ class Operator:
         self.overload: Any = getattr(torch.ops.ptxgen, schema.partition("(")[0]).default
         self.kernel = kernel
         self._tensors = tensors
+        self._has_symbolic_extents = "SymInt[]" in schema
         self._record = _recording_function(kernel, setup, backward)
         self._transformed = _transformed_function(self, setup, backward, batch)
         torch.library.register_fake(name, fake, lib=LIBRARY)
@@ -95,6 +98,7 @@ class Operator:
         tensors = args[: self._tensors]
         for x in tensors:
             if x.__class__ not in PLAIN:
+                self._check(args)
                 return self.overload(*args)
         try:
             if is_grad_enabled():
@@ -102,22 +106,44 @@ class Operator:
                     if x is not None and x.requires_grad:
                         return self._record(*args)
             return self.kernel(*args)
-        except (RuntimeError, InputError):  # only after an error, because the tests cost time
-            meta = all(x.is_meta for x in tensors if x is not None)
+        except (AttributeError, RuntimeError, InputError):  # only after an error, because the tests cost time
+            self._check(args)
+            dispatched = all(x.is_meta for x in tensors if x is not None) or any(map(is_legacy_batched, tensors))
             live = _without_dead_wrappers(tensors)
-            if not meta and all(x is y for x, y in zip(tensors, live, strict=True)):
+            if not dispatched and all(x is y for x, y in zip(tensors, live, strict=True)):
                 raise
-        return self.overload(*args) if meta else self(*live, *args[self._tensors :])
+        return self.overload(*args) if dispatched else self(*live, *args[self._tensors :])
+
+    def _check(self, args: tuple[Any, ...]) -> None:
+        """InputError: a tensor argument is of another type, or a tensor that is not dense."""
+        for argument, x in zip(self.overload._schema.arguments[: self._tensors], args, strict=False):
+            if isinstance(argument.type, torch._C.ListType):
+                for i, item in enumerate(x):
+                    check_dense(f"{argument.name}[{i}]", item)
+            elif x is not None or not isinstance(argument.type, torch._C.OptionalType):
+                check_dense(argument.name, x)
 
     def _in_mode(self, args: tuple[Any, ...]) -> tuple[Callable[..., Any] | None, tuple[Any, ...]]:
         """(the function that computes the result, its arguments) in a transform of ``torch.func``, a mode of the
         dispatcher, ``torch.jit.trace``, or autocast. None: that of eager mode, after the casts of autocast."""
-        if _transforms() is not None:
+        self._check(args)
+        if _traces() is not None and self._has_symbolic_extents:
+            raise InputError(
+                f"torch.jit.trace cannot record {self.overload}, whose extents are symbolic; use torch.export.export"
+            )
+        transform = _transforms()
+        if transform is not None:
             in_rule = torch._C._dispatch_tls_is_dispatch_key_excluded(BATCHED)  # of register_vmap, below torch.vmap
-            return (self.overload if in_rule else self._transformed), args
+            dispatched = in_rule or transform.key() == FUNCTIONALIZE
+            return (self.overload if dispatched else self._transformed), args
         if _dispatch_modes() or _function_modes() or _traces() is not None or isinstance(args[0], list):
             return self.overload, args
         return None, _autocast(args, args[0].device.type)
+
+
+def is_legacy_batched(x: Tensor | None) -> bool:
+    """Whether ``x`` is a batch of ``torch.autograd.grad`` with ``is_grads_batched``. The dispatcher loops over it."""
+    return x is not None and is_legacy_batchedtensor(x)
 
 
 def _without_dead_wrappers(tensors: tuple[Tensor | None, ...]) -> list[Tensor | None]:
@@ -196,8 +222,8 @@ def _refuse_tangents(args: Sequence[Any]) -> None:
 
 def _tangent_error() -> InputError:
     return InputError(
-        "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp, or PyTorch's"
-        " own operator"
+        "an argument has a tangent; ptxgen.torch computes no forward-mode derivatives: use torch.func.vjp or"
+        " jacrev, or PyTorch's own operator"
     )
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ptxgen.api import gemm, launch_cache
-from ptxgen.errors import InputError, ShapeError
+from ptxgen.errors import DeviceError, InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.backward_step import Gradients, gradients
-from ptxgen.torch.launching import allocation, check_dtypes, in_place, key_of
+from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator
 
 Shape = tuple[int, ...]
@@ -23,15 +23,21 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     """The product of two tensors, as ``torch.matmul``: vectors, matrices, and batches of matrices that are broadcast.
 
     float16, bfloat16, float32 and float64 on the GPU, or on the CPU by the emulated device. float32 is multiplied as
-    TF32 if ``torch.backends.cuda.matmul`` allows it. ``out`` receives a copy of the result.
+    TF32 if ``torch.backends.cuda.matmul`` allows it. ``out`` receives a copy of the result; one without elements is
+    resized.
 
-    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
     result: Tensor = MATMUL(input, other)
     if out is None:
         return result
+    check_dense("out", out)
     if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
         raise InputError("out is given and a gradient is recorded; call it inside torch.no_grad(), or without out")
+    if out.device != result.device:
+        raise DeviceError(f"out is on {out.device}; it must be on {result.device}, as the operands")
+    if out.numel() == 0 and out.dtype is result.dtype:
+        out.resize_(result.shape)
     if out.shape != result.shape or out.dtype != result.dtype:
         raise ShapeError(
             f"out is {out.dtype} of {tuple(out.shape)}; it must be {result.dtype} of {tuple(result.shape)}"
@@ -42,8 +48,11 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input · weightᵀ + bias, as ``torch.nn.functional.linear``; the kernel adds the bias.
 
-    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. Dtypes and errors: as for ``matmul``.
+    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. A ``weight`` of K elements, without a
+    bias, gives a result with the shape …. Dtypes and errors: as for ``matmul``.
     """
+    if bias is None and isinstance(weight, Tensor) and weight.dim() == 1:
+        return matmul(input, weight)
     result: Tensor = LINEAR(input, weight, bias)
     return result
 
@@ -58,7 +67,7 @@ def _multiply(
     tf32, deterministic = options
     if 0 not in out.shape:
         with launch_cache.lock:
-            epilogue = (None, None, bias, None, None)
+            epilogue = (None, None, bias, None, None, None)
             gemm.launch_uncached(
                 key,
                 a,
@@ -81,7 +90,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, input, at_input, at_weight, at_bias)
-    check_dtypes(input=input, weight=weight, bias=bias)
+    check_operands(input=input, weight=weight, bias=bias)
     shape = _linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
     a, b = input.resolve_neg().reshape(rows, k), weight.resolve_neg()
@@ -96,7 +105,7 @@ def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, grad, at_grad, at_input)
-    check_dtypes(input=input, grad=grad)
+    check_operands(input=input, grad=grad)
     shape = _linear_weight_grad_shape(input, grad)
     rows, (n, k) = math.prod(input.shape[:-1]), shape
     a, b = grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
@@ -110,7 +119,7 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
     found = launch_cache.cached(key)
     if found is not None:
         return launching.launch(found, a, at_a, at_b)
-    check_dtypes(input=a, other=b)
+    check_operands(input=a, other=b)
     shape, batch = _matmul_shape(a, b)
     (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
     first = _as_batch((a if a.dim() > 1 else a.unsqueeze(0)).resolve_neg(), batch, m, k)
@@ -174,17 +183,17 @@ def _matmul_shape(a: Tensor, b: Tensor) -> tuple[Shape, Shape]:
 
 
 def _fake_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    check_dtypes(input=input, weight=weight, bias=bias)
+    check_operands(input=input, weight=weight, bias=bias)
     return input.new_empty(_linear_shape(input, weight, bias))
 
 
 def _fake_linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
-    check_dtypes(input=input, grad=grad)
+    check_operands(input=input, grad=grad)
     return input.new_empty(_linear_weight_grad_shape(input, grad))
 
 
 def _fake_matmul(a: Tensor, b: Tensor) -> Tensor:
-    check_dtypes(input=a, other=b)
+    check_operands(input=a, other=b)
     return a.new_empty(_matmul_shape(a, b)[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 
 import pytest
 
@@ -43,19 +44,69 @@ def test_replaced_decoder_has_the_results_of_pytorch(capsys, launched):
 def test_rows_are_printed_when_they_are_known_and_a_mode_that_fails_has_an_error(capsys, monkeypatch):
     seen = []
 
-    def times_of(models, x, mode, step, arguments):
+    def times_of(what, models, x, mode, step, arguments):
+        assert what == f"decoder, {mode}, {step}"
         seen.append(capsys.readouterr().out)
         if mode == "compile":
             raise RuntimeError("no compiler\nfurther lines")
         return {"stock": 3.0, "ours": 2.0}
 
     monkeypatch.setattr(script, "times_of", times_of)
-    monkeypatch.setattr(script, "host_times", lambda *_: [])
-    assert script.main([*SMALL, "--model", "decoder"]) == 1
+    assert script.main([*SMALL, "--model", "decoder", "--part", "times"]) == 1
     assert seen[0].splitlines()[-1].split() == ["mode", "step", "stock,", "ms", "ours,", "ms", "ratio"]
     assert seen[1].split() == ["eager", "infer", "3.000", "2.000", "1.50"]
     assert seen[3].split(maxsplit=2) == ["compile", "infer", "error: RuntimeError: no compiler\n"]
     assert len(seen) == 6
+
+
+def test_parts_steps_and_layers(capsys):
+    one = ["--model", "decoder", "--mode", "eager", "--step", "infer", "--layers", "2"]
+    assert script.main([*SMALL, *one, "--part", "times", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["models"]
+    (row,) = found["models"]["decoder"].pop("times")
+    assert (row["mode"], row["step"]) == ("eager", "infer")
+    assert not found["models"]["decoder"]
+    assert script.main([*SMALL, "--part", "host", "--json"]) == 0
+    assert {len(rows) for rows in json.loads(capsys.readouterr().out).values()} == {0, 6}
+    for name, layers in (("decoder", 3 + 3), ("resnet50", 3 + 7)):  # three, and what surrounds them
+        model, _ = script.build(name, "tiny", 1, script.torch.float32, "cpu", 3)
+        assert len(model) == layers
+    for option, value in (("--layers", "0"), ("--limit", "-1"), ("--limit", "nan")):
+        with pytest.raises(SystemExit):
+            script.main([*SMALL, option, value])
+        assert f"{option} must be" in capsys.readouterr().err.replace(", --repeats and --calls", "")
+
+
+def test_a_row_over_the_limit_has_an_error_and_the_next_is_measured(capsys, monkeypatch):
+    def times_of(what, models, x, mode, step, arguments):
+        try:
+            if step == "infer":
+                time.sleep(30)
+        except Exception:  # as PyTorch's compiler
+            pass
+        return {"stock": 3.0, "ours": 2.0}
+
+    monkeypatch.setattr(script, "times_of", times_of)
+    begin = time.monotonic()
+    words = ["--model", "decoder", "--mode", "compile", "--part", "times", "--limit", "0.2"]
+    assert script.main([*SMALL, *words]) == 1
+    assert time.monotonic() - begin < 20
+    rows = capsys.readouterr().out.splitlines()[2:4]
+    assert rows[0].split(maxsplit=2)[2] == "error: TimeLimitError: not measured within 0.2 s"
+    assert rows[1].split() == ["compile", "train", "3.000", "2.000", "1.50"]
+    assert script.signal.getitimer(script.signal.ITIMER_REAL)[0] == 0
+
+
+def test_long_work_is_announced(capsys, monkeypatch):
+    monkeypatch.setattr(script, "ANNOUNCED_AFTER", 0.05)
+    with script.phase("compiling"):
+        time.sleep(0.3)
+        assert capsys.readouterr().err == "compiling: runs\n"
+    assert capsys.readouterr().err == "compiling: 0.3 s\n"
+    with script.phase("short"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 def test_resnet50_has_the_layers_of_the_paper_and_the_results_of_pytorch(launched):
