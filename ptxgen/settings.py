@@ -87,7 +87,7 @@ VARIABLES = (
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
-        "the folder of the cache of choices, compiled kernels and templates; safe to delete",
+        "the folder of the cache of choices, candidate spaces, compiled kernels and templates; safe to delete",
     ),
     Variable(
         "PTXGEN_DRIVER",
@@ -128,7 +128,7 @@ VARIABLES = (
         _tune,
         lambda: "off",
         "off",
-        "times the 8 top-ranked configurations of a problem without a winner: in its first call (first), or in a"
+        "times 8 of the top-ranked configurations of a problem without a winner: in its first call (first), or in a"
         " background thread (background); off: never",
     ),
     Variable(

@@ -178,8 +178,8 @@ def validate(
     """Time the model's choices for problems that were never measured.
 
     Draws random problems that are not in the shipped measurements, times many configurations of each, and then times
-    in turn the model's choice, the fastest of its first 8, the fastest configurations of all, and the best candidate
-    of the vendor's library. The measurements are stored in the database.
+    in turn the model's choice, the fastest of the 8 that PTXGEN_TUNE=first times, the fastest configurations of all,
+    and the best candidate of the vendor's library. The measurements are stored in the database.
     """
     import json
     import math

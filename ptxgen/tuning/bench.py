@@ -110,9 +110,12 @@ class GemmOperandSets(OperandSets):
             a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
             along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
             along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
-            more = [x[rows] if name in along else x for name, x in zip(p.epilogue_operands, self.more, strict=True)]
-            if "residual" in p.epilogue_operands:
-                more[-1] = more[-1][rows] if p.batch == 1 else more[-1][items, rows]
+            if p.batch == 1:
+                along |= set(p.elementwise_operands)
+            more = [
+                x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
+                for name, x in zip(p.epilogue_operands, self.more, strict=True)
+            ]
             part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
             self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
         return self._references[key]

@@ -118,13 +118,17 @@ def explain(
     """
     choices, model, p = require(problem, device, database, k=count), model_for(device, database), lower(problem)
     measured = measurements(problem, device, [s.config for s in choices], database)
-    predicted = model.predict(problem, Columns.of([s.config for s in choices]))
+    predicted = {s.config: s.us for s in choices if s.origin in ("model", "analytic")}
+    others = [s.config for s in choices if s.config not in predicted]
+    if others:
+        predicted |= dict(zip(others, map(float, model.predict(problem, Columns.of(others))), strict=True))
     candidates = []
-    for choice, us in zip(choices, predicted, strict=True):
+    for choice in choices:
         m = measured.get(choice.config)
         registers = m.registers if m is not None else -1
-        known = m.us if m is not None else float("nan")
-        candidates.append(Candidate(choice, float(us), known, residency(problem, choice.config, device, registers)))
+        us = m.us if m is not None else float("nan")
+        kernel = residency(problem, choice.config, device, registers)
+        candidates.append(Candidate(choice, predicted[choice.config], us, kernel))
     rejected = space.explain(p, device)
     return Explanation(
         problem,

@@ -48,16 +48,18 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 
 @dataclass(frozen=True)
 class Search:
-    """The result of an exhaustive search. ``best``: (configuration, predicted microseconds), fastest first;
+    """The result of a search. ``best``: (configuration, predicted microseconds), fastest first;
 
     ``total``: number of legal candidates; ``scored``: number of those that the model scored; ``factor``: by the
-    performance model, the others are slower than the best by more than this factor, or in classes of slower ones.
+    performance model, the others are slower than the best by more than this factor, or in classes of slower ones;
+    ``scale``: the factor by which the performance model's times of families without trees are multiplied.
     """
 
     best: list[tuple[Config, float]]
     total: int
     scored: int
     factor: float
+    scale: float
 
 
 def _best(us: Floats, rows: NDArray[np.intp]) -> int:
@@ -65,14 +67,16 @@ def _best(us: Floats, rows: NDArray[np.intp]) -> int:
     return int(rows[np.argmin(us[rows])])
 
 
-def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> None:
-    """Sets the times of rows without trees: ``us``, by the performance model, scaled by its error for the fastest row
-    with trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
-    ``scaled``: times in which the rows ``learnt`` have those of trees."""
-    best = _best(scaled, learnt)
-    ratio, known = scaled[best] / us[best], scaled[learnt]
-    np.multiply(us, ratio, out=scaled)
+def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: float | None = None) -> float:
+    """Sets the times of rows without trees: ``us``, by the performance model, times its error for the fastest row with
+    trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
+    ``us``: of all GEMMs. ``scaled``: times in which the rows ``learnt`` have those of trees. ``scale``: that error, if
+    it is known. Returns it."""
+    best, known = _best(scaled, learnt), scaled[learnt]
+    scale = float(scaled[best] / us[best]) if scale is None else scale
+    np.multiply(us, np.float32(scale), out=scaled)
     scaled[learnt] = known
+    return scale
 
 
 class Model:
@@ -163,10 +167,18 @@ class Model:
         )
         return cls(device, facts, booster, names)
 
-    def predict(self, problem: Problem, columns: Columns) -> Floats:
-        """Microseconds of each configuration, which must be legal."""
+    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+        """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
+        ``Search.scale`` if a search is known; else a family without trees requires one."""
         p = lower(problem)
-        return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device))
+        scale = self._scale(problem, columns) if scale is None else scale
+        return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device), scale)[0]
+
+    def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> float:
+        """``Search.scale`` of a search for ``k`` configurations; 1 if all of ``columns`` are of families with trees."""
+        if not self.trained or len(self._learnt(lower(problem), columns)) == len(columns):
+            return 1.0
+        return self.search(problem, k=k).scale
 
     def learnt(self, p: KernelGemm, family: str) -> bool:
         """Whether the trees were trained on measurements of ``family``, for problems like ``p``."""
@@ -185,19 +197,21 @@ class Model:
             return np.sort(np.concatenate(rows)) if rows else every[:0]
         return np.flatnonzero(np.isin(c.family, known))
 
-    def _score(self, p: KernelGemm, c: Columns, d: Device, us: Floats) -> Floats:
-        """Microseconds of rows that take ``us`` by the performance model."""
-        learnt = self._learnt(p, c)
+    def _score(
+        self, p: KernelGemm, c: Columns, d: Device, us: Floats, scale: float | None = None
+    ) -> tuple[Floats, float]:
+        """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known."""
+        learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
         if self._booster is None or self.facts is None or not len(learnt):
-            return us
+            scale = 1.0 if scale is None else scale
+            return total_us * np.float32(scale), scale
         out = us.copy()
         base = baseline(self.facts.target, p, d, us)
         for at in range(0, len(learnt), ROWS_AT_ONCE):
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
             out[rows] = np.exp2(self._predicted(x, 0) + base[rows])
-        _scale_others(out, us, learnt)
-        return out
+        return out, _scale_others(out, total_us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
         """The prediction of the first ``trees`` (0: of all) for rows of features."""
@@ -215,10 +229,10 @@ class Model:
         self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
-        more trees rank fewer. The best row with trees is one of them."""
-        learnt = self._learnt(p, c)
+        more trees rank fewer. The best row with trees is one of them. ``us``: by the performance model."""
+        learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
         if self._booster is None or self.facts is None or not len(learnt):
-            return c.take(np.sort(fastest(us, stages[-1][1])))
+            return c.take(np.sort(fastest(total_us, stages[-1][1])))
         left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
@@ -227,8 +241,9 @@ class Model:
             trees = round(fraction * self._booster.num_boosted_rounds())
             if len(left) > count and trees >= LEAST_TREES:
                 known = left[place[left] >= 0]
-                scaled[known] = np.exp2(self._predicted(x[place[known]], trees) + base[known])
-                _scale_others(scaled, us, learnt)
+                rows = x if len(known) == len(x) else x[place[known]]
+                scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
+                _scale_others(scaled, total_us, learnt)
                 left = np.sort(left[fastest(scaled[left], count)])
         return c.take(np.union1d(left, _best(scaled, learnt)))
 
@@ -248,14 +263,14 @@ class Model:
         factor = float("inf")
         if not every:
             more = 1 if k <= FEW else MORE
-            near, factor = shortlist(c, us, FACTOR, more * LIMIT)
+            near, factor = shortlist(c, perf_model.of_all_gemms(p, c, us), FACTOR, more * LIMIT)
             total, scored = c.total, len(near)
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = perf_model.predict(p, c, d)
             scored += len(c)
-        us = self._score(p, c, d, us)
+        us, scale = self._score(p, c, d, us)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
-        return Search(best, total, scored, factor)
+        return Search(best, total, scored, factor, scale)
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

@@ -2,7 +2,7 @@
 process.
 
 XGBoost predicts: on two cores it is 12 times as fast as NumPy (32,768 rows by 150 trees). Its input is written from
-the checked lists; XGBoost never reads a model file directly.
+the checked lists; XGBoost never reads a model file directly. ``model_files`` stores that input in the disk cache.
 """
 
 from __future__ import annotations
@@ -135,6 +135,18 @@ def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
 
 def booster_of(forest: Forest, features: int) -> Any:
     """A booster that predicts by these trees, which ``check`` must have passed."""
+    return loaded(content_of(forest, features))
+
+
+def loaded(content: bytes) -> Any:
+    """The booster that ``content_of`` made: XGBoost trusts it."""
+    booster = xgboost().Booster()
+    booster.load_model(bytearray(content))
+    return booster
+
+
+def content_of(forest: Forest, features: int) -> bytes:
+    """The trees, which ``check`` must have passed, as a file of XGBoost."""
     trees = [_xgboost(number, tree, features) for number, tree in enumerate(forest["trees"])]
     model = {
         "version": [3, 0, 0],
@@ -161,9 +173,7 @@ def booster_of(forest: Forest, features: int) -> Any:
             "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
         },
     }
-    booster = xgboost().Booster()
-    booster.load_model(bytearray(_ubjson(model)))
-    return booster
+    return _ubjson(model)
 
 
 def _xgboost(number: int, tree: dict[str, Any], features: int) -> dict[str, Any]:

@@ -61,8 +61,9 @@ class ScaledModel(Model):
         super().__init__(device, source.facts, source.booster, source.names)
         self.source = source
 
-    def predict(self, problem: Problem, columns: Columns) -> Floats:
-        us: Floats = self.source.predict(problem, columns)
+    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+        scale = self.source._scale(problem, columns, RANKED) if scale is None else scale
+        us: Floats = self.source.predict(problem, columns, scale)
         us = us * time_ratio(problem, columns, self.device, self.source.device)
         return us
 
@@ -77,7 +78,7 @@ class ScaledModel(Model):
         legal = [c for c in dict.fromkeys(configs) if rules.first_violation(lower(problem), c, own) is None]
         if not legal:
             return super().search(problem, own, k, exhaustive=exhaustive)
-        us = self.predict(problem, Columns.of(legal))
+        us = self.predict(problem, Columns.of(legal), found.scale)
         order = np.argsort(us, kind="stable")[:k]
         return replace(found, best=[(legal[i], float(us[i])) for i in order])
 

@@ -151,10 +151,9 @@ class Recheck:
                 return measured
 
             try:
-                return list(pool.map(check, rows))
+                return list(pool.map(check, rows))  # which cancels the rows that no thread has begun
             except BaseException:
-                self._until = -math.inf  # threads that wait for a process start no further work
-                pool.shutdown(wait=False, cancel_futures=True)
+                self._until = -math.inf  # threads that have begun a row start no further check
                 raise
 
     def _contenders(self, m: Measurement) -> list[Config]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from ptxgen import file_digests
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DatabaseError
@@ -268,13 +269,13 @@ def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
 def state_digest(device: Device, database: Database | None = None) -> str:
     """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
     device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
-    state = hashlib.sha256(f"{device} {choice_cache.package_digest()} {settings().winograd}".encode())
+    state = hashlib.sha256(f"{device} {file_digests.of_package()} {settings().winograd}".encode())
     roots = [tuning_files.model_path("any").parent.parent]
     if database is not None:
         roots.append(model_folder(database, "any").parent)
         for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
             state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
-    state.update(choice_cache.tree_digest(roots, (".txt", ".json")).encode())
+    state.update(file_digests.of_tree(roots, (".txt", ".json")).encode())
     return state.hexdigest()[:16]
 
 

@@ -425,12 +425,13 @@ class Session:
         """``seeds``, the model's best configurations of the whole legal space (section 6 of the paper), and those that
         were fast before or for similar problems, with predicted microseconds."""
         thorough = self.deadline.seconds == math.inf  # seconds, to score all of the space
-        ranked = dict(self.model.rank(problem, self.device, max(self.budget.search, 1), exhaustive=thorough))
+        found = self.model.search(problem, self.device, max(self.budget.search, 1), exhaustive=thorough)
+        ranked = dict(found.best)
         fast = [*self._previously_fast(problem), *self._fast_for_similar(problem)]
         order = list(dict.fromkeys([*self._legal(problem, seeds), *list(ranked)[:1], *fast, *ranked]))
         others = [config for config in order if config not in ranked]
         if others:
-            us = self.model.predict(problem, Columns.of(others))
+            us = self.model.predict(problem, Columns.of(others), found.scale)
             ranked |= {config: float(x) for config, x in zip(others, us, strict=True)}
         return [(config, ranked[config]) for config in order]
 

@@ -1,8 +1,9 @@
 """Speed of the selected configurations on the device, for problems that were never measured.
 
 Each problem is tuned thoroughly, as ``collect`` does with many configurations; then the selected configuration, the
-fastest of the first ``TOP`` choices and the fastest configurations of all are timed again in turn, together with the
-best candidate of the vendor's library. Choices never use the measurements of this run.
+fastest of those that tuning at first use would time and the fastest configurations of all are timed again in turn,
+together with the best candidate of the vendor's library. The selected configuration never depends on the measurements
+of this run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import multiprocessing
 import os
 import queue
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -29,9 +30,10 @@ from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.acquisition import POOL, explore
 from ptxgen.tuning.collect import Collector, MeasuringProcesses
 from ptxgen.tuning.database import Database, config_text
-from ptxgen.tuning.evaluation import TOP, arithmetic
+from ptxgen.tuning.evaluation import arithmetic
 from ptxgen.tuning.executor import DevicePoolOptions
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.progress import SILENT, Progress
@@ -46,9 +48,9 @@ SLOWER = 1.0  #: a ratio to the vendor's time below which a row counts as slower
 @dataclass(frozen=True)
 class Validated:
     """Microseconds of one problem, from one comparison. ``measured``: configurations that were timed before. ``first``:
-    of the selected configuration; ``top``: of the fastest of the first ``TOP`` choices; ``best``: of the fastest known
-    configuration; ``vendor``, ``vendor_first``: of the best candidate of the vendor's library and of the one that its
-    heuristic names, NaN if it has none. ``configs``: the selected and the fastest."""
+    of the selected configuration; ``top``: of the fastest of those that tuning at first use times; ``best``: of the
+    fastest known configuration; ``vendor``, ``vendor_first``: of the best candidate of the vendor's library and of the
+    one that its heuristic names, NaN if it has none. ``configs``: the selected and the fastest."""
 
     problem: Problem
     measured: int
@@ -82,10 +84,11 @@ class Validated:
 @dataclass(frozen=True)
 class Summary:
     """Of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known configuration over
-    that of the choice, and over that of the fastest of the first ``TOP``; ``fifth``, ``worst``: 5th percentile and
-    minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best time over that of
-    the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its heuristic's candidate;
-    ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the choice is slower."""
+    that of the choice, and over that of the fastest that tuning at first use times; ``fifth``, ``worst``: 5th
+    percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best
+    time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its
+    heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the
+    choice is slower."""
 
     group: str
     name: str
@@ -102,10 +105,19 @@ class Summary:
     slower: float
 
 
-def _choices(arguments: tuple[Problem, Device, Path | None]) -> list[Config]:
-    """The first ``TOP`` choices of the model for a problem."""
+def _choices(arguments: tuple[Problem, Device, Path | None]) -> dict[Config, float]:
+    """The first choices of the model for a problem, the selected one first, and their predicted microseconds."""
     problem, device, models = arguments
-    return [config for config, _ in model_from(device, models).rank(problem, device, TOP)]
+    model = model_from(device, models)
+    return dict(model.rank(problem, device, 1)) | dict(model.rank(problem, device, POOL))
+
+
+def timed_at_first_use(choices: Mapping[Config, float], measured: Sequence[Measurement]) -> list[Config]:
+    """The configurations that tuning at first use would time, the selected one first, if all were in ``measured``."""
+    us = {config_text(m.config): m.us for m in reversed(measured)}
+    selected = next(iter(choices))
+    pool = {c: predicted for c, predicted in choices.items() if config_text(c) in us}
+    return list(explore([selected], pool, lambda some: {c: us.get(config_text(c), math.nan) for c in some}))
 
 
 def _one_thread() -> None:
@@ -144,9 +156,10 @@ class Validator:
             for worker in processes.workers:
                 idle.put(worker)
 
-            def timed(problem: Problem, chosen: Sequence[Config]) -> Validated | None:
+            def timed(problem: Problem, ranked: Mapping[Config, float]) -> Validated | None:
                 worker = idle.get()
                 try:
+                    chosen = timed_at_first_use(ranked, measured[problem])
                     return compare(worker, problem, chosen, measured[problem], self.vendor)
                 finally:
                     idle.put(worker)

@@ -45,6 +45,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t.sqlite"
 
 
+def test_predicted_times_are_those_that_rank(tmp_path: Path) -> None:
+    """Of a family without trees, too, and of a winner that the model did not choose."""
+    p = Conv(32, 128, 28, 28, 128, 3, 3, padding=1)
+    by_model = {s.config: s.us for s in select(p, H200, use_model=True, k=8)}
+    chosen = next(c for c in by_model if c.family == "winograd")
+    with Database(tmp_path / "t.sqlite") as database:
+        database.set_winner(measured(p, chosen, 9.0))
+        found = explanation.explain(p, H200, database, 8)
+    assert found.candidates[0].measured_us == 9.0
+    predicted = {x.selection.config: x.predicted_us for x in found.candidates}
+    assert predicted == pytest.approx(by_model, rel=1e-6)
+
+
 def test_candidates_have_predicted_times_and_measured_ones_of_current_kernels(path: Path) -> None:
     with Database(path, readonly=True) as database:
         found = explanation.explain(PROBLEM, H200, database, 3)

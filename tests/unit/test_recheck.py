@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -212,19 +214,37 @@ def test_check_without_enough_memory_is_repeated_alone(fake):
 
 
 def test_a_failing_process_ends_the_checks(fake, monkeypatch):
-    """The rows stay stale and are saved; no further check begins."""
+    """The rows stay stale and are saved; no further check begins, also of rows that threads have begun."""
+    begun, failed, ended = threading.Barrier(3, timeout=60), threading.Event(), threading.Event()
 
-    def fail(self, problem, *rest, **options):
-        Fake.log.append(problem)
-        raise LaunchError("the process ended")
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, *arguments, **options):
+            ended.set()
+            super().shutdown(*arguments, **options)
 
-    monkeypatch.setattr(Fake, "measure", fail)
-    work, saved = Recheck(EMULATED, 1), []
-    rows = work.compare([stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, 20)])
+    def contenders(self, m):
+        begun.wait()
+        if m.problem != stale[0].problem:
+            failed.wait(60)
+        return [MINE, CHOICE]
+
+    def measure(self, problem, config, *rest, **options):
+        Fake.log.append((problem, config, "check"))
+        if not failed.is_set():
+            failed.set()
+            raise LaunchError("the process ended")
+        ended.wait(60)
+
+    stale = [stored(Gemm(16 * n, 16, 16, "TN"), 1.0, OLD) for n in range(1, 4)]
+    rows = Recheck(EMULATED, 3).compare(stale)
+    monkeypatch.setattr(recheck, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(Recheck, "_contenders", contenders)
+    monkeypatch.setattr(Fake, "measure", measure)
+    saved = []
     with pytest.raises(LaunchError, match="the process ended"):
-        work.retime(rows, "emulated", lambda rows: saved.append({row.state for row in rows}), 1e9)
+        Recheck(EMULATED, 3).retime(rows, "emulated", lambda rows: saved.append({row.state for row in rows}), 1e9)
     assert saved == [{"stale"}]
-    assert 1 <= len(Fake.log) < len(rows)
+    assert 1 <= len(Fake.log) <= 2  # the second one may have begun before the error of the first one was seen
 
 
 def test_current_winners_are_not_timed_and_the_budget_ends(fake):

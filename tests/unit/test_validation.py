@@ -16,7 +16,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.validation import Validated, compare, read_rows, summaries
+from ptxgen.tuning.validation import Validated, compare, read_rows, summaries, timed_at_first_use
 
 P = Gemm(64, 64, 64)
 CONFIGS = [config for config, _ in Model.analytic(device("h200")).rank(P, None, 12)]
@@ -54,6 +54,15 @@ def test_the_choice_is_compared_with_the_fastest_of_the_first_and_of_all():
     assert (row.vendor, row.vendor_first, row.ratio) == (8.0, 9.0, 0.8)
     assert row.configs == (CONFIGS[0], CONFIGS[6])
     assert row.measured == 8
+
+
+def test_only_measured_choices_are_timed_at_first_use_besides_the_selected_one():
+    ranked = {c: 1.0 + i / 100 for i, c in enumerate(CONFIGS)}
+    chosen = timed_at_first_use(ranked, measured([1.0] * 11)[1:])
+    assert chosen[0] == CONFIGS[0]
+    assert len(chosen) == 8
+    assert CONFIGS[11] not in chosen
+    assert set(chosen) < set(CONFIGS)
 
 
 def test_the_choice_counts_although_it_was_not_measured():
