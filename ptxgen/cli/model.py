@@ -30,7 +30,7 @@ def train(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder; <device>/model.json is written. [default: the models next to the database]"),
+        typer.Option(help="Folder; <device>/model.json.xz is written. [default: the models next to the database]"),
     ] = None,
     target: Annotated[
         str, typer.Option(help="Baseline of times: time (none), roofline, clock (the performance model) or average.")
@@ -45,7 +45,7 @@ def train(
 
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
-    from ptxgen.tuning import tuning_files
+    from ptxgen.tuning import model_files, tuning_files
     from ptxgen.tuning.model import Model
     from ptxgen.tuning.selection import models_folder
 
@@ -68,7 +68,7 @@ def train(
         "rows": facts.rows,
         "problems": facts.problems,
         "skipped": facts.skipped,
-        "digest": json.loads(written.read_bytes())["digest"],
+        "digest": json.loads(model_files.content_of(written))["digest"],
     }
     return Answer(
         document,

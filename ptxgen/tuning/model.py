@@ -284,14 +284,14 @@ class Model:
         raise DeviceError(f"device is {device.name}; the model was trained for {self.device.name}")
 
     def save(self, folder: Path | str) -> None:
-        """Writes ``model.json`` into ``folder`` atomically. InputError: the model is not trained."""
+        """Writes ``model.json.xz`` into ``folder`` atomically. InputError: the model is not trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
         model_files.write(Path(folder), self.device, self.facts, self._booster, self._names)
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:
-        """The model that ``save`` wrote, in this version or an earlier one.
+        """The model that ``save`` wrote.
 
         CorruptError: absent or damaged; SchemaError: a newer format, or features that this ptxgen does not compute."""
         return cls(*model_files.read(Path(folder)))

@@ -1,9 +1,10 @@
-"""A trained model as one file: trees, training data, features."""
+"""A trained model as one file, JSON compressed with xz: trees, training data, features."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import stat
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -21,12 +22,13 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.tuning import model_trees as trees
-from ptxgen.tuning.exchange import replacing
+from ptxgen.tuning.exchange import MEMORY_LIMIT, replacing
 from ptxgen.tuning.training import DEPTH, TARGETS, TREES
+from ptxgen.tuning.tuning_files import MODEL
 
-FORMAT = 2  #: of the file; a newer one is refused. 1: two files, the trees in XGBoost's own JSON
-MODEL, METADATA = "model.json", "model.meta.json"
-BYTES_MOST = 1 << 26  #: of a file
+FORMAT = 3  #: of the file; a newer one is refused. Earlier ones were not compressed, and are not read
+FORMER_MODEL = "model.json"  #: the name of files of these
+BYTES_MOST = 1 << 26  #: of the decompressed file
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
 
 
 def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...]) -> None:
-    """Writes ``model.json``. Several may write at once: a reader finds the whole file of one of them."""
+    """Writes ``model.json.xz``. Several may write at once: a reader finds the whole file of one of them."""
     content = {
         "format": FORMAT,
         "features": list(names),
@@ -79,8 +81,7 @@ def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple
         "forest": trees.forest_of(booster),
     }
     with replacing(folder / MODEL) as file:
-        file.write(_text({**content, "digest": _digest(content)}) + b"\n")
-    (folder / METADATA).unlink(missing_ok=True)  # of format 1
+        file.write(lzma.compress(_text({**content, "digest": _digest(content)}) + b"\n"))
 
 
 def _text(content: dict[str, Any]) -> bytes:
@@ -99,43 +100,38 @@ def _digest(content: dict[str, Any], text: bytes = b"") -> str:
 
 
 def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
-    """(device, facts, booster, its features) of the model that ``write`` wrote, or of format 1: the same facts in
-    ``model.meta.json``, and a file of XGBoost with the trees. The checked content is kept in the disk cache.
-    CorruptError, SchemaError: as ``Model.load``."""
+    """(device, facts, booster, its features) of the model that ``write`` wrote. The checked content is kept in the disk
+    cache. CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
         _require_file(path)
-        key = _cache_key(folder)
+        key = _cache_key(path)
         arrays = array_cache.read(key)
         if arrays is None:
             arrays = _read(path)
-            if key == _cache_key(folder):  # it was not replaced meanwhile
+            if key == _cache_key(path):  # it was not replaced meanwhile
                 array_cache.write(key, arrays)
         content = json.loads(arrays["facts"].tobytes())
         device, facts = _device(path, content["device"]), _facts(content)
         return device, facts, trees.loaded(arrays["trees"].tobytes()), tuple(content["features"])
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, lzma.LZMAError) as error:
         raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
 
 
-def _cache_key(folder: Path) -> str:
-    files = [folder / MODEL, folder / METADATA]
-    return array_cache.package_key("model", file_digests.of_files((str(path), str(path)) for path in files))
+def _cache_key(path: Path) -> str:
+    return array_cache.package_key("model", file_digests.of_files([(str(path), str(path))]))
 
 
 def _read(path: Path) -> array_cache.Arrays:
     """The checked content of a model as arrays of bytes: ``facts``, JSON, without the trees; ``trees``: as XGBoost
     reads them."""
-    text = _content(path)
-    content = _parsed(text)
-    if "learner" in content:
-        metadata = path.with_name(METADATA)
-        digest = hashlib.sha256(text).hexdigest()
-        content = {**_parsed(_content(metadata)), "forest": trees.from_xgboost(content)}
-    else:
-        digest = _digest(content, text)
+    text = content_of(path)
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise TypeError("it must be a JSON object")
+    digest = _digest(content, text)
     if not isinstance(content["format"], int):
         raise ValueError(f"format is {content['format']!r}; it must be an integer")
     if content["format"] > FORMAT:
@@ -154,22 +150,21 @@ def _read(path: Path) -> array_cache.Arrays:
     return {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """The decompressed content of a model file, unchecked. OSError, ValueError, LZMAError: it cannot be read, or is
+    larger than ``BYTES_MOST``."""
     _require_file(path)
-    return path.read_bytes()
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
+    text = unpacker.decompress(path.read_bytes(), BYTES_MOST)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError(f"{path.name} must be one xz stream of at most {BYTES_MOST} bytes of text")
+    return text
 
 
 def _require_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MOST:
         raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    content = json.loads(text)
-    if not isinstance(content, dict):
-        raise TypeError("it must be a JSON object")
-    return content
 
 
 def _features(path: Path, stored: list[str]) -> tuple[str, ...]:

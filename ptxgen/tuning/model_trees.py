@@ -71,12 +71,7 @@ def ranking_first(forest: Forest, constant: Collection[int]) -> Forest:
 
 def forest_of(booster: Any) -> Forest:
     """The trees of a trained booster."""
-    return from_xgboost(json.loads(bytes(booster.save_raw(raw_format="json"))))
-
-
-def from_xgboost(model: dict[str, Any]) -> Forest:
-    """The trees of XGBoost's own JSON. KeyError, TypeError, ValueError: it has another form."""
-    learner = model["learner"]
+    learner = json.loads(bytes(booster.save_raw(raw_format="json")))["learner"]
     base = learner["learner_model_param"]["base_score"].strip("[]")  # since 3.1: a list of one
     trees = learner["gradient_booster"]["model"]["trees"]
     return {"base": float(base), "trees": [{ours: tree[theirs] for ours, theirs in LISTS.items()} for tree in trees]}

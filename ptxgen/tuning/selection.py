@@ -99,6 +99,8 @@ def _own_models(name: str, mine: Path | None) -> list[Model]:
         try:
             changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
         except OSError:
+            if (former := folder / model_files.FORMER_MODEL).exists():
+                _warn(f"{former} is of an earlier version and is not used; train it again: ptxgen model train")
             continue
         loaded = _load(folder, changed)
         if isinstance(loaded, Model):
@@ -189,7 +191,7 @@ def _predicted(problem: Problem, device: Device, own: Path | None, k: int, use_w
     """What needs a model: with ``use_winners`` those of the nearest device, if its model is used; then the ranking by
     the model. Cached on disk. ``own``: the folder of the user's model."""
     folders = [tuning_files.model_path(device.name).parent.parent, *([] if own is None else [own.parent])]
-    names = (tuning_files.MODEL, model_files.METADATA, tuning_files.WINNERS, SEEDS)
+    names = (tuning_files.MODEL, tuning_files.WINNERS, SEEDS)
     files = [path for folder in folders for name in names for path in sorted(folder.glob(f"*/{name}"))]
     p = lower(problem)
     key = choice_cache.key(files, problem.key(), p, device, k, use_winners) if k <= CACHED else ""

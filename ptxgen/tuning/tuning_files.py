@@ -5,7 +5,7 @@
  The environment may have ``sass``: the machine code, as ``ptxgen.runtime.sass.machine_code`` returns it.
  ``stale.txt``: winners in the same form whose kernels have changed since; ``db recheck`` times them again.
  ``measurements.jsonl.xz``: the raw measurements, one JSON object per line; the first line is the header.
- ``model.json``: the model, which ``ptxgen.tuning.model`` reads and writes.
+ ``model.json.xz``: the model, which ``ptxgen.tuning.model`` reads and writes.
 
 The same content gives the same bytes.
 """
@@ -44,7 +44,7 @@ from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_d
 from ptxgen.tuning.records import require_valid
 from ptxgen.tuning.time_floor import require_possible
 
-WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json"
+WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json.xz"
 _TITLE = "ptxgen winners, format "
 _COLUMNS = ("problem", "configuration", "microseconds", "digest", "environment")
 _DIGEST = re.compile(r"[0-9a-f]{16}")

@@ -369,7 +369,7 @@ def test_the_state_digest_follows_what_selection_depends_on(tmp_path):
         assert after != before
         folder = selection.model_folder(database, "emulated")
         folder.mkdir(parents=True)
-        (folder / "model.json").write_text("{}")
+        (folder / "model.json.xz").write_text("{}")
         assert selection.state_digest(EMULATED, database) not in (before, after)
 
 

@@ -31,7 +31,7 @@ def chosen(tmp_path, monkeypatch):
     monkeypatch.setattr(choice_cache, "write", WRITE)
     shipped = tmp_path / "shipped"
     (shipped / "h200").mkdir(parents=True)
-    shutil.copy(shipped_dir() / "h200" / "model.json", shipped / "h200")
+    shutil.copy(shipped_dir() / "h200" / "model.json.xz", shipped / "h200")
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: shipped)
     seen, rank = [], Model.rank
 
@@ -64,7 +64,10 @@ def test_a_choice_is_read_until_something_that_it_depends_on_changes(chosen, tmp
         assert len(chosen) == before + 1
         call()
         assert len(chosen) == before + 1
-    for path in (tmp_path / "shipped" / "h200" / "model.json", tmp_path / "tuning-models" / "h200" / "model.json"):
+    for path in (
+        tmp_path / "shipped" / "h200" / "model.json.xz",
+        tmp_path / "tuning-models" / "h200" / "model.json.xz",
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")  # the model is damaged, or there is another one
         before = len(chosen)
@@ -130,7 +133,7 @@ def test_errors_of_the_file_system_are_ignored(chosen, tmp_path, monkeypatch):
     (tmp_path / "cache" / "choices").chmod(0o777)  # other users could write it
     selection.select(P, H200)
     assert not files(tmp_path)
-    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "shipped" / "h200" / "model.json"))  # no folder
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "shipped" / "h200" / "model.json.xz"))  # no folder
     selection.select(P, H200)
     assert len(chosen) == 3
 

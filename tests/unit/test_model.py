@@ -3,15 +3,15 @@ Shapes are held out."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import lzma
 import os
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -233,7 +233,7 @@ def test_training_is_reproducible_in_any_order(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "TREES", 30)
     for name, some in (("a", rows[:800]), ("b", rows[:800][::-1])):
         Model.fit(some, H200).save(tmp_path / name)
-    assert (tmp_path / "a" / "model.json").read_bytes() == (tmp_path / "b" / "model.json").read_bytes()
+    assert (tmp_path / "a" / "model.json.xz").read_bytes() == (tmp_path / "b" / "model.json.xz").read_bytes()
 
 
 def test_ranks_are_sorted_distinct_and_repeatable(fitted):
@@ -300,7 +300,7 @@ def test_saved_model_is_the_same_model(fitted, saved):
     assert again.facts == fitted.facts
     assert again.device == H200
     assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
-    assert [f.name for f in saved.iterdir()] == ["model.json"]
+    assert [f.name for f in saved.iterdir()] == ["model.json.xz"]
     x = np.random.default_rng(0).standard_normal((500, len(default_names()))).astype(np.float32) * 100
     x[::7, ::3] = np.nan
     assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
@@ -314,9 +314,18 @@ def test_analytic_model_cannot_be_saved(tmp_path):
 
 def edit(folder, **changes):
     """Changes entries of the file, or removes those that become None; updates its digest."""
-    path = folder / "model.json"
-    content = {k: v for k, v in {**json.loads(path.read_text()), **changes}.items() if v is not None}
-    path.write_text(json.dumps({**content, "digest": model_files._digest(content)}))
+    path = folder / "model.json.xz"
+    content = {k: v for k, v in {**stored(folder), **changes}.items() if v is not None}
+    path.write_bytes(packed({**content, "digest": model_files._digest(content)}))
+
+
+def stored(folder):
+    """The content of the file."""
+    return json.loads(model_files.content_of(folder / "model.json.xz"))
+
+
+def packed(content):
+    return lzma.compress(json.dumps(content).encode(), preset=0)
 
 
 HALVES = [
@@ -432,7 +441,7 @@ def test_shortened_search_includes_every_family():
 
 
 def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monkeypatch, caplog, capsys):
-    monkeypatch.setattr(tuning_files, "model_path", lambda device: saved / "model.json")
+    monkeypatch.setattr(tuning_files, "model_path", lambda device: saved / "model.json.xz")
     selection._load.cache_clear()
     selection._warn.cache_clear()
     assert selection.model_for(H200).trained
@@ -449,7 +458,7 @@ def test_model_of_other_features_is_ignored_with_a_warning(saved, tmp_path, monk
     folder = selection.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
     selection._load.cache_clear()
     folder.mkdir(parents=True)
-    (folder / "model.json").write_bytes((saved / "model.json").read_bytes())
+    (folder / "model.json.xz").write_bytes((saved / "model.json.xz").read_bytes())
     edit(saved, features=list(default_names()))
     assert selection.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
     selection._load.cache_clear()
@@ -495,13 +504,13 @@ def test_illegal_measurements_do_not_train(rows):
 
 
 def test_newer_format_is_refused(saved):
-    edit(saved, format=3)
-    with pytest.raises(SchemaError, match="has format 3; this ptxgen reads up to 2"):
+    edit(saved, format=4)
+    with pytest.raises(SchemaError, match="has format 4; this ptxgen reads up to 3"):
         Model.load(saved)
 
 
 def test_other_features_are_refused_and_named(saved):
-    names = json.loads((saved / "model.json").read_text())["features"]
+    names = stored(saved)["features"]
     edit(saved, features=[*names[:-1], "moonlight"])
     with pytest.raises(SchemaError, match=f"trained on {len(names)} features.* does not compute moonlight"):
         Model.load(saved)
@@ -511,7 +520,7 @@ def test_other_features_are_refused_and_named(saved):
 
 
 def test_former_names_of_features_are_accepted(fitted, saved):
-    names = json.loads((saved / "model.json").read_text())["features"]
+    names = stored(saved)["features"]
     former = {new: old for old, new in {**RENAMED, **FORMER}.items()}
     assert {"tma_rows", "operand_path", "splitk", *FORMER.values()} <= former.keys() & set(names)
     edit(saved, features=[former.get(name, name) for name in names])
@@ -530,7 +539,7 @@ def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_pa
     again = Model.load(saved)
     assert again.rank(HELD_OUT[3], H200, 20) == before
     again.save(tmp_path / "copy")
-    assert json.loads((tmp_path / "copy" / "model.json").read_text())["features"] == list(names)
+    assert stored(tmp_path / "copy")["features"] == list(names)
 
 
 def test_model_may_be_trained_on_more_features_and_on_fewer(rows, tmp_path):
@@ -568,23 +577,30 @@ def test_model_of_a_different_device_is_refused(saved):
         Model.load(saved)
 
 
-def test_damaged_model_is_reported_as_corrupt(saved, tmp_path):
+def test_damaged_model_is_reported_as_corrupt(saved, tmp_path, monkeypatch):
     with pytest.raises(CorruptError, match="cannot be read"):
         Model.load(tmp_path / "nowhere")
-    path = saved / "model.json"
+    path = saved / "model.json.xz"
     text = path.read_bytes()
     path.write_bytes(text[:-20])
     with pytest.raises(CorruptError, match="is damaged"):
         Model.load(saved)
-    path.write_bytes(text.replace(b'"rows":', b'"rows":1', 1))
+    path.write_bytes(lzma.compress(lzma.decompress(text).replace(b'"rows":', b'"rows":1', 1)))
     with pytest.raises(CorruptError, match="digest"):
         Model.load(saved)
-    path.write_bytes(text)
+    path.write_bytes(text + text)
+    with pytest.raises(CorruptError, match="one xz stream"):
+        Model.load(saved)
+    with monkeypatch.context() as patched:
+        patched.setattr(model_files, "BYTES_MOST", 2 * len(text))
+        path.write_bytes(text)
+        with pytest.raises(CorruptError, match=f"of at most {2 * len(text)} bytes"):
+            Model.load(saved)
     edit(saved, probe=None)
     with pytest.raises(CorruptError, match="probe"):
         Model.load(saved)
-    for junk in ("", "[]", "{}", '{"format": "1"}'):
-        path.write_text(junk)
+    for junk in (b"", b"{}", *(lzma.compress(text) for text in (b"", b"[]", b"{}", b'{"format": "1"}'))):
+        path.write_bytes(junk)
         with pytest.raises(CorruptError, match="is damaged"):
             Model.load(saved)
     path.unlink()
@@ -593,39 +609,8 @@ def test_damaged_model_is_reported_as_corrupt(saved, tmp_path):
         Model.load(saved)
 
 
-def old_files(m, folder):
-    """Format 1: XGBoost's own JSON, and a second file of facts."""
-    text = bytes(m._booster.save_raw(raw_format="json"))
-    meta = {
-        "format": 1,
-        "features": list(default_names()),
-        "digest": hashlib.sha256(text).hexdigest(),
-        "xgboost": "3.0",
-        **asdict(m.facts),
-        "probe": model_files._probe(m.device, m.facts, default_names()),
-    }
-    folder.mkdir()
-    (folder / "model.json").write_bytes(text)
-    (folder / "model.meta.json").write_text(json.dumps(meta))
-
-
-def test_model_of_format_1_is_the_same_model(fitted, tmp_path):
-    old = tmp_path / "old"
-    old_files(fitted, old)
-    m = Model.load(old)
-    assert m.facts == fitted.facts
-    assert m.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
-    m.save(old)
-    assert [f.name for f in old.iterdir()] == ["model.json"]
-    assert Model.load(old).facts == fitted.facts
-    old_files(fitted, tmp_path / "torn")
-    (tmp_path / "torn" / "model.meta.json").unlink()  # a saver of that format was killed
-    with pytest.raises(CorruptError):
-        Model.load(tmp_path / "torn")
-
-
 def test_killed_save_leaves_the_previous_model(fitted, saved, monkeypatch):
-    before = (saved / "model.json").read_bytes()
+    before = (saved / "model.json.xz").read_bytes()
 
     def killed(self, target):
         raise KeyboardInterrupt
@@ -634,7 +619,7 @@ def test_killed_save_leaves_the_previous_model(fitted, saved, monkeypatch):
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             Model(H200, replace(fitted.facts, rows=1), fitted._booster).save(saved)
-    assert (saved / "model.json").read_bytes() == before
+    assert (saved / "model.json.xz").read_bytes() == before
     assert Model.load(saved).facts == fitted.facts
 
 
@@ -649,7 +634,7 @@ def test_concurrent_saves_leave_one_model(fitted, saved):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(save, each))
-    assert [f.name for f in saved.iterdir()] == ["model.json"]
+    assert [f.name for f in saved.iterdir()] == ["model.json.xz"]
 
 
 @pytest.mark.parametrize(
@@ -673,7 +658,7 @@ def test_concurrent_saves_leave_one_model(fitted, saved):
     ],
 )
 def test_invalid_trees_are_refused(saved, change, named):
-    forest = json.loads((saved / "model.json").read_text())["forest"]
+    forest = stored(saved)["forest"]
     change(forest["trees"][3])
     edit(saved, forest=forest)
     with pytest.raises(CorruptError, match=f"tree 3: .*{named}"):
@@ -737,7 +722,7 @@ def mutate(content, rng):
 
 def test_mutated_files_are_refused_or_predict_finite_times(saved, tmp_path):
     """Each file is refused with the documented class, or predicts finite times."""
-    content = json.loads((saved / "model.json").read_text())
+    content = stored(saved)
     content["forest"]["trees"] = content["forest"]["trees"][:2]
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
     x = rng.standard_normal((64, len(default_names()))).astype(np.float32) * 100
@@ -754,7 +739,7 @@ def test_mutated_files_are_refused_or_predict_finite_times(saved, tmp_path):
             with suppress(TypeError, ValueError):
                 changed["digest"] = model_files._digest(changed)
             text = json.dumps(changed).encode()
-        (folder / "model.json").write_bytes(text)
+        (folder / "model.json.xz").write_bytes(lzma.compress(text, preset=0))
         try:
             m = Model.load(folder)
         except (CorruptError, SchemaError) as error:

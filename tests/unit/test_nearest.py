@@ -20,7 +20,7 @@ from ptxgen.problem.device import Device, device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.settings import shipped_dir
-from ptxgen.tuning import selection, tuning_files
+from ptxgen.tuning import model_files, selection, tuning_files
 from ptxgen.tuning.exchange import Header
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
@@ -103,9 +103,9 @@ def test_the_source_is_printed_and_marked():
 def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp_path: Path, monkeypatch):
     from ptxgen.tuning.model import Model
 
-    shipped = shipped_dir() / "h200" / "model.json"
+    shipped = shipped_dir() / "h200" / "model.json.xz"
     (tmp_path / "h200").mkdir()
-    (tmp_path / "h200" / "model.json").write_bytes(shipped.read_bytes())
+    (tmp_path / "h200" / "model.json.xz").write_bytes(shipped.read_bytes())
     source = Model.load(tmp_path / "h200")
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
     for rows, scaled in ((50, True), (50_000, False)):
@@ -113,11 +113,11 @@ def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp
         facts = replace(source.facts, rows=rows, device=asdict(H100))
         Model(H100, facts, source.booster, source.names).save(tmp_path / "h100")
         assert isinstance(model_for(H100), ScaledModel) == scaled
-    (tmp_path / "h200" / "model.json").unlink()
+    (tmp_path / "h200" / "model.json.xz").unlink()
     facts = replace(source.facts, rows=50, device=asdict(H100))
     Model(H100, facts, source.booster, source.names).save(tmp_path / "h100")
     assert model_for(H100).trained  # few are better than none
-    assert json.loads((tmp_path / "h100" / "model.json").read_text())["rows"] == 50
+    assert json.loads(model_files.content_of(tmp_path / "h100" / "model.json.xz"))["rows"] == 50
 
 
 def test_scaled_measurements_train_the_model_of_a_device_with_few():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 from dataclasses import replace
@@ -68,7 +69,7 @@ def test_sources_are_tried_in_order(folder, database, trained):
     assert analytic.origin == "analytic"
     assert analytic.us > 0
     assert rules.first_violation(lower(OTHER), analytic.config, H200) is None
-    shutil.copy(trained / "model.json", folder / "h200")
+    shutil.copy(trained / "model.json.xz", folder / "h200")
     (predicted,) = select(OTHER, H200, database)
     assert predicted.origin == "model"
     assert predicted.us > 0
@@ -128,7 +129,7 @@ def test_local_model_precedes_the_shipped_one(folder, database, trained):
     assert not model_for(H200).trained
     first = model_for(H200, database)
     assert model_for(H200, database) is first  # read once
-    os.utime(mine / "model.json", ns=(1, 1))
+    os.utime(mine / "model.json.xz", ns=(1, 1))
     assert model_for(H200, database) is not first  # until it changes
     assert select(OTHER, H200, database)[0].origin == "model"
 
@@ -201,14 +202,22 @@ def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"format": 2}', b"\xff", b"[" * 100_000])
+def test_model_of_an_earlier_version_is_ignored_with_a_warning(folder, database, trained, caplog):
+    mine = model_folder(database, "h200")
+    mine.mkdir(parents=True)
+    (mine / "model.json").write_text("{}")
+    assert select(OTHER, H200, database)[0].origin == "analytic"
+    assert f"{mine / 'model.json'} is of an earlier version" in caplog.text
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", *map(lzma.compress, (b"[]", b'{"format": 2}', b"[" * 100_000))])
 def test_damaged_model_is_ignored_with_a_warning(folder, database, trained, caplog, damage):
     mine = model_folder(database, "h200")
     mine.mkdir(parents=True)
-    (mine / "model.json").write_bytes(damage)
+    (mine / "model.json.xz").write_bytes(damage)
     for _ in range(2):
         assert select(OTHER, H200, database)[0].origin == "analytic"
     [record] = [r for r in caplog.records if r.name == "ptxgen.tuning.selection"]
-    assert str(mine / "model.json") in record.getMessage()
-    shutil.copy(trained / "model.json", folder / "h200")
+    assert str(mine / "model.json.xz") in record.getMessage()
+    shutil.copy(trained / "model.json.xz", folder / "h200")
     assert select(OTHER, H200, database)[0].origin == "model"  # the one that ships stands in

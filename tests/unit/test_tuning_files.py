@@ -523,7 +523,7 @@ def test_devices_are_the_folders_with_winners(winners: Path, tmp_path: Path) -> 
     assert tuning_files.devices(tmp_path / "nowhere") == []
     assert tuning_files.winners_path("h200", tmp_path) == winners
     assert tuning_files.measurements_path("h200", tmp_path) == winners.parent / "measurements.jsonl.xz"
-    assert tuning_files.model_path("h200", tmp_path) == winners.parent / "model.json"
+    assert tuning_files.model_path("h200", tmp_path) == winners.parent / "model.json.xz"
 
 
 def test_shipped_winners_are_read_once_per_process(
