@@ -40,6 +40,8 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["splitk"] = np.where(sliced, values["splitk"], 0)
+    if not d.has_async_copy:
+        values |= {name: np.zeros(DRAWS, np.int64) for name in ("cp_async_a", "cp_async_b")}
     c = Columns(values, DRAWS)
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)
