@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -12,11 +14,14 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
 from ptxgen.problem.base import EPILOGUE_OPS
-from ptxgen.problem.device import device
+from ptxgen.problem.device import Device, device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, compare, operands, reference
+from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import elements, extent, padded
-from ptxgen.runtime.check import check
+from ptxgen.runtime import check as runtime_check
+from ptxgen.runtime import conv_check, grouped_check
+from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from ptxgen.runtime.workspace import Workspace
@@ -127,10 +132,27 @@ def verify(
     return out
 
 
-def right(p: Gemm, c: Config | str, seed: int = 0, on: str = "h200") -> None:
-    """Asserts that ``check`` accepts a configuration, or its text."""
+def some_cases(n: int) -> tuple[tuple[str, float, float, str], ...]:
+    """Two of the kinds of input of ``check``: integers, and the ``n``-th of the others in turn."""
+    return CASES[0], CASES[1 + n % (len(CASES) - 1)]
+
+
+def right(
+    p: Problem,
+    c: Config | str,
+    seed: int = 0,
+    on: str | Device = "h200",
+    cases: tuple[tuple[str, float, float, str], ...] | None = None,
+) -> None:
+    """Asserts that ``check`` accepts a configuration, or its text. ``cases``: the kinds of input; None: some."""
     chosen = parse_config(c) if isinstance(c, str) else c
-    for result in check(EmulatedDriver(device(on), seed=seed), p, chosen, seed):
+    target = device(on) if isinstance(on, str) else on
+    with ExitStack() as patches:
+        for module in (runtime_check, conv_check, grouped_check):
+            patches.enter_context(patch.object(module, "CASES", cases or some_cases(seed)))
+        results = runtime_check.check(EmulatedDriver(target, seed=seed), p, chosen, seed)
+    assert results
+    for result in results:
         assert result.ok, f"{p.key()} | {chosen} | {result.kind}: {result.deviation}"
 
 
@@ -155,4 +177,4 @@ def random_epilogues(
         right(p, c, n, on)
 
 
-__all__ = ["GUARD", "Placed", "Workspace", "execute", "inputs", "random_epilogues", "right", "verify"]
+__all__ = ["GUARD", "Placed", "Workspace", "execute", "inputs", "random_epilogues", "right", "some_cases", "verify"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_runs import execute, verify
+from gemm_runs import execute, right, verify
 
 from ptxgen.codegen import scheduler as grid_scheduler
 from ptxgen.codegen.config import parse_config
@@ -17,8 +17,6 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
-from ptxgen.runtime.check import check
-from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases import SOURCES
 
 SIMT = "ms=4 ns=4 ml=32 nl=32 u=8 stages=2"
@@ -134,8 +132,7 @@ def test_epilogues_of_batches(base, options, on):
     """All items share bias and scales; each has its own residual."""
     dtype = "f32" if base == SIMT else "bf16"
     p = Gemm(20, 24, 40, "NN", dtype, batch=3, epilogue="scale_rows,bias_column,residual,relu", stride_c=20 * 24 + 8)
-    for found in check(EmulatedDriver(device(on)), p, parse_config(f"{base} {options}")):
-        assert found.ok, found
+    right(p, f"{base} {options}", 2, on)
 
 
 def test_empty_batches():

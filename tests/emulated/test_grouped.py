@@ -15,7 +15,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
-from ptxgen.runtime.check import check
+from ptxgen.runtime.check import CASES
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.grouped_check import group_deviation, random_group
@@ -24,6 +24,7 @@ from ptxgen.runtime.runner import Buffers, Runner
 from ptxgen.runtime.tlp_schedule import TlpBaseline
 from ptxgen.runtime.workspace import Workspaces
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import right
 
 SIMT = parse_config("ms=4 ns=4 ml=32 nl=32 u=8 stages=3 vec_a=1 vec_b=1 vec_c=1")
 ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (64, 64, 64), (1, 1, 1), (13, 37, 101), (70, 70, 9))
@@ -34,9 +35,8 @@ FEW_SMS = replace(device("emulated"), sms=2)  #: blocks compute several tiles
 @pytest.mark.parametrize("seed", range(2))
 def test_random_groups(family, seed):
     on = replace(device("emulated" if family == "simt" else "h200"), sms=3)
-    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 6, on, limit=50, threads=128)):
-        for result in check(EmulatedDriver(on, seed=n), p, c, n):
-            assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 6, on, limit=40, threads=128)):
+        right(p, c, n, on, (CASES[(n + seed) % len(CASES)],))
 
 
 @pytest.mark.parametrize("jagged", ["", "m", "k"])
@@ -48,10 +48,8 @@ def test_epilogue(jagged, epilogue):
     items = ITEMS
     if jagged:
         items = tuple((m, 24, 20) if jagged == "m" else (24, 20, m) for m, _, _ in ITEMS)
-    for layout in ("NN", "TT"):
-        p = GroupedGemm(items, layout, jagged=jagged, epilogue=epilogue)
-        for result in check(EmulatedDriver(FEW_SMS), p, SIMT):
-            assert result.ok, f"{p.key()} | {result.kind}: {result.deviation}"
+    for n, layout in enumerate(("NN", "TT")):
+        right(GroupedGemm(items, layout, jagged=jagged, epilogue=epilogue), SIMT, n, FEW_SMS, (CASES[3 * n],))
 
 
 @pytest.mark.parametrize("jagged", ["", "m", "k"])

@@ -13,10 +13,11 @@ from ptxgen.families.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.runtime.check import check
+from ptxgen.runtime import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.runner import Runner
+from tests.emulated.gemm_runs import right
 
 CONFIGS = (
     "ml=64 nl=32",
@@ -41,8 +42,8 @@ def test_rows_of_one_tensor(layout, epilogue, config):
         tuple((m, 48, 64) for m in (5, 0, 33, 1, 140, 0, 70)), layout, "bf16", jagged="m", epilogue=epilogue
     )
     c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
-    for result in check(EmulatedDriver(replace(device("h200"), sms=4)), p, c):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    n = CASES.index((layout, epilogue, config))
+    right(p, c, n, replace(device("h200"), sms=4), (check.CASES[n * 3 % 4],))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,7 @@ def test_ranges_of_k_of_two_tensors(config, epilogue, out):
     items = tuple((72, 48, k) for k in (5, 0, 33, 1, 140, 0, 70))
     p = GroupedGemm(items, "TN", "bf16", jagged="k", epilogue=epilogue, out=out)
     c = parse_config(f"family=wgmma u=32 stages=2 persistent=1 {config}")
-    for result in check(EmulatedDriver(replace(device("h200"), sms=4)), p, c):
-        assert result.ok, f"{p.key()} | {c} | {result.kind}: {result.deviation}"
+    right(p, c, len(config), replace(device("h200"), sms=4))
 
 
 def test_candidates_of_wgmma_serve_items_of_any_rows():
