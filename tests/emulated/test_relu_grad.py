@@ -90,7 +90,7 @@ def inputs(p: Any) -> tuple[Array, Array, Array, tuple[Array, ...]]:
     return a, b, c, more
 
 
-@pytest.mark.parametrize(("epilogue", "beta"), [("relu_grad", 0.0), ("relu_grad", 2.0), ("residual,relu_grad", 2.0)])
+@pytest.mark.parametrize(("epilogue", "beta"), [("relu_grad", 0.0), ("residual,relu_grad", 2.0)])
 @pytest.mark.parametrize("case", CASES)
 def test_sums_are_kept_where_aux_is_positive_or_nan(case: str, epilogue: str, beta: float) -> None:
     text, config = CASES[case]

@@ -17,10 +17,12 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import parse
-from ptxgen.runtime.conv_check import check_conv, guarded
+from ptxgen.runtime.check import CASES
+from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
+from tests.emulated.gemm_runs import right
 
 H200 = device("h200")
 SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4")
@@ -29,24 +31,22 @@ SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4
 @pytest.mark.parametrize("seed", range(4))
 def test_random_cases(seed):
     for p, c in SOURCES["winograd"].cases(seed, 3, H200, limit=40, threads=256):
-        for result in check_conv(EmulatedDriver(H200), p, c, seed):
-            assert result.deviation.ok, (p.key(), str(c), result.name, str(result.deviation))
+        right(p, c, seed)
 
 
 @pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
 @pytest.mark.parametrize("extents", ["H=3,W=4", "H=5,W=6", "H=7,W=7"])
 def test_last_rows_and_columns(extents, pad):
     p = parse(f"conv N=2,C=17,{extents},K=21,R=3,S=3,pad={pad} NCHW f32")
-    for direction in ("forward", "input_grad"):
-        for result in check_conv(EmulatedDriver(H200), replace(p, direction=direction), SMALL):
-            assert result.deviation.ok, (direction, result.name, str(result.deviation))
+    for direction, case in (("forward", CASES[0]), ("input_grad", CASES[3])):
+        right(replace(p, direction=direction), SMALL, cases=(case,))
 
 
 @pytest.mark.parametrize("pdl", ["on_exit", "on_start", "within_launch"])
 def test_dependent_launch(pdl):
     p = parse("conv N=1,C=16,H=6,W=6,K=16,R=3,S=3,pad=1 NCHW f32")
     config = parse_config(f"{SMALL} pdl={pdl}")
-    assert all(result.deviation.ok for result in check_conv(EmulatedDriver(H200), p, config))
+    right(p, config, 2)
 
 
 def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():

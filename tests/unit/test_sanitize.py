@@ -14,6 +14,7 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
+from ptxgen.runtime import grouped_check
 from tests.architecture.source import ROOT
 from tests.scripts import script as load
 
@@ -141,8 +142,10 @@ def test_every_synchronisation_and_copy_instruction_is_listed(listed, part):
 
 
 @pytest.mark.parametrize("group", script.cases())
-def test_kernels_of_a_group_run(group, capsys):
-    """On the emulated device."""
+def test_kernels_of_a_group_run(group, monkeypatch, capsys):
+    """On the emulated device, with alpha and beta."""
+    monkeypatch.setattr(script, "SCALES", script.SCALES[1:])
+    monkeypatch.setattr(grouped_check, "CASES", grouped_check.CASES[3:])
     assert script.run(group, "emulated") == 0
     launches = int(capsys.readouterr().out.split("kernels: ")[1])
     assert launches >= len(script.SCALES) * len(script.cases()[group])
@@ -153,6 +156,7 @@ def test_wrong_result_is_reported(monkeypatch, capsys):
 
     real = ptxgen.runtime.runner.Runner.compute
     monkeypatch.setattr(ptxgen.runtime.runner.Runner, "compute", lambda *arguments: 1 + real(*arguments))
+    monkeypatch.setattr(script, "SCALES", script.SCALES[:1])
     assert script.run("simt split-K", "emulated") == 4
     assert "wrong result: gemm 60,64,512" in capsys.readouterr().out
 
