@@ -104,6 +104,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
         c.copies.append(copy)
         c.copy_pages |= touch.pages
         c.wave.checks.copy_pages |= touch.pages
+        c.wave.checks.begin_copy(touch)
         if not c.wave.engine.late:
             copy.complete(c)
 

@@ -262,6 +262,9 @@ class CopiesArrive:
         self.batch, self.ins, self.lanes, self.at = batch, ins, lanes, at
         self.number: int = batch.state.get("copies", 0)
         order = async_state(batch.wave).order
+        for copy in batch.copies:
+            if copy.done and copy.signalled:
+                batch.wave.checks.end_copy(copy.touch)
         batch.copies = [copy for copy in batch.copies if not (copy.done and copy.signalled)]
         self.copies = [copy for copy in batch.copies if np.isin(copy.lanes, lanes).any()]
         for copy in self.copies:  # the race checks place their writes at the first such arrival after the copies

@@ -96,7 +96,7 @@ def finish(c: WarpBatch, m: Mask, keep: int) -> None:
             continue
         selected = np.ones(len(copy.lanes), bool) if m is None else m[copy.lanes]
         selected = selected & due
-        divide(copy, selected, done, remaining)
+        divide(c, copy, selected, done, remaining)
     retire_copies(c, remaining, done)
 
 
@@ -106,19 +106,22 @@ def retire(c: WarpBatch, lanes: Array, number: int) -> None:
     done: list[Copy] = []
     for copy in c.copies:
         selected = np.isin(copy.lanes, lanes) if copy.number <= number else np.zeros(1, bool)
-        divide(copy, selected, done, remaining)
+        divide(c, copy, selected, done, remaining)
     retire_copies(c, remaining, done, False)
 
 
-def divide(copy: Copy, selected: Array, done: list[Copy], remaining: list[Copy]) -> None:
+def divide(c: WarpBatch, copy: Copy, selected: Array, done: list[Copy], remaining: list[Copy]) -> None:
     """Adds the lanes `selected` of a copy to `done`, and the other lanes to `remaining`."""
     if selected.all():
         done.append(copy)
     elif not selected.any():
         remaining.append(copy)
     else:
-        done.append(copy.subset(np.flatnonzero(selected)))
-        remaining.append(copy.subset(np.flatnonzero(~selected)))
+        parts = copy.subset(np.flatnonzero(selected)), copy.subset(np.flatnonzero(~selected))
+        c.wave.checks.end_copy(copy.touch)
+        for part, copies in zip(parts, (done, remaining), strict=True):
+            c.wave.checks.begin_copy(part.touch)
+            copies.append(part)
 
 
 def retire_copies(c: WarpBatch, remaining: list[Copy], done: list[Copy], writes: bool = True) -> None:
@@ -134,6 +137,7 @@ def retire_copies(c: WarpBatch, remaining: list[Copy], done: list[Copy], writes:
     for batch in c.wave.batches:
         checks.copy_pages |= batch.copy_pages
     for copy in done:
+        checks.end_copy(copy.touch)
         copy.complete(c)
         if copy.touch.pages & ~checks.valid_pages:
             checks.mark_written(copy.touch.pages, copy.touch.index, copy.touch.size)

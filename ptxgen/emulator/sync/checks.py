@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
-from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, words
+from ptxgen.emulator.sync.touch import FULL, PAGE, Touch, units, words
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
@@ -50,7 +50,7 @@ class Stores:
 class Segment:
     """The accesses of one warp batch between two synchronisations; `clock`: its clock in each block at the end."""
 
-    __slots__ = ("apages", "atomics", "batch", "clock", "reads", "remote", "rpages", "wpages", "writes")
+    __slots__ = ("apages", "atomics", "batch", "clock", "coverage", "reads", "remote", "rpages", "wpages", "writes")
 
     def __init__(self, batch: WarpBatch) -> None:
         self.batch = batch
@@ -60,6 +60,7 @@ class Segment:
         self.rpages = self.wpages = self.apages = 0
         self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
+        self.coverage: dict[str, int] = {}  # by kind of access: the units that it touches, as bits
 
 
 class Checks:
@@ -88,6 +89,9 @@ class Checks:
             self.valid_pages = -1
         self.races = options.races
         self.copy_pages = 0
+        #: log2 of the bytes of a unit of `copy_counts`, which holds the number of copies in flight to each unit
+        self.copy_shift = max(wave.program.grains[0], 2)
+        self.copy_counts: Array | None = None
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
         self.written_pages = [0] * len(wave.batches)  # by warp, since all warps synchronised
@@ -172,9 +176,26 @@ class Checks:
 
     # ---- copies in flight
 
+    def begin_copy(self, touch: Touch) -> None:
+        """A copy writes `touch` from now on."""
+        if self.copy_counts is None:
+            self.copy_counts = np.zeros((len(self.wave.shared) >> self.copy_shift) + 1, np.int32)
+        for elements in units(touch.positions()[0], touch.size, self.copy_shift):
+            self.copy_counts[elements] += 1
+
+    def end_copy(self, touch: Touch) -> None:
+        """A wait for the copy that writes `touch` has ended."""
+        assert self.copy_counts is not None
+        for elements in units(touch.positions()[0], touch.size, self.copy_shift):
+            self.copy_counts[elements] -= 1
+
     def check_copies(self, c: WarpBatch, touch: Touch, operation: str) -> None:
         """Faults if an access overlaps the destination of a copy before the wait for it."""
         at, lanes = touch.positions()
+        counts = self.copy_counts
+        assert counts is not None
+        if not any(counts[elements].any() for elements in units(at, touch.size, self.copy_shift)):
+            return
         scratch = self.scratch_views()
         for batch in self.wave.batches:
             for copy in batch.copies:
@@ -442,6 +463,11 @@ class Checks:
         if not ranks:
             return
         for new_kind, old_kind in CONFLICTS:
+            if not getattr(new, new_kind) or not getattr(old, old_kind):
+                continue
+            common = self.coverage(new, new_kind) & self.coverage(old, old_kind)
+            if not common or (ranks[0][0] < 0 and ranks[0][1][self.blocks_of(common)].all()):
+                continue
             mine, theirs = touches_in_common(getattr(new, new_kind), getattr(old, old_kind))
             for rank, ordered in ranks if mine and theirs else ():
                 if new_kind == old_kind and not operation:
@@ -465,6 +491,25 @@ class Checks:
                     lane,
                     position % self.wave.stride,
                 )
+
+    def coverage(self, segment: Segment, kind: str) -> int:
+        """The units of the wave's shared memory that accesses of one kind touch, as bits; no access is smaller."""
+        bits = segment.coverage.get(kind)
+        if bits is None:
+            shift = self.wave.program.grains[0]
+            touched = np.zeros(len(self.wave.shared) >> shift, bool)
+            for touch in getattr(segment, kind):
+                for elements in units(touch.positions()[0], touch.size, shift):
+                    touched[elements] = True
+            bits = segment.coverage[kind] = int.from_bytes(np.packbits(touched, bitorder="little").tobytes(), "little")
+        return bits
+
+    def blocks_of(self, coverage: int) -> Array:
+        """The blocks in whose shared memory some units are."""
+        size = len(self.wave.shared) >> self.wave.program.grains[0] >> 3
+        touched = np.frombuffer(coverage.to_bytes(size, "little"), np.uint8)
+        out: Array = np.logical_or.reduce(touched.reshape(self.wave.blocks, -1), axis=1)
+        return out
 
     def overlap(
         self, mine: list[Touch], theirs: list[Touch], rank: int, ordered: Array

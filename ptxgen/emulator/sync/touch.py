@@ -49,5 +49,11 @@ def words(positions: Array, size: int) -> list[tuple[int, Array]]:
     return [(unit, first + i) for i in range(size // unit)]
 
 
+def units(positions: Array, size: int, shift: int) -> list[Array]:
+    """The units of `1 << shift` bytes that cover `size` bytes from each position."""
+    first = positions >> shift
+    return [first + i if i else first for i in range(max(size >> shift, 1))]
+
+
 #: by unit size: the value of a unit whose bytes are all marked
 FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}
