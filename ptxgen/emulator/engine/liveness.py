@@ -8,16 +8,18 @@ from ptxgen.emulator.ptx.syntax import Instruction
 
 
 def unproven(
-    probe: Builder, code: list[Instruction], table: list[Row], starts: list[int], block_of: dict[int, int]
+    code: list[Instruction],
+    operands: list[tuple[int, int]],
+    table: list[Row],
+    starts: list[int],
+    block_of: dict[int, int],
+    registers: int,
 ) -> set[int]:
     """Slots of the registers that a path may read before an unconditional write.
 
-    The function that compiles an instruction requests its operands from a builder; `probe` is a builder for this
-    analysis only. `table`: the row of each instruction of `code`; `starts`: where basic blocks begin; `block_of`:
-    the number of each block by its start.
+    `operands`, `table`: for each instruction of `code`, the slots that it reads and writes as bit sets, and its row;
+    `starts`: where basic blocks begin; `block_of`: the number of each block by its start; `registers`: their number.
     """
-    probe.sites = []
-    registers = probe.function.registers
     blocks: list[tuple[list[tuple[int, int, bool]], list[int]]] = []
     ends = [*starts[1:], len(code)]
     count = len(starts)
@@ -26,15 +28,14 @@ def unproven(
         after = [n + 1] if n + 1 < count else []
         for i in range(start, end):
             ins, row = code[i], table[i]
-            reads, writes = operands_of(probe, ins, row)
-            facts.append((reads, writes, ins.pred is not None))
+            facts.append((*operands[i], ins.pred is not None))
             if row.kind == "branch":
                 target = [block_of[ins.scope]]
                 after = target + after if ins.pred is not None else target
             elif row.kind == "exit" and ins.pred is None:
                 after = []
         blocks.append((facts, [a for a in after if a < count]))
-    everything = (1 << len(registers)) - 1
+    everything = (1 << registers) - 1
     inward = [everything] * count
     inward[0] = 0
     outward = [everything] * count
@@ -66,17 +67,15 @@ def unproven(
             maybe_undefined |= reads & ~known
             if not conditional:
                 known |= writes
-    return {slot for slot in range(len(registers)) if maybe_undefined >> slot & 1}
+    return {slot for slot in range(registers) if maybe_undefined >> slot & 1}
 
 
-def operands_of(probe: Builder, ins: Instruction, row: Row) -> tuple[int, int]:
-    """Bit sets of the slots that an instruction reads and writes."""
-    probe.begin(ins)
-    row.compile(probe, ins)
+def operands_of(b: Builder, ins: Instruction) -> tuple[int, int]:
+    """Bit sets of the slots that an instruction, just compiled by a builder, reads and writes."""
     reads = writes = 0
-    for r in (*probe.reads, *probe.quiet_reads):
+    for r in (*b.reads, *b.quiet_reads):
         reads |= 1 << r.slot
-    for r in (*probe.writes, *probe.quiet_writes):
+    for r in (*b.writes, *b.quiet_writes):
         writes |= 1 << r.slot
     if ins.pred is not None:
         reads |= 1 << ins.pred.slot

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, WARP, Block
-from ptxgen.emulator.engine.liveness import unproven
+from ptxgen.emulator.engine.liveness import operands_of, unproven
 from ptxgen.emulator.engine.loops import conditional
 from ptxgen.emulator.ops.access import Site
 from ptxgen.emulator.ops.builder import Builder
@@ -57,13 +57,16 @@ class Program:
         self.blocks: list[Block] = []
         self.register_sets = self.builder.register_sets = RegisterSets(self.code)
         self.layout()
+        operands: list[tuple[int, int]] = []
+        self.bodies: list[dict[str, Any]] = []
+        for ins, row in zip(self.code, self.table, strict=True):
+            self.bodies.append(self.compile(ins, row))
+            operands.append(operands_of(self.builder, ins))
         initial: set[int] = set()
         if options.uninitialised:
-            probe = Builder(function, options, clustered)
-            initial = unproven(probe, self.code, self.table, self.starts, self.block_of)
+            initial = unproven(self.code, operands, self.table, self.starts, self.block_of, len(function.registers))
         self.undefined = Undefined(self, initial)
         self.flags = self.undefined.flags
-        self.bodies = [self.compile(ins) for ins in self.code]
         self.assemble(self.bodies)
         self.views = self.builder.views
         self.rows = self.builder.rows
@@ -95,12 +98,10 @@ class Program:
         self.starts = sorted(leaders)
         self.block_of = {start: n for n, start in enumerate(self.starts)}
 
-    def compile(self, ins: Instruction) -> dict[str, Any]:
+    def compile(self, ins: Instruction, row: Row) -> dict[str, Any]:
         """The step of one instruction, its guard, its operands, and the steps that must precede it."""
         b = self.builder
         b.begin(ins)
-        row = find(ins)
-        assert row is not None
         b.members, b.single = None, False
         step = row.compile(b, ins)
         reads, writes = list(b.reads), list(b.writes)

@@ -27,6 +27,8 @@ class Builder:
     ``self.views[i]`` describes view ``i``; ``batch.v[i]`` is its array in a warp batch.
     """
 
+    register_sets: RegisterSets
+
     def __init__(self, function: Function, options: Options, clustered: bool = False) -> None:
         self.function = function
         self.options = options
@@ -42,7 +44,6 @@ class Builder:
         # registers whose accesses the instruction itself checks and records
         self.quiet_reads: list[Reg] = []
         self.quiet_writes: list[Reg] = []
-        self.register_sets: RegisterSets | None = None  # None: the builder is used for analysis only
         self.keys: dict[Any, int] = {}
         self.address_slots: dict[int, list[int]] = {}
         self.ins: Instruction | None = None
@@ -92,8 +93,9 @@ class Builder:
         return index
 
     def view(self, width: int, row: int, kind: str, part: int = 0) -> int:
-        view = View(width, row, kind, part)
-        return self.intern(view, view)
+        key = (width, row, kind, part)
+        index = self.interned.get(key)
+        return self.intern(key, View(width, row, kind, part)) if index is None else index
 
     def temp(self, kind: str) -> int:
         """A scratch row for this instruction."""

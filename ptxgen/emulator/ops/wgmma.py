@@ -132,29 +132,26 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
     for reg in a:
         b.src(reg, "b32")
     sets = b.register_sets
-    form: Form | None = None
-    if sets is not None:
-        rows = np.array([b.place(reg)[1] for reg in d])
-        d_set, a_set = sets.number(d), sets.number(a) if a else None
-        sets.rows[d_set] = rows
-        rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
-        multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
-        form = Form(
-            ins,
-            n,
-            rows,
-            rows_a,
-            d_set,
-            a_set,
-            _RESULTS[result],
-            _UNSIGNED[left],
-            (transposed_a, transposed_b),
-            multiply,
-        )
+    rows = np.array([b.place(reg)[1] for reg in d])
+    d_set, a_set = sets.number(d), sets.number(a) if a else None
+    sets.rows[d_set] = rows
+    rows_a = np.array([b.place(reg)[1] for reg in a]) if a else None
+    multiply = multiplier(result, left, right, signs, saturated, b.options.mma == "hopper")
+    form = Form(
+        ins,
+        n,
+        rows,
+        rows_a,
+        d_set,
+        a_set,
+        _RESULTS[result],
+        _UNSIGNED[left],
+        (transposed_a, transposed_b),
+        multiply,
+    )
     slots = [reg.slot for reg in d]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        assert form is not None
         group = warpgroup(c, ins, m)
         blocks = c.warps(m)
         check_fence(c, blocks, form, ins)
