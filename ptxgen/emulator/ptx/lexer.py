@@ -16,17 +16,18 @@ class Token(NamedTuple):
     end: int
 
 
+# the most frequent kinds come first
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\f]+|\\\n)
-    |(?P<nl>\n)
+    r"""[ \t\r\f]*+(?:
+    (?P<word>(?:%[\w$]|[$A-Za-z_])[\w$]*(?:(?:\.|::)\w+)*)
+    |(?P<nl>\\?\n)
     |(?P<comment>//[^\n]*|/\*.*?\*/)
-    |(?P<str>"[^"\n]*")
     |(?P<flt>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
     |(?P<int>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
-    |(?P<word>(?:%[\w$]|[$A-Za-z_])[\w$]*(?:(?:\.|::)\w+)*)
     |(?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
     |(?P<punct><<|>>|[\[\]{}()<>,;:|!@+\-*/=&~^%?])
-    |(?P<bad>.)""",
+    |(?P<str>"[^"\n]*")
+    |(?P<bad>.))""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -35,21 +36,22 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of `text`, without comments, ending with an "end" token."""
     out: list[Token] = []
     line = 1
-    append = out.append
+    append, new = out.append, tuple.__new__
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
-        if kind == "space":
-            line += match.group().count("\n")
-        elif kind == "nl":
+        assert kind is not None
+        if kind == "nl":
             line += 1
-        elif kind == "comment":
-            line += match.group().count("\n")
+            continue
+        word = match[kind]
+        if kind == "comment":
+            line += word.count("\n")
         elif kind == "bad":
-            raise ParseError(f"line {line}: unexpected character {match.group()!r}")
+            raise ParseError(f"line {line}: unexpected character {word!r}")
         else:
-            word = match.group()
-            assert kind is not None
-            append(Token(word if kind == "punct" else kind, word, line, match.start(), match.end()))
+            end = match.end()
+            # Token(...), without the call of a Python function
+            append(new(Token, (word if kind == "punct" else kind, word, line, end - len(word), end)))
     out.append(Token("end", "", line, len(text), len(text)))
     return out
 
