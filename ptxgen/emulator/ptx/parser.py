@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ptxgen.cuda_abi import PARAMETERS_AT
@@ -411,23 +412,22 @@ class Parser(Reader):
         return self.globals.get(name)
 
     def instruction(self, f: Function, pred: Reg | None, negated: bool, first: Token) -> Instruction:
-        word = self.expect("word")
-        op, *mods = word.text.split(".")
+        op, mods = name_of(self.expect("word").text)
+        tokens = self.tokens
         operands: list[Operand] = []
         if op == "call" and self.token.kind == "(":
             operands.append(self.parenthesised())
             self.accept(",")
-        while self.token.kind != ";":
-            operands.append(self.parenthesised() if self.token.kind == "(" and op == "call" else self.operand())
-            if not self.accept(","):
+        while tokens[self.at].kind != ";":
+            operands.append(self.parenthesised() if op == "call" and self.token.kind == "(" else self.operand())
+            if tokens[self.at].kind != ",":
                 break
+            self.at += 1
         end = self.expect(";")
         text = self.text[first.start : end.end]
         if len(text) > 400:
             text = text[:400] + "..."
-        ins = Instruction(
-            op, canonical(op, mods), tuple(operands), pred, negated, first.line, text, location=self.location
-        )
+        ins = Instruction(op, mods, tuple(operands), pred, negated, first.line, text, location=self.location)
         f.code.append(ins)
         return ins
 
@@ -439,6 +439,13 @@ class Parser(Reader):
             items += op.items if isinstance(op, Vec) else [op]
             self.accept(",")
         return Vec(tuple(items))
+
+
+@lru_cache(4096)
+def name_of(word: str) -> tuple[str, tuple[str, ...]]:
+    """The operation and the modifiers of an instruction's name."""
+    op, *mods = word.split(".")
+    return op, canonical(op, mods)
 
 
 def parse(text: str) -> Unit:

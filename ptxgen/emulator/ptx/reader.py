@@ -44,6 +44,10 @@ _SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
 _CONSTANTS = {"WARP_SZ": 32}
 
 
+#: tokens that end a constant expression
+_CONSTANT_ENDS = {",", ";", "]", "}", ")", ">"}
+
+
 class Reader:
     """A position in the tokens of one text."""
 
@@ -86,12 +90,13 @@ class Reader:
 
     def operand(self) -> Operand:
         first = self.single()
-        if self.accept("|"):
+        if self.tokens[self.at].kind == "|":
+            self.at += 1
             return Pair(first, self.single())
         return first
 
     def single(self) -> Operand:
-        token = self.token
+        token = self.tokens[self.at]
         kind = token.kind
         if kind == "word":
             self.at += 1
@@ -218,6 +223,11 @@ class Reader:
         levels = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
         if level == len(levels):
             return self.constant()
+        if level == 0:
+            token = self.tokens[self.at]
+            if token.kind == "int" and self.tokens[self.at + 1].kind in _CONSTANT_ENDS:
+                self.at += 1
+                return integer(token.text)
         value = self.constant_sum(level + 1)
         while self.token.kind in levels[level]:
             op = self.next().kind
