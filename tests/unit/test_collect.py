@@ -42,12 +42,12 @@ import sys, time
 from ptxgen.cli import main
 from ptxgen.tuning.collect import Collector
 from ptxgen.tuning.database import config_text
-measured, log = Collector._measured, open(sys.argv.pop(1), "a")
+measured = Collector._measured
 def logged(self, m):
     print(time.time(), m.problem.key(), config_text(m.config), sep="\\t", file=log, flush=True)
     measured(self, m)
-Collector._measured = logged
-if __name__ == "__main__":
+if __name__ == "__main__":  # not in child processes, which import this file
+    log, Collector._measured = open(sys.argv.pop(1), "a"), logged
     main()
 """
 
