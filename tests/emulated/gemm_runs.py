@@ -73,7 +73,7 @@ def execute(
     alpha: float = 1.0,
     beta: float = 0.0,
     *,
-    on: str = "emulated",
+    on: str | Device = "emulated",
     shift: bool = False,
     times: int = 1,
     stats: list[Stats] | None = None,
@@ -81,7 +81,7 @@ def execute(
 ) -> Array:
     """C after ``times`` launches of ``c`` on ``p``; A, B and all bytes outside the elements must not change. ``on``:
     the device that is generated for; ``options`` go to the emulated machine."""
-    driver = EmulatedDriver(device(on), **options)
+    driver = EmulatedDriver(device(on) if isinstance(on, str) else on, **options)
     if stats is not None:
         launch = driver.machine.launch
         driver.machine.launch = lambda *args, **named: stats.append(launch(*args, **named)) or stats[-1]

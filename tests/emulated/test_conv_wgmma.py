@@ -37,7 +37,7 @@ def verify(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_convolutions(seed):
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 7, H200, limit=100)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 4, H200, limit=100)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
         verify(p, c, kind, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
@@ -45,7 +45,7 @@ def test_random_convolutions(seed):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions_with_packed_operands(seed):
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(seed, 8, H200, limit=70)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(seed, 5, H200, limit=70)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
@@ -190,14 +190,14 @@ def test_infinities_are_multiplied_by_no_padding():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_strided_input_gradients(seed):
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(seed, 6, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(seed, 4, H200, limit=60)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_input_gradients_with_phases_as_columns(seed):
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(seed, 6, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(seed, 4, H200, limit=60)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
         on = replace(H200, sms=12) if n % 2 else H200
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), on, seed=seed, completion=("late", "early")[n % 2])

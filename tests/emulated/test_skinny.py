@@ -99,6 +99,8 @@ def test_unaligned_rows_are_loaded_in_16_byte_chunks(k, dtype):
     for n, (lda, m, split) in enumerate(
         ((k, 33, ""), (k + 1, 7, "kg=3 splitk=workspace"), (k + 3, 70 if fed else 50, ""))
     ):
+        if n == 2 * ((k + len(text)) % 2):  # of the two without slices, one
+            continue
         p = Gemm(m, 3, k, "NT", dtype, compute, lda=lda, ldb=k + 2, aligned_a=size, aligned_b=size)
         c = parse_config(f"{text} {split if k > 384 // size else ''}")
         verify(p, c, "integers", 1.0, 0.0, data=n, times=1, shift=bool(n % 2))

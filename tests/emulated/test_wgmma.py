@@ -27,7 +27,7 @@ H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
-@pytest.mark.parametrize("n", range(24))
+@pytest.mark.parametrize("n", range(18))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
     p, c = problem(rng, 90, H200), None
@@ -149,7 +149,7 @@ def test_resident_b_is_loaded_once(p, text, completion):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_kernels_with_resident_b(seed):
-    for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 8, replace(H200, sms=8), limit=900)):
+    for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 5, replace(H200, sms=8), limit=900)):
         a, b, before = operands(p, n, "integers")
         more = epilogue_arrays(p, n, "integers")
         driver = EmulatedDriver(replace(H200, sms=8), completion=("late", "early")[n % 2])
@@ -225,9 +225,9 @@ def test_fragment_loads_have_no_bank_conflicts(p, text):
 @pytest.mark.parametrize("aligned", [1, 2, 4, 8])
 @pytest.mark.parametrize("dtype", ["e4m3", "f16", "f32"])
 def test_rows_that_tma_cannot_map_are_packed(dtype, aligned, monkeypatch):
-    """Every alignment of a chunk, rows with gaps, starts between guards, a thread's only chunk or one of several; a
-    single row."""
-    for n, layout in enumerate(LAYOUTS):
+    """Every alignment of a chunk with two layouts, rows with gaps, starts between guards, a thread's only chunk or one
+    of several; a single row."""
+    for n, layout in list(enumerate(LAYOUTS))[aligned.bit_length() % 2 :: 2]:
         monkeypatch.setattr(pack_rows, "LARGE", 0 if n > 1 else 1 << 18)
         p = Gemm(35, 43 + n, 66 + n, layout, dtype, "tf32" if dtype == "f32" else "")
         if aligned < p.element.bytes:

@@ -41,7 +41,7 @@ from ptxgen.tuning.search import shortlist
 from ptxgen.tuning.validation import read_rows
 
 H200, H100 = device("h200"), device("h100")
-FUZZED = 2000  #: changed model files that are read
+FUZZED = 800  #: changed model files that are read
 
 #: a machine unlike the one that the clock was fitted to
 OTHER = {

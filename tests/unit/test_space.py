@@ -467,7 +467,7 @@ def test_families_are_those_that_compute_the_types():
 
 @pytest.mark.parametrize("code", range(4))
 def test_candidates_of_every_family_become_kernels(code):
-    """200 of each family, over types, layouts and alignments."""
+    """100 of each family, over types, layouts and alignments."""
     rng = np.random.default_rng(code)
     made = 0
     problems = [
@@ -478,12 +478,12 @@ def test_candidates_of_every_family_become_kernels(code):
     for p in problems:
         c = space.candidates(p, H200)
         rows = np.flatnonzero(c.family == code)
-        for i in rng.choice(rows, min(-(-200 // len(problems)), len(rows)), replace=False):
+        for i in rng.choice(rows, min(-(-100 // len(problems)), len(rows)), replace=False):
             plan = plan_for(p, c.row(int(i)), H200)
             assert render(plan).text
             assert plan.launch(p).steps
             made += 1
-    assert made >= 200
+    assert made >= 100
 
 
 @pytest.mark.parametrize("p", ALL, ids=lambda p: p.key())
@@ -788,7 +788,7 @@ def test_canonical_configurations_are_the_same_kernels(p):
     pairs = [(drawn.row(i), mapped.row(i)) for i in range(len(drawn))]
     changed = [(a, b) for a, b in pairs if a != b]
     assert len(changed) > 5
-    for a, b in changed:
+    for a, b in changed[:: -(-len(changed) // 15)]:
         one, two = plan_for(p, a, H200), plan_for(p, b, H200)
         assert render(one).digest == render(two).digest, f"{a} | {b}"
         assert geometry(p, a).blocks == geometry(p, b).blocks
