@@ -277,7 +277,7 @@ def state_digest(device: Device, database: Database | None = None) -> str:
         roots.append(model_folder(database, "any").parent)
         for m in sorted(database.winners(device.name), key=lambda m: m.problem.key()):
             state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
-    state.update(file_digests.of_tree(roots, (".txt", ".json")).encode())
+    state.update(file_digests.of_tree(roots, (".txt", tuning_files.MODEL)).encode())
     return state.hexdigest()[:16]
 
 
