@@ -385,6 +385,30 @@ def test_copy_overwritten_before_its_wait():
     run(COPY + "cp.async.wait_all; st.shared.u32 [%r1], 0;", x, y, block=64, extra=SHARED)
 
 
+def test_copy_that_some_lanes_have_awaited():
+    x, y = np.arange(256, dtype=np.int32), np.zeros(64, np.int32)
+    body = (
+        COPY + "and.b32 %r5, %r0, 31; setp.lt.u32 %p0, %r5, 9; @%p0 cp.async.wait_all; LOAD st.global.u32 [%d1], %r4;"
+    )
+    run(body.replace("LOAD", "@%p0 ld.shared.u32 %r4, [%r1]; @!%p0 mov.u32 %r4, 0;"), x, y, block=64, extra=SHARED)
+    with pytest.raises(AsyncFault, match="in flight") as caught:
+        run(body.replace("LOAD", "ld.shared.u32 %r4, [%r1];"), x, y, block=64, extra=SHARED)
+    assert caught.value.thread[0] % 32 == 9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_race_in_one_block(seed):
+    """The blocks run together, and a barrier orders the warps of all but one."""
+    y = np.zeros(256, np.int32)
+    body = """mov.u32 %r0, %tid.x; mov.u32 %r9, sm; mad.lo.u32 %r1, %r0, 4, %r9; xor.b32 %r2, %r0, 32;
+    mad.lo.u32 %r2, %r2, 4, %r9; st.shared.u32 [%r1], %r0; mov.u32 %r3, %ctaid.x; setp.ne.u32 %p0, %r3, SKIPS;
+    @%p0 bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 ld.shared.u32 %r4, [%r2];"""
+    run(body.replace("SKIPS", "4"), y, grid=4, block=64, extra=SHARED, seed=seed)
+    with pytest.raises(RaceFault, match="no barrier between") as caught:
+        run(body.replace("SKIPS", "2"), y, grid=4, block=64, extra=SHARED, seed=seed, uninitialised=False)
+    assert caught.value.block == (2, 0, 0)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_wait_for_a_copy_without_a_barrier(seed):
     """A wait orders a thread's own copies; other threads need a barrier."""
