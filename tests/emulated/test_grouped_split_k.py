@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AsyncFault, RaceFault
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.device import device
+from ptxgen.problem.device import Device, device
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -24,6 +24,22 @@ SLICED = {
     "mma": "family=mma ms=16 ns=16 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1",
     "f16x2": "ms=4 ns=4 ml=32 nl=32 u=8 vec_a=1 vec_b=1 vec_c=1 cp_async_a=0 cp_async_b=0",
 }
+
+
+def launched_twice(p: GroupedGemm, c: Config, on: Device, seed: int) -> Runner:
+    """The runner after two launches, whose results are equal."""
+    runner = Runner.of(EmulatedDriver(on, seed=seed), p, c)
+    values = random_group(p, 1, "integers")
+    np.testing.assert_array_equal(*(runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)))
+    return runner
+
+
+def table_words(runner: Runner, size: int) -> np.ndarray:
+    """The first ``size`` bytes of the descriptor table, as 32-bit words."""
+    (table,) = runner.tables
+    words = np.zeros(size // 4, np.uint32)
+    runner.driver.download(table.address, words)
+    return words
 
 
 @pytest.mark.parametrize(
@@ -44,15 +60,9 @@ def test_slices_of_k(family, dtype, compute, kg, case):
     c = parse_config(f"{SLICED[family]} kg={kg} splitk=last_cta")
     on = replace(device("h200"), sms=3)
     right(p, c, kg, on, (CASES[case],))
-    driver = EmulatedDriver(on, seed=kg)
-    runner = Runner.of(driver, p, c)
-    values = random_group(p, 1, "integers")
-    results = [runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)]
-    np.testing.assert_array_equal(*results)
-    (table,) = runner.tables
+    runner = launched_twice(p, c, on, kg)
     layout = runner.plan.scheduler.table
-    words = np.zeros(layout.bytes(len(items), layout.split_tiles(p.extents)) // 4, np.uint32)
-    driver.download(table.address, words)
+    words = table_words(runner, layout.bytes(len(items), layout.split_tiles(p.extents)))
     assert layout.split_tiles(p.extents) > 3
     assert not words[layout.bytes(len(items)) // 4 :].any()
 
@@ -77,18 +87,12 @@ def test_shares_of_k_iterations(family, dtype, compute, sms, case):
     c = parse_config(f"{SLICED[family]} stream_k=1")
     on = replace(device("h200"), sms=sms)
     right(p, c, sms, on, (CASES[case],))
-    driver = EmulatedDriver(on, seed=sms)
-    runner = Runner.of(driver, p, c)
-    values = random_group(p, 1, "integers")
-    results = [runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)]
-    np.testing.assert_array_equal(*results)
-    (table,) = runner.tables
+    runner = launched_twice(p, c, on, sms)
     layout = runner.plan.scheduler.table
     shares = layout.shares(p.extents)
     blocks = len(shares) - 1
     assert blocks == runner.launch.steps[0].grid[0] > 3
-    words = np.zeros(layout.bytes(len(SHARED_ITEMS), 2 * blocks + 1) // 4, np.uint32)
-    driver.download(table.address, words)
+    words = table_words(runner, layout.bytes(len(SHARED_ITEMS), 2 * blocks + 1))
     np.testing.assert_array_equal(words[-2 * blocks - 1 : -blocks], shares)
     assert not words[-blocks:].any()
 
