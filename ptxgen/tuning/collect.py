@@ -50,7 +50,7 @@ from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
 from ptxgen.tuning.selection import model_from
 from ptxgen.tuning.tuner import distance, similarity_class
-from ptxgen.tuning.tuning_files import shipped_winners
+from ptxgen.tuning.tuning_files import lookup, shipped_winners
 from ptxgen.tuning.worker import Worker
 
 #: a timing policy of its own: shorter than those of ``tune``
@@ -216,7 +216,7 @@ class Preparer:
         budget, p = self.budget, lower(problem)
         count = round(number * budget.model_share)
         ranked = [config for config, _ in self.model.rank(problem, self.device, count)] if count else []
-        known = [*shipped_seeds(problem, self.device.name), *near]
+        known = [*self._winners(problem), *shipped_seeds(problem, self.device.name), *near]
         legal = [config for config in known if rules.first_violation(p, config, self.device) is None]
         whole = space.candidates(p, self.device)
         rng = np.random.default_rng([budget.seed, zlib.crc32(problem.key().encode())])
@@ -226,6 +226,11 @@ class Preparer:
         drawn = [whole.row(int(i)) for i in weighted_by_speed(us, budget.configurations - count, rng)]
         configs = list(dict.fromkeys([*ranked[:1], *legal, *ranked[1:], *drawn[: number - count]]))
         return Chosen(configs, drawn[number - count :], budget.configurations + len(set(legal) - set(ranked)))
+
+    def _winners(self, problem: Problem) -> list[Config]:
+        """The shipped winner of the device, or else of the device whose measurements trained the model."""
+        names = dict.fromkeys((self.device.name, self.model.measured_on))
+        return [m.config for name in names if (m := lookup(problem, name)) is not None][:1]
 
     def _completed(self, problem: Problem, chosen: Chosen, shared: Sequence[Config]) -> list[Config]:
         """The problem's own configurations, then the fastest of ``shared`` by the model; random ones if those are too

@@ -31,6 +31,7 @@ from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 from ptxgen.tuning.progress import Progress
+from ptxgen.tuning.tuning_files import lookup
 
 BUDGET = CollectBudget(configurations=3, nearest=0)
 PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
@@ -325,6 +326,18 @@ def raise_for(problem: Gemm, function: Callable[..., Any]) -> Callable[..., Any]
         return function(p, *arguments)
 
     return call
+
+
+@pytest.mark.parametrize("name", ["h200", "h100"])
+def test_the_shipped_winner_is_measured_also_that_of_the_nearest_device(name: str) -> None:
+    problem = Gemm(16, 2560, 2560, dtype="f32")
+    winner = lookup(problem, name) or lookup(problem, "h200")
+    assert winner is not None
+    found = Preparer(DEVICES[name], None, CollectBudget(configurations=2), assembles=False).choose(
+        collect.Job((problem,))
+    )
+    assert isinstance(found[0], list)
+    assert winner.config in found[0]
 
 
 def test_preparing_ends_when_the_run_ends() -> None:
