@@ -92,7 +92,9 @@ def test_each_gpu_captures_graphs(torch):
             ptxgen.gemm(a, b)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(
+                graph, stream=torch.cuda.Stream(index)
+            ):  # the default one is of the first GPU that captures
                 c = ptxgen.gemm(a, b)
         a.copy_(2 * a)
         graph.replay()
