@@ -27,7 +27,7 @@ from ptxgen.tuning.choice_cache import Choice
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.nearest import FEW_ROWS, ScaledModel, nearest, scaled_us, transferred
+from ptxgen.tuning.nearest import FEW_ROWS, nearest, scaled_us, transferred
 from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.seeds import SEEDS, seeds
 
@@ -127,6 +127,13 @@ def _nearest_model(device: Device, mine: Path | None) -> Model | None:
     return None if chosen is None else _transferred(device, others[chosen])
 
 
+def _nearest_tuned(device: Device) -> Device | None:
+    """The nearest other GPU of the same compute capability that has shipped winners."""
+    names = set(tuning_files.devices()) - {device.name, "emulated"}
+    others = [DEVICES[name] for name in sorted(names & set(DEVICES)) if DEVICES[name].sm == device.sm]
+    return None if device.name == "emulated" else nearest(device, others)
+
+
 _transferred = lru_cache(maxsize=8)(transferred)
 
 
@@ -188,8 +195,8 @@ def _without_epilogue(problem: Problem) -> Problem:
 
 
 def _predicted(problem: Problem, device: Device, own: Path | None, k: int, use_winners: bool) -> list[Selection]:
-    """What needs a model: with ``use_winners`` those of the nearest device, if its model is used; then the ranking by
-    the model. Cached on disk. ``own``: the folder of the user's model."""
+    """The choice for a problem that the device has no winner of: with ``use_winners`` that of the nearest device; then
+    the ranking by the model. Cached on disk. ``own``: the folder of the user's model."""
     folders = [tuning_files.model_path(device.name).parent.parent, *([] if own is None else [own.parent])]
     names = (tuning_files.MODEL, tuning_files.WINNERS, SEEDS)
     files = [path for folder in folders for name in names for path in sorted(folder.glob(f"*/{name}"))]
@@ -206,10 +213,10 @@ def _computed(problem: Problem, device: Device, own: Path | None, k: int, use_wi
     """As ``_predicted``, without the cache."""
     model = model_from(device, own)
     found: list[Choice] = []
-    if use_winners and isinstance(model, ScaledModel):
-        found = _of_nearest(problem, problem, device, model.source.device)
+    if use_winners and (tuned := _nearest_tuned(device)) is not None:
+        found = _of_nearest(problem, problem, device, tuned)
         if not found and problem.epilogue:
-            found = _of_nearest(_without_epilogue(problem), problem, device, model.source.device)
+            found = _of_nearest(_without_epilogue(problem), problem, device, tuned)
     if len(found) < k:
         origin = "model" if model.trained else "analytic"
         other = model.measured_on if model.measured_on != device.name else ""

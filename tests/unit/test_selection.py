@@ -88,7 +88,7 @@ def test_winners_apply_to_exactly_their_problem_and_device(folder, database):
     ):
         assert select(p, H200, database)[0].origin == "analytic"
     assert select(P, T4, database)[0].origin == "analytic"
-    assert select(P, device("h100"), database)[0].origin == "analytic"
+    assert select(P, device("h100"), database)[0].source == "shipped (h200)"  # of the same compute capability
 
 
 def test_selection_by_the_model_alone(folder, database):
