@@ -111,7 +111,7 @@ class TableData:
 
 @dataclass
 class Library:
-    """The exported problems and kernels of one device. ``model``: predicts times of other shapes."""
+    """The exported problems and kernels of one device. ``model``: predicts times of other shapes, by trees alone."""
 
     device: Device
     model: Model
@@ -123,10 +123,10 @@ class Library:
 
     @classmethod
     def of(cls, problems: Sequence[Problem], device: Device, choose: Choose, model: Model, form: Form) -> Library:
-        """The library that computes ``problems``. ``model``: chooses for other shapes, if it was trained on
+        """The library that computes ``problems``. ``model``: its trees choose for other shapes, if it was trained on
         measurements of ``device``; else the performance model does; ``form``: the C text of launches
         (``c_source.form``). InputError: an operation or a property of a problem has no C function."""
-        library = cls(device, model if model.measured_on == device.name else Model.analytic(device))
+        library = cls(device, model.of_trees() if model.measured_on == device.name else Model.analytic(device))
         for problem in dict.fromkeys(problems):
             require_exportable(problem)
             library._add(choose(problem), form)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.perceptron import HIDDEN_LAYERS, Perceptron
+from ptxgen.tuning.ranking_network import combined
 from ptxgen.tuning.training import SEED, Floats, Training
 
 MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
@@ -81,9 +82,9 @@ def cross_validate(rows: Training, target: str, count: int, step: Step = lambda 
 
 
 def _predict(rows: Training, target: str, train: Mask, out: Mask) -> Floats:
-    model = rows.train(target, train)
-    predicted: Floats = model.inplace_predict(np.ascontiguousarray(rows.x[out])) + rows.bases[target][out]
-    return predicted
+    x = np.ascontiguousarray(rows.x[out])
+    trees: Floats = rows.train(target, train).inplace_predict(x)
+    return combined(trees, rows.train_network(target, train), x) + rows.bases[target][out]
 
 
 def learning_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Point]:

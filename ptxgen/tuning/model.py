@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from ptxgen.families.features import DEVICE, all_names, default_names, features
 from ptxgen.families.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.device import Device
+from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import model_files
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_files import Facts
+from ptxgen.tuning.ranking_network import RankingNetwork, combined
 from ptxgen.tuning.search import Floats, fastest, shortlist
 from ptxgen.tuning.training import TARGETS, Training, baseline, clock_of, threads
 
@@ -40,6 +41,7 @@ STAGES = ((0.065, 800), (0.16, 120))
 LEAST_TREES = 20
 #: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
 FEW, MORE = 8, 4
+REFINED = 256  #: rows, the fastest by the trees, that the network ranks
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
 os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
@@ -83,10 +85,15 @@ class Model:
     """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
 
     def __init__(
-        self, device: Device, facts: Facts | None = None, booster: Any = None, names: tuple[str, ...] = ()
+        self,
+        device: Device,
+        facts: Facts | None = None,
+        booster: Any = None,
+        names: tuple[str, ...] = (),
+        network: RankingNetwork | None = None,
     ) -> None:
-        """``names``: the features that the booster was trained on; none: ``features.default_names()``."""
-        self.device, self.facts, self._booster = device, facts, booster
+        """``names``: the features that booster and network were trained on; none: ``features.default_names()``."""
+        self.device, self.facts, self._booster, self.network = device, facts, booster, network
         self._names = names or default_names()
         self._workers = 0  # threads of the booster, 0: not set yet
 
@@ -103,6 +110,10 @@ class Model:
     def names(self) -> tuple[str, ...]:
         """The features that the trees read."""
         return self._names
+
+    def of_trees(self) -> Model:
+        """The same model without its network."""
+        return Model(self.device, self.facts, self._booster, self._names)
 
     @property
     def measured_on(self) -> str:
@@ -125,6 +136,7 @@ class Model:
         target: str = "",
         names: tuple[str, ...] = (),
         also: Mapping[Device, Iterable[Measurement]] | None = None,
+        network: RankingNetwork | None = None,
     ) -> Model:
         """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
 
@@ -133,6 +145,7 @@ class Model:
         ``also``: measurements of other devices, for which the model is trained, too.
         ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``, and
         those of the device if there are several.
+        ``network``: one that reads these features, to keep; none: it is trained, too.
         InputError: nothing to train on, or no such target or feature.
         """
         if target and target not in TARGETS:
@@ -150,7 +163,8 @@ class Model:
         rows = Training.joined(parts)
         errors = {t: rows.validate(t) for t in TARGETS} if len(set(rows.problems)) >= 2 and not target else {}
         chosen = target or (min(errors, key=lambda t: errors[t][0]) if errors else "clock")
-        booster = rows.train(chosen, np.ones(len(rows.log_us), bool))
+        everything = np.ones(len(rows.log_us), bool)
+        booster, network = rows.train(chosen, everything), network or rows.train_network(chosen, everything)
         facts = Facts(
             device=asdict(device),
             target=chosen,
@@ -165,7 +179,20 @@ class Model:
             newest=rows.newest,
             also=tuple(d.name for d in also or ()),
         )
-        return cls(device, facts, booster, names)
+        return cls(device, facts, booster, names, network)
+
+    def trained_again(
+        self, measurements: Iterable[Measurement], shipped: Callable[[str], Iterable[Measurement]]
+    ) -> Model:
+        """A model of the same target for the same devices, trained on ``measurements`` of this one and on those that
+        are ``shipped`` for the others. It keeps the network, whose training takes longest."""
+        facts, own = self.facts, self.device.name
+        if facts is None or self.measured_on != own:
+            return Model.fit(measurements, self.device, target="" if facts is None else facts.target)
+        names = {str(facts.device["name"]), *facts.also} - {own}
+        also = {DEVICES[name]: shipped(name) for name in sorted(names & set(DEVICES))}
+        inputs = () if self.network is None else self._names
+        return Model.fit(measurements, self.device, target=facts.target, names=inputs, also=also, network=self.network)
 
     def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
         """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
@@ -198,9 +225,11 @@ class Model:
         return np.flatnonzero(np.isin(c.family, known))
 
     def _score(
-        self, p: KernelGemm, c: Columns, d: Device, us: Floats, scale: float | None = None
+        self, p: KernelGemm, c: Columns, d: Device, us: Floats, scale: float | None = None, refined: int | None = None
     ) -> tuple[Floats, float]:
-        """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known."""
+        """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
+        ``refined``: the number of rows, the fastest by the trees, that the network predicts, too: the others have
+        infinity. None: all."""
         learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
         if self._booster is None or self.facts is None or not len(learnt):
             scale = 1.0 if scale is None else scale
@@ -210,7 +239,14 @@ class Model:
         for at in range(0, len(learnt), ROWS_AT_ONCE):
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
-            out[rows] = np.exp2(self._predicted(x, 0) + base[rows])
+            found = self._predicted(x, 0)
+            near = fastest(found + base[rows], len(rows) if refined is None else refined)
+            if self.network is not None:
+                near.sort()
+                both = combined(found[near], self.network, x[near])
+                found = np.full_like(found, np.inf)
+                found[near] = both
+            out[rows] = np.exp2(found + base[rows])
         return out, _scale_others(out, total_us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
@@ -268,7 +304,7 @@ class Model:
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = perf_model.predict(p, c, d)
             scored += len(c)
-        us, scale = self._score(p, c, d, us)
+        us, scale = self._score(p, c, d, us, refined=None if every else max(REFINED, k))
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
         return Search(best, total, scored, factor, scale)
 
@@ -287,7 +323,7 @@ class Model:
         """Writes ``model.json.xz`` into ``folder`` atomically. InputError: the model is not trained."""
         if self._booster is None or self.facts is None:
             raise InputError("model is analytic; only a trained one can be saved")
-        model_files.write(Path(folder), self.device, self.facts, self._booster, self._names)
+        model_files.write(Path(folder), self.device, self.facts, self._booster, self._names, self.network)
 
     @classmethod
     def load(cls, folder: Path | str) -> Model:

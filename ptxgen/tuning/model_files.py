@@ -1,4 +1,4 @@
-"""A trained model as one file, JSON compressed with xz: trees, training data, features."""
+"""A trained model as one file, JSON compressed with xz: trees, network, training data, features."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.tuning import model_trees as trees
 from ptxgen.tuning.exchange import MEMORY_LIMIT, replacing
+from ptxgen.tuning.ranking_network import RankingNetwork
 from ptxgen.tuning.training import DEPTH, TARGETS, TREES
 from ptxgen.tuning.tuning_files import MODEL
 
-FORMAT = 3  #: of the file; a newer one is refused. Earlier ones were not compressed, and are not read
+#: of the file; a newer one is refused. Format 3 has no network; earlier ones were not compressed, and are not read
+FORMAT = 4
 FORMER_MODEL = "model.json"  #: the name of files of these
 BYTES_MOST = 1 << 26  #: of the decompressed file
 
@@ -70,7 +72,14 @@ def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
     return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d, None, names).ravel()]
 
 
-def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple[str, ...]) -> None:
+def write(
+    folder: Path,
+    device: Device,
+    facts: Facts,
+    booster: Any,
+    names: tuple[str, ...],
+    network: RankingNetwork | None = None,
+) -> None:
     """Writes ``model.json.xz``. Several may write at once: a reader finds the whole file of one of them."""
     content = {
         "format": FORMAT,
@@ -79,6 +88,7 @@ def write(folder: Path, device: Device, facts: Facts, booster: Any, names: tuple
         "error": None if np.isnan(facts.error) else facts.error,
         "probe": _probe(device, facts, names),
         "forest": trees.forest_of(booster),
+        "network": None if network is None else network.as_dict(),
     }
     with replacing(folder / MODEL) as file:
         file.write(lzma.compress(_text({**content, "digest": _digest(content)}) + b"\n"))
@@ -99,9 +109,9 @@ def _digest(content: dict[str, Any], text: bytes = b"") -> str:
     return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
 
 
-def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
-    """(device, facts, booster, its features) of the model that ``write`` wrote. The checked content is kept in the disk
-    cache. CorruptError, SchemaError: as ``Model.load``."""
+def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetwork | None]:
+    """(device, facts, booster, its features, network) of the model that ``write`` wrote. The checked content is kept in
+    the disk cache. CorruptError, SchemaError: as ``Model.load``."""
     path = folder / MODEL
     try:
         _require_file(path)
@@ -113,7 +123,8 @@ def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...]]:
                 array_cache.write(key, arrays)
         content = json.loads(arrays["facts"].tobytes())
         device, facts = _device(path, content["device"]), _facts(content)
-        return device, facts, trees.loaded(arrays["trees"].tobytes()), tuple(content["features"])
+        names = tuple(content["features"])
+        return device, facts, trees.loaded(arrays["trees"].tobytes()), names, _network(content, len(names))
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, lzma.LZMAError) as error:
@@ -141,6 +152,7 @@ def _read(path: Path) -> array_cache.Arrays:
     names = _features(path, content["features"])
     device, facts = _device(path, content["device"]), _facts(content)
     trees.check(content["forest"], len(names))
+    _network(content, len(names))
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
         _require_probe(path, content["probe"], _probe(device, facts, names), names)
     constant = [i for i, name in enumerate(names) if name in PROBLEM]
@@ -148,6 +160,11 @@ def _read(path: Path) -> array_cache.Arrays:
     facts_text = json.dumps({**content, "features": names}).encode()
     parts = {"facts": facts_text, "trees": trees.content_of(forest, len(names))}
     return {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
+
+
+def _network(content: dict[str, Any], features: int) -> RankingNetwork | None:
+    values = content.get("network")
+    return None if values is None else RankingNetwork.from_dict(values, features)
 
 
 def content_of(path: Path) -> bytes:

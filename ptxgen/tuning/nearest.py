@@ -58,7 +58,7 @@ class ScaledModel(Model):
     device's facts are better."""
 
     def __init__(self, device: Device, source: Model) -> None:
-        super().__init__(device, source.facts, source.booster, source.names)
+        super().__init__(device, source.facts, source.booster, source.names, source.network)
         self.source = source
 
     def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
@@ -90,7 +90,7 @@ def transferred(device: Device, source: Model) -> Model:
     shared = source.facts is not None and device.name in source.facts.also
     if device.sm == source.device.sm and not shared:
         return ScaledModel(device, source)
-    return Model(device, source.facts, source.booster, source.names)
+    return Model(device, source.facts, source.booster, source.names, source.network)
 
 
 def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Device) -> Iterator[Measurement]:

@@ -20,8 +20,10 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
+from ptxgen.tuning import ranking_network
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model_trees import weighted_sum, xgboost
+from ptxgen.tuning.ranking_network import RankingNetwork
 
 Floats = NDArray[np.float32]
 
@@ -35,6 +37,7 @@ THREAD_ROWS = 20_000  #: rows from which two threads train; the same on every ma
 #: configuration's grade is GRADES / (time / best time) ** GRADE_POWER
 RANK_SHARE, RANK_TOP, RANK_CHILD_WEIGHT = 0.25, 8, 1.0
 GRADES, GRADE_POWER = 31, 8.0
+NETWORK_PROBLEMS = 1_000  #: fewer train no network
 FOLDS = 3
 
 #: baselines of times: none, the problem's roofline, the performance model; ``average``: the geometric mean of the last
@@ -213,6 +216,12 @@ class Training:
             ): 0.5,
         }
         return weighted_sum(members, x.shape[1], np.flatnonzero(fixed).tolist())
+
+    def train_network(self, target: str, mask: NDArray[np.bool_]) -> RankingNetwork | None:
+        """A network that predicts what the booster of ``train`` predicts; None: there are too few problems."""
+        if len(np.unique(self.group[mask])) < NETWORK_PROBLEMS:
+            return None
+        return ranking_network.train(self.x[mask], self.log_us[mask], self.bases[target][mask], self.group[mask])
 
     def _regressor(self, x: Floats, y: Floats, weight: Floats, trees: int, depth: int, child_weight: float) -> Any:
         own = {"objective": "reg:squarederror", "base_score": float(np.mean(y)), "min_child_weight": child_weight}

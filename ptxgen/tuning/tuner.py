@@ -348,7 +348,7 @@ class Session:
             other = Device(**facts.device)
             good += scaled_measurements(_shipped(other.name), self.device, other)
         self.progress.message(f"training on {len(good)} measurements")
-        self.model = Model.fit(good, self.device, target=facts.target if facts is not None else "")
+        self.model = self.model.trained_again(good, _shipped)
         self.model.save(model_folder(self.database, self.device.name))
 
     def pursue(self, queues: Sequence[ProblemQueue]) -> None:

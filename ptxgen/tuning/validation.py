@@ -41,7 +41,9 @@ from ptxgen.tuning.selection import model_from
 from ptxgen.tuning.worker import Worker
 
 FINALISTS = 3  #: fastest configurations of all that are timed again
-ROUNDS = 5  #: of the paired comparison
+#: of the paired comparison: those with odd numbers determine the fastest configurations, the others give the times. If
+#: the same rounds did both, the fastest of several would be the one with the luckiest time.
+ROUNDS = 10
 SLOWER = 1.0  #: a ratio to the vendor's time below which a row counts as slower
 
 
@@ -183,7 +185,8 @@ class Validator:
 def compare(
     worker: Worker, problem: Problem, chosen: Sequence[Config], measured: Sequence[Measurement], vendor: bool
 ) -> Validated | None:
-    """Times the first choice, the fastest of ``chosen`` and of ``measured`` in turn. None: one of them failed."""
+    """Times the first choice, the fastest of ``chosen`` and of ``measured`` in turn; half of the rounds determine the
+    fastest, the other half gives the times. None: one of them failed."""
     of_text = {config_text(m.config): m for m in reversed(measured)}
     known = [of_text[text].config for text in map(config_text, chosen) if text in of_text]
     fastest_choice = min(known, key=lambda c: of_text[config_text(c)].us, default=chosen[0])
@@ -192,8 +195,8 @@ def compare(
     samples = worker.compare(problem, finals, rounds=ROUNDS)
     if not samples:
         return None
-    us = [statistics.median(row) for row in samples]
-    best = int(np.argmin(us))
+    best = int(np.argmin([statistics.median(row[::2]) for row in samples]))
+    us = [statistics.median(row[1::2] or row) for row in samples]  # a model clock has one round
     return Validated(
         problem,
         len(measured),

@@ -144,6 +144,29 @@ def fitted(rows) -> Model:
     return Model(H200, replace(m.facts, error=0.08), m.booster, m.names)
 
 
+@pytest.fixture(scope="module")
+def networked(rows, fitted) -> Model:
+    """The same with a network, for which there are too few problems."""
+    data = training.Training.gather(rows, H200)
+    every = np.ones(len(data.log_us), bool)
+    assert data.train_network("clock", every) is None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training, "NETWORK_PROBLEMS", data.groups)
+        return Model(H200, fitted.facts, fitted.booster, fitted.names, data.train_network("clock", every))
+
+
+def test_the_network_has_half_of_the_last_ranking(networked, fitted):
+    p = HELD_OUT[0]
+    ranked = networked.rank(p, H200, 20)
+    columns = Columns.of([config for config, _ in ranked])
+    x = features(lower(p), columns, H200)
+    network = networked.network.predict(x) + np.log2(perf_model.predict(lower(p), columns, H200))
+    mean = (np.log2(fitted.predict(p, columns)) + network) / 2
+    assert np.allclose(np.log2([us for _, us in ranked]), mean, atol=1e-3)
+    assert not np.allclose(network, mean, atol=1e-3)
+    assert np.array_equal(networked.of_trees().predict(p, columns), fitted.predict(p, columns))
+
+
 @cache
 def least(p: Gemm) -> float:
     """The time of the truly fastest configuration."""
@@ -290,20 +313,52 @@ def test_model_ranks_for_its_own_device_only(fitted):
 
 
 @pytest.fixture
-def saved(fitted, tmp_path):
-    fitted.save(tmp_path / "h200")
+def saved(networked, tmp_path):
+    networked.save(tmp_path / "h200")
     return tmp_path / "h200"
 
 
-def test_saved_model_is_the_same_model(fitted, saved):
+def test_saved_model_is_the_same_model(fitted, networked, saved):
     again = Model.load(saved)
     assert again.facts == fitted.facts
     assert again.device == H200
-    assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+    assert again.rank(HELD_OUT[3], H200, 20) == networked.rank(HELD_OUT[3], H200, 20)
+    assert again.rank(HELD_OUT[3], H200, 20) != fitted.rank(HELD_OUT[3], H200, 20)
     assert [f.name for f in saved.iterdir()] == ["model.json.xz"]
     x = np.random.default_rng(0).standard_normal((500, len(default_names()))).astype(np.float32) * 100
     x[::7, ::3] = np.nan
     assert np.array_equal(again._booster.inplace_predict(x), fitted._booster.inplace_predict(x))
+
+
+def test_only_the_fastest_by_the_trees_are_ranked_by_the_network(networked, fitted, monkeypatch):
+    monkeypatch.setattr(model, "REFINED", 4)
+    configs = {config for config, _ in networked.rank(HELD_OUT[0], H200, 3)}
+    assert configs < {config for config, _ in fitted.rank(HELD_OUT[0], H200, 4)}
+
+
+def test_a_model_trained_again_keeps_its_network_and_its_other_devices(networked, rows, monkeypatch):
+    monkeypatch.setattr(training, "TREES", 4)
+    other = [replace(m, environment=replace(m.environment, device="h100")) for m in rows[:640]]
+    again = networked.trained_again(rows, lambda name: [])
+    assert again.network is networked.network
+    assert again.facts.also == ()
+    shared = Model(
+        H200, replace(networked.facts, also=("h100",)), networked.booster, networked.names, networked.network
+    )
+    again = shared.trained_again(rows, lambda name: other if name == "h100" else [])
+    assert again.facts.also == ("h100",)
+    assert again.facts.rows == len(rows) + len(other)
+
+
+def test_a_model_of_the_former_format_has_no_network(fitted, saved):
+    edit(saved, format=3, network=None)
+    assert Model.load(saved).rank(HELD_OUT[3], H200, 5) == fitted.rank(HELD_OUT[3], H200, 5)
+
+
+def test_a_damaged_network_is_refused(saved):
+    edit(saved, network={**stored(saved)["network"], "layers": ["AAAA"]})
+    with pytest.raises(CorruptError, match="layers of the network are 1"):
+        Model.load(saved)
 
 
 def test_analytic_model_cannot_be_saved(tmp_path):
@@ -504,8 +559,8 @@ def test_illegal_measurements_do_not_train(rows):
 
 
 def test_newer_format_is_refused(saved):
-    edit(saved, format=4)
-    with pytest.raises(SchemaError, match="has format 4; this ptxgen reads up to 3"):
+    edit(saved, format=5)
+    with pytest.raises(SchemaError, match="has format 5; this ptxgen reads up to 4"):
         Model.load(saved)
 
 
@@ -519,18 +574,18 @@ def test_other_features_are_refused_and_named(saved):
         Model.load(saved)
 
 
-def test_former_names_of_features_are_accepted(fitted, saved):
+def test_former_names_of_features_are_accepted(networked, saved):
     names = stored(saved)["features"]
     former = {new: old for old, new in {**RENAMED, **FORMER}.items()}
     assert {"tma_rows", "operand_path", "splitk", *FORMER.values()} <= former.keys() & set(names)
     edit(saved, features=[former.get(name, name) for name in names])
     again = Model.load(saved)
-    assert again.rank(HELD_OUT[3], H200, 20) == fitted.rank(HELD_OUT[3], H200, 20)
+    assert again.rank(HELD_OUT[3], H200, 20) == networked.rank(HELD_OUT[3], H200, 20)
 
 
-def test_model_accepts_features_that_it_was_not_trained_on(fitted, saved, tmp_path, monkeypatch):
+def test_model_accepts_features_that_it_was_not_trained_on(networked, saved, tmp_path, monkeypatch):
     """A later version computes one more feature between the others, or has one more family."""
-    before = fitted.rank(HELD_OUT[3], H200, 20)
+    before = networked.rank(HELD_OUT[3], H200, 20)
     names = default_names()
     simt = replace(FAMILIES["simt"], features={"moonlight": lambda c: c.ml % 7})
     monkeypatch.setitem(FAMILIES, "simt", simt)

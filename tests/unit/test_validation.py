@@ -56,6 +56,13 @@ def test_the_choice_is_compared_with_the_fastest_of_the_first_and_of_all():
     assert row.measured == 8
 
 
+def test_a_lucky_time_in_the_rounds_that_determine_the_fastest_is_not_counted():
+    worker = StandIn([5.0, 6.0])
+    worker.compare = lambda problem, configs, rounds: [[5.0] * rounds, [4.0, 6.0] * (rounds // 2)]
+    row = compare(worker, P, [CONFIGS[0]], measured([5.0, 6.0]), vendor=False)
+    assert (row.first, row.best, row.configs) == (5.0, 6.0, (CONFIGS[0], CONFIGS[1]))
+
+
 def test_only_measured_choices_are_timed_at_first_use_besides_the_selected_one():
     ranked = {c: 1.0 + i / 100 for i, c in enumerate(CONFIGS)}
     chosen = timed_at_first_use(ranked, measured([1.0] * 11)[1:])

@@ -1,0 +1,211 @@
+"""A multi-layer perceptron that ranks the configurations of a problem, in NumPy.
+
+Trees split a feature at thresholds, and so predict the same time for configurations that differ a little. A network is
+smooth; its errors differ from those of the trees, so the average of both chooses better than either. It learns with
+Adam (Kingma & Ba, 2015) and a listwise loss (Cao et al., ICML 2007).
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+HIDDEN = (320, 320, 128)  #: sizes of the hidden layers
+SHARE = 0.5  #: of the network in the prediction; the other half is that of the trees
+FARTHEST = 6.0  #: standard deviations at which features are clipped: far from its data, a network extrapolates badly
+CONSTANT = 1e-6  #: a feature with a smaller standard deviation is not scaled
+EPOCHS, BATCH = 20, 64  #: passes over the problems; problems of a step
+ROWS_MOST = 200  #: of a problem in a step, drawn at random
+RATE, WARM_UP, DECAY = 2.5e-3, 0.15, 1e-2  #: largest step size, the part of training that reaches it, weight decay
+MOMENTS, TINY = (0.9, 0.999), 1e-8  #: of Adam
+#: weights of the losses: of the order of a problem's configurations, and of the mean of their times
+LISTWISE, LEVEL = 0.1, 0.05
+SHARPNESS = 12.0  #: a configuration's chance to be the best is 2 to the power of 1.44 · SHARPNESS · log2(best / time)
+SEED = 11
+LAYERS_MOST, WIDTH_MOST = 8, 4096
+
+
+@dataclass(frozen=True)
+class RankingNetwork:
+    """Layers of rectified linear units. ``mean``, ``scale``: of each feature; ``weights``, ``biases``: of each layer;
+    the last layer has one output."""
+
+    mean: Floats
+    scale: Floats
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+
+    def predict(self, x: Floats) -> Floats:
+        """log2 of the time over the baseline, of each row of features."""
+        y = self.scaled(x)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            y = np.maximum(y @ weight + bias, np.float32(0))
+        out: Floats = (y @ self.weights[-1] + self.biases[-1])[:, 0]
+        return out
+
+    def scaled(self, x: Floats) -> Floats:
+        """The features as the first layer reads them."""
+        out: Floats = np.clip((x - self.mean) / self.scale, np.float32(-FARTHEST), np.float32(FARTHEST))
+        return out
+
+    def as_dict(self) -> dict[str, Any]:
+        """Texts that JSON can hold: of each array the little-endian bytes in base64."""
+        return {
+            "widths": [len(self.mean), *(len(bias) for bias in self.biases)],
+            "mean": _text(self.mean),
+            "scale": _text(self.scale),
+            "layers": [_text(np.vstack([w, b])) for w, b in zip(self.weights, self.biases, strict=True)],
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], features: int) -> RankingNetwork:
+        """The network that ``as_dict`` wrote. ValueError, TypeError, KeyError: it breaks a rule."""
+        widths = values["widths"]
+        if not isinstance(widths, list) or not 2 <= len(widths) <= LAYERS_MOST or widths[0] != features:
+            raise ValueError(f"widths of the network must be a list of 2 to {LAYERS_MOST}, the first {features}")
+        if not all(isinstance(n, int) and 1 <= n <= WIDTH_MOST for n in widths) or widths[-1] != 1:
+            raise ValueError(f"widths of the network must be from 1 to {WIDTH_MOST}, the last 1")
+        mean, scale = (_array(values[name], (features,)) for name in ("mean", "scale"))
+        if not (scale > 0).all():
+            raise ValueError("scale of the network must be positive")
+        if len(values["layers"]) != len(widths) - 1:
+            raise ValueError(f"layers of the network are {len(values['layers'])}; widths says {len(widths) - 1}")
+        layers = [_array(text, (n + 1, m)) for text, (n, m) in zip(values["layers"], pairwise(widths), strict=True)]
+        return cls(mean, scale, tuple(layer[:-1] for layer in layers), tuple(layer[-1] for layer in layers))
+
+
+def _text(a: Floats) -> str:
+    return base64.b64encode(a.astype("<f4").tobytes()).decode()
+
+
+def _array(text: str, shape: tuple[int, ...]) -> Floats:
+    out = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float32)
+    if out.size != math.prod(shape) or not np.isfinite(out).all():
+        raise ValueError(f"an array of the network must have {math.prod(shape)} finite numbers")
+    return out.reshape(shape)
+
+
+def combined(trees: Floats, network: RankingNetwork | None, x: Floats) -> Floats:
+    """The prediction of a model for rows of features, from that of its trees. ``network``: None: trees only."""
+    return trees if network is None else np.float32(1 - SHARE) * trees + np.float32(SHARE) * network.predict(x)
+
+
+def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> RankingNetwork:
+    """A network that learns ``log_us - base`` from features ``x``. ``base``: log2 of the baseline of each row;
+    ``group``: the number of its problem. The same rows give the same network, but for rounding."""
+    deviation = x.std(axis=0)
+    mean, scale = x.mean(axis=0), np.where(deviation > CONSTANT, deviation, np.float32(1))
+    rng = np.random.default_rng(SEED)
+    widths = (x.shape[1], *HIDDEN, 1)
+    layers = [(np.sqrt(2.0 / n) * rng.standard_normal((n, m))).astype(np.float32) for n, m in pairwise(widths)]
+    network = RankingNetwork(mean, scale, tuple(layers), tuple(np.zeros(m, np.float32) for m in widths[1:]))
+    x = network.scaled(x)
+    _, number, count = np.unique(group, return_inverse=True, return_counts=True)
+    rows, ends = np.argsort(number, kind="stable"), np.cumsum(count)
+    members = [rows[end - n : end] for end, n in zip(ends, count, strict=True)]
+    best = np.full(len(count), np.inf, np.float32)
+    np.minimum.at(best, number, log_us)
+    behind, level = log_us - best[number], base - best[number]
+    steps = list(_batches(members, rng))
+    adam = _Adam(network, len(steps))
+    for batch in steps:
+        drawn = [m if len(m) <= ROWS_MOST else rng.choice(m, ROWS_MOST, replace=False) for m in batch]
+        rows, starts = np.concatenate(drawn), np.cumsum([0, *map(len, drawn[:-1])])
+        inputs = _activations(network, x[rows])
+        predicted = inputs.pop()[:, 0] + level[rows]
+        adam.step(_gradients(network, inputs, loss_slope(predicted, behind[rows], starts)))
+    return network
+
+
+def _batches(members: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> Iterator[list[NDArray[np.intp]]]:
+    """The rows of the problems of each step."""
+    for _ in range(EPOCHS):
+        order = rng.permutation(len(members))
+        for at in range(0, len(order), BATCH):
+            yield [members[i] for i in order[at : at + BATCH]]
+
+
+def loss(predicted: Floats, behind: Floats, starts: NDArray[np.int64]) -> float:
+    """The loss of some problems. ``predicted``, ``behind``: log2 of the time over the best measured one, predicted and
+    measured; ``starts``: the first row of each problem. The mean over the problems of three terms: the weighted
+    variance of the error, the cross entropy of the distributions of the best configuration, the square of the mean
+    error. Fast rows have more weight."""
+    weight, _, chance, expected, mean, inside = _parts(predicted, behind, starts)
+    each = np.add.reduceat(weight * inside**2 - LISTWISE * expected * np.log(chance), starts) + LEVEL * mean**2
+    return float(each.mean())
+
+
+def loss_slope(predicted: Floats, behind: Floats, starts: NDArray[np.int64]) -> Floats:
+    """The derivative of ``loss`` by each of ``predicted``."""
+    weight, number, chance, expected, mean, inside = _parts(predicted, behind, starts)
+    slope = 2 * weight * (inside + LEVEL * mean[number]) + LISTWISE * SHARPNESS * (expected - chance)
+    return np.asarray(slope / len(starts), np.float32)
+
+
+def _parts(predicted: Floats, behind: Floats, starts: NDArray[np.int64]) -> tuple[Any, ...]:
+    number = np.repeat(np.arange(len(starts)), np.diff([*starts, len(predicted)]))
+
+    def normalized(values: Floats) -> Floats:
+        return np.asarray(values / np.add.reduceat(values, starts)[number], np.float32)
+
+    weight = normalized(np.exp2(-behind))
+    mean = np.add.reduceat(weight * (predicted - behind), starts)
+    least = np.minimum.reduceat(predicted, starts)[number]
+    chance = np.maximum(normalized(np.exp(SHARPNESS * (least - predicted))), np.float32(1e-30))
+    expected = normalized(np.exp(-SHARPNESS * behind))
+    return weight, number, chance, expected, mean, predicted - behind - mean[number]
+
+
+def _activations(network: RankingNetwork, x: Floats) -> list[Floats]:
+    """The input of each layer, and the output of the last."""
+    out = [x]
+    for weight, bias in zip(network.weights[:-1], network.biases[:-1], strict=True):
+        out.append(np.maximum(out[-1] @ weight + bias, np.float32(0)))
+    out.append(out[-1] @ network.weights[-1] + network.biases[-1])
+    return out
+
+
+def _gradients(network: RankingNetwork, inputs: list[Floats], slope: Floats) -> list[Floats]:
+    """Of all weights, then of all biases. ``inputs``: of each layer; ``slope``: of the loss by the output."""
+    weights: list[Floats] = []
+    biases: list[Floats] = []
+    back = slope[:, None]
+    for weight, x in zip(reversed(network.weights), reversed(inputs), strict=True):
+        weights.append(x.T @ back)
+        biases.append(back.sum(axis=0))
+        back = (back @ weight.T) * (x > 0)
+    return [*reversed(weights), *reversed(biases)]
+
+
+class _Adam:
+    """Changes the arrays of a network in place. The step size rises to RATE and falls to zero, along cosines."""
+
+    def __init__(self, network: RankingNetwork, steps: int) -> None:
+        self.arrays = [*network.weights, *network.biases]
+        self.decayed = len(network.weights)
+        self.first, self.second = ([np.zeros_like(a) for a in self.arrays] for _ in range(2))
+        self.steps, self.done = steps, 0
+
+    def step(self, gradients: list[Floats]) -> None:
+        part = self.done / self.steps
+        rise = part / WARM_UP if part < WARM_UP else (1 - part) / (1 - WARM_UP)
+        rate = RATE * (1 - math.cos(math.pi * rise)) / 2
+        self.done += 1
+        b1, b2 = MOMENTS
+        size = rate * math.sqrt(1 - b2**self.done) / (1 - b1**self.done)
+        for i, (array, gradient) in enumerate(zip(self.arrays, gradients, strict=True)):
+            first, second = self.first[i], self.second[i]
+            first += np.float32(1 - b1) * (gradient - first)
+            second += np.float32(1 - b2) * (gradient * gradient - second)
+            if i < self.decayed:
+                array *= np.float32(1 - rate * DECAY)
+            array -= np.float32(size) * first / (np.sqrt(second) + np.float32(TINY))
