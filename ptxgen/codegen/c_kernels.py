@@ -43,6 +43,13 @@ class CKernels(Part):
 
     THREADS = AUX_KERNEL_THREADS
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The auxiliary kernels: scale, reduce or none."""
+        if self.reduction.prescales_c:
+            return ("scale",)
+        return ("reduce",) if self.reduction.stores_partials else ()
+
     def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
         if self.reduction.stores_partials:
             size = self.scheduler.slices(p) * items * p.m * p.n * self.arithmetic.bytes

@@ -1,9 +1,13 @@
-"""Convolutions with 3x3 filters by Winograd's minimal filtering F(2x2, 3x3): 16 GEMMs over tiles of 2x2 results.
+"""Convolutions with 3x3 filters by Winograd's minimal filtering: 16 GEMMs over tiles of 2x2 results.
 
 A tile of 2x2 results depends on a patch of 4x4 pixels. With the matrices of Lavin and Gray ("Fast Algorithms for
 Convolutional Neural Networks", CVPR 2016) results are Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A, for a filter g and a patch d,
 summed over channels before the last transform. Each of the 16 points of transformed filters and patches is one GEMM:
 filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36.
+
+F(2x2, 3x3) computes results and input gradients. Gradients of filters have 3x3 elements, which the 2x2 gradients of a
+tile's results and its patch give: F(3x3, 2x2) has the same points and the same B, and the GEMMs are filters by tiles
+times tiles by channels.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ POINTS = 16  #: of a transformed patch: the GEMMs of the batch
 TILE = 2  #: rows and columns of results of a tile
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
+#: layouts of the GEMMs without and with weight gradients, where pixels and where channels are adjacent
+LAYOUTS = (("TN", "NN"), ("NT", "TN"))
 LEAST_CHANNELS = 16  #: of images and results: with fewer, transforms take longer than the products that they save
 
 
@@ -28,7 +34,8 @@ class WinogradTransform:
     """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
     ``height``, ``width`` of the images, ``results``: those of the results; ``first``: the row and column of the image
     at the top left of the first patch. Steps in elements: ``image_steps`` and ``result_steps`` by image, channel, row,
-    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on."""
+    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on. Of weight gradients, results
+    are the gradients of results, and filters are what is computed."""
 
     images: int
     channels: int
@@ -57,13 +64,17 @@ class WinogradTransform:
 
 @dataclass(frozen=True)
 class WinogradGemm(KernelGemm):
-    """The batch of 16 GEMMs of a convolution: transformed filters times transformed images.
+    """The batch of 16 GEMMs of a convolution: transformed filters times transformed images, or of a weight gradient:
+    transformed gradients of results times transformed images.
 
     ``transform``: the tensors; None: the representative of a class. ``epilogue_arrays``: the operands of the
-    convolution's epilogue, whose addresses every kernel of a launch takes."""
+    convolution's epilogue, whose addresses every kernel of a launch takes. ``image``: the operand with the images, of
+    the convolution and of the GEMMs: a or b."""
 
     transform: WinogradTransform | None = None
     epilogue_arrays: tuple[str, ...] = ()
+    image: str = "b"
+    weight_grad: bool = False
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -76,24 +87,20 @@ class WinogradGemm(KernelGemm):
         )
 
     @property
-    def image(self) -> str:
-        """The operand with the images, of the convolution and of the GEMMs: a or b."""
-        return "a" if self.channels_adjacent else "b"
-
-    @property
     def channels_adjacent(self) -> bool:
-        """Whether channels are adjacent in memory (NHWC: tiles are rows of C), not pixels (tiles are columns)."""
-        return self.layout == "NN"
+        """Whether channels are adjacent in memory (NHWC), not pixels. Then they are adjacent in transformed images and
+        results, too; otherwise tiles are."""
+        return self.layout == LAYOUTS[self.weight_grad][True]
 
 
 def winograd_gemm(v: Conv) -> WinogradGemm | None:
-    """The GEMMs of a convolution or of an input gradient. None: it has other filters, strides or types, few channels,
-    or weight gradients, groups or a depth axis, or PTXGEN_WINOGRAD is off."""
-    gradient = v.direction == "input_grad"
+    """The GEMMs of a convolution or of a gradient. None: it has other filters, strides or types, few channels, groups
+    or a depth axis, or PTXGEN_WINOGRAD is off."""
+    gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
     types = v.dtype == v.compute == v.out == "f32" and v.layout in ("NCHW", "NHWC")
-    if not (plain and types) or v.direction == "weight_grad" or any(v.pads[0]) or v.fold:
+    if not (plain and types) or any(v.pads[0]) or v.fold:
         return None
     if settings().winograd == "off":
         return None
@@ -122,18 +129,23 @@ def winograd_gemm(v: Conv) -> WinogradGemm | None:
         result,
     )
     rows, columns, depth = (_up(n) for n in (filters, transform.tile_count, channels))
-    if adjacent:
+    if weights:
+        columns, depth = depth, columns
+    images_first = not v.swapped  # the operands of the GEMMs are in the order of those of the convolution
+    if images_first:
         rows, columns = columns, rows
     fields: dict[str, Any] = {"dtype": v.dtype, "compute": v.compute, "out": v.out}
     return WinogradGemm(
         rows,
         columns,
         depth,
-        "NN" if adjacent else "TN",
+        LAYOUTS[weights][adjacent],
         batch=POINTS,
         deterministic=v.deterministic,
         transform=transform,
         epilogue_arrays=tuple(v.epilogue_operands),
+        image="a" if images_first else "b",
+        weight_grad=weights,
         **fields,
     )
 

@@ -1,9 +1,10 @@
-## Winograd's transforms of filters and of images, F(2x2, 3x3): 16 matrices of each in the workspace, one for each point of a
-## transformed patch of 4x4 pixels. Elements that pad the matrices are zero.
+## Winograd's transforms of filters (or gradients of results) and of images: 16 matrices of each in the workspace, one for each
+## point of a transformed patch of 4x4 pixels. Elements that pad the matrices are zero.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>
+<%namespace name="minimal" file="/${context['plan'].packing.minimal_filtering}"/>
 <%def name="operand_addresses()">
-    // A, B and C are 16 matrices each in the workspace: transformed filters and images, and their products
+    // A, B and C are 16 matrices each in the workspace: transformed ${plan.packing.tensors}, and their products
 % for x in "ABC":
     ld.param.u32 %tmp0, [offset128_${x.lower()}];
     mad.wide.u32 %${x}, %tmp0, ${plan.packing.ROW}, %workspace;
@@ -12,15 +13,25 @@
 </%def>
 
 <%def name="entries()">
+% for operand in plan.packing.filters:
+${filters(operand)}\
+% endfor
+% for t in plan.packing.gradients:
+${pixels(t, minimal.operand_points)}\
+% endfor
+${pixels(plan.packing.images, image_points)}\
+</%def>
+
+<%def name="filters(operand)">
 <% x = plan.packing %>\
 
 // C = A B of 16 matrices of transformed filters: each thread transforms the filter of a channel
 .visible .entry ${plan.entry}_transform_filters(
-${parameters(x.FILTER_NUMBERS, x.filters)}\
+${parameters(x.FILTER_NUMBERS)}\
 )
 .maxntid ${x.THREADS}, 1, 1
 {
-${registers(x.FILTER_NUMBERS, x.filters)}\
+${registers(x.FILTER_NUMBERS, operand)}\
     .reg .b32 %filter, %channel, %thread;
     ${x.taps.declaration}
 ${pdl.trigger_and_wait()}\
@@ -60,27 +71,32 @@ ${pdl.trigger_and_wait()}\
 % endfor
     // G g, then (G g) G^T
 % for j in range(3):
-${filter_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(4)])}\
+${minimal.operand_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(4)])}\
 % endfor
 % for i in range(4):
-${filter_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(4)])}\
+${minimal.operand_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(4)])}\
 % endfor
     mad.lo.u32 %tmp0, %channel, %matrix_filters, %filter;
 ${store_points()}\
 DONE:
     ret;
 }
+</%def>
 
-// C = A B of 16 matrices of transformed images: each thread transforms a patch of ${x.threads.channels} channels
-.visible .entry ${plan.entry}_transform_images(
-${parameters(x.IMAGE_NUMBERS, x.image)}\
+## ``points``: the def that computes the points of a row or column.
+<%def name="pixels(t, points)">
+<% x = plan.packing %>\
+
+// C = A B of 16 matrices of transformed ${t.tensor}: each thread transforms ${t.pixels} of ${x.threads.channels} channels
+.visible .entry ${plan.entry}_${t.name}(
+${parameters(x.TILE_NUMBERS)}\
 )
 .maxntid ${x.THREADS}, 1, 1
 {
-${registers(x.IMAGE_NUMBERS, x.image)}\
+${registers(x.TILE_NUMBERS, t.operand)}\
 ${tiles.registers()}\
     .reg .b32 %row, %column, %channel_offset;
-    .reg .pred %in_channels, %in_row<4>;
+    .reg .pred %in_channels, %in_row<${t.extent}>;
 ${pdl.trigger_and_wait()}\
 ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
     // the patch's first pixel; a tile that pads the matrices has a row outside the image
@@ -108,29 +124,29 @@ ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
 % endif
     setp.lt.u32 %in_channels, %channel, %channels;
     mov.b64 %row_addr, %tensor;
-% for i in range(4):
+% for i in range(t.extent):
     add.s32 %tmp0, %row, ${i};
     setp.lt.and.u32 %in_row${i}, %tmp0, %height, %in_channels;
     mov.b64 %global_addr, %row_addr;
-% for j in range(4):
+% for j in range(t.extent):
     add.s32 %tmp0, %column, ${j};
     setp.lt.and.u32 %p, %tmp0, %width, %in_row${i};
     mov.f32 ${x.patch[i, j]}, 0f00000000;
     @%p ld.global.nc.f32 ${x.patch[i, j]}, [%global_addr];
-% if j < 3:
+% if j < t.extent - 1:
     add.s64 %global_addr, %global_addr, %column_bytes;
 % endif
 % endfor
-% if i < 3:
+% if i < t.extent - 1:
     add.s64 %row_addr, %row_addr, %row_bytes;
 % endif
 % endfor
-    // B^T d, then (B^T d) B
-% for j in range(4):
-${image_points([x.patch[i, j] for i in range(4)], [x.rows[i, j] for i in range(4)])}\
+    // ${t.formula}
+% for j in range(t.extent):
+${points([x.patch[i, j] for i in range(t.extent)], [x.rows[i, j] for i in range(4)])}\
 % endfor
 % for i in range(4):
-${image_points([x.rows[i, j] for j in range(4)], [x.patch[i, j] for j in range(4)])}\
+${points([x.rows[i, j] for j in range(t.extent)], [x.patch[i, j] for j in range(4)])}\
 % endfor
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
@@ -141,7 +157,7 @@ DONE:
 }
 </%def>
 
-<%def name="parameters(names, operand)">
+<%def name="parameters(names)">
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
 % for line in plan.fused_ops.parameters:
     ${line}
@@ -165,17 +181,6 @@ DONE:
     ld.param.u32 %${name}, [${name}];
 % endfor
     mad.wide.u32 %matrix, %matrix_offset128, ${plan.packing.ROW}, %workspace;
-</%def>
-
-## The points of a row or column of a filter: its ends, and half of the sum and of the alternating sum.
-<%def name="filter_points(taps, points)">
-    mov.f32 ${points[0]}, ${taps[0]};
-    mov.f32 ${points[3]}, ${taps[2]};
-    add.rn.f32 ${points[1]}, ${taps[0]}, ${taps[2]};
-    sub.rn.f32 ${points[2]}, ${points[1]}, ${taps[1]};
-    add.rn.f32 ${points[1]}, ${points[1]}, ${taps[1]};
-    mul.rn.f32 ${points[1]}, ${points[1]}, 0f3F000000;
-    mul.rn.f32 ${points[2]}, ${points[2]}, 0f3F000000;
 </%def>
 
 ## The points of a row or column of a patch.

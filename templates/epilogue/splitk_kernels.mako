@@ -6,11 +6,9 @@
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>
 <%def name="entries()">
-% if plan.reduction.prescales_c:
-${entry("scale")}\
-% elif plan.reduction.stores_partials:
-${entry("reduce")}\
-% endif
+% for name in plan.c_kernels.names:
+${entry(name)}\
+% endfor
 </%def>
 
 <%def name="entry(name)">

@@ -1,28 +1,35 @@
-## Winograd's transform of the products, F(2x2, 3x3): results from the 16 matrices of products in the workspace, with the
-## epilogue of the convolution.
+## Winograd's transform of the products: results of F(2x2, 3x3), or gradients of filters of F(3x3, 2x2), from the 16 matrices of
+## products in the workspace, with the epilogue of the convolution. A gradient of filters is stored like an image of one tile: the
+## filter (or channel) of a row of C is its image.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>\
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>\
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>\
+<%namespace name="minimal" file="/${context['plan'].minimal_filtering}"/>\
 <% x = plan %>\
 
-// C = A B + beta C, transformed to results: each thread computes ${x.TILE} x ${x.TILE} results of ${x.threads.channels} channels
+// C = A B + beta C, transformed to results: each thread computes ${x.extent} x ${x.extent} results of ${x.threads.channels} channels
 .visible .entry ${plan.entry}_transform_results(
     .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
 % for line in plan.fused_ops.parameters:
     ${line}
 % endfor
     .param .u64 matrix_bytes,
-    ${", ".join(f".param .u32 {name}" for name in x.NUMBERS)},
+    ${", ".join(f".param .u32 {name}" for name in x.numbers)},
     .param .f32 beta
 )
 .maxntid ${x.THREADS}, 1, 1
 {
     .reg .b64 %C, %c_addr, %workspace, %matrix, %matrix_bytes, %row_bytes, %column_bytes, %tile_addr, %global_addr, %tmp64;
-    .reg .b32 ${", ".join(f"%{name}" for name in x.NUMBERS)}, %tmp0, %row, %column;
-    .reg .pred %p, %has_beta, %in_bounds, %add_c, %in_row<${x.TILE}>, %in_column<${x.TILE}>;
+    .reg .b32 ${", ".join(f"%{name}" for name in x.numbers)}, %tmp0, %row, %column;
+    .reg .pred %p, %has_beta, %in_bounds, %add_c, %in_row<${x.extent}>, %in_column<${x.extent}>;
     .reg .f32 %beta;
 ${tiles.registers()}\
+% if x.sums_slices:
+    .reg .b64 %slice_bytes, %slice_addr;
+    .reg .b32 %slice;
+    ${x.addends.declaration}
+% endif
     ${x.products.declaration}
     ${x.rows.declaration}
     ${x.results.declaration}
@@ -32,7 +39,7 @@ ${tiles.registers()}\
     cvta.to.global.u64 %C, %C;
     cvta.to.global.u64 %workspace, %workspace;
     ld.param.u64 %matrix_bytes, [matrix_bytes];
-% for name in x.NUMBERS:
+% for name in x.numbers:
     ld.param.u32 %${name}, [${name}];
 % endfor
     ld.param.f32 %beta, [beta];
@@ -51,7 +58,7 @@ ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
     mad.wide.u32 %tile_addr, %tmp0, 4, %C;
     mul.wide.u32 %row_bytes, %row_step, 4;
     mul.wide.u32 %column_bytes, %column_step, 4;
-% for i in range(x.TILE):
+% for i in range(x.extent):
     add.u32 %tmp0, %row, ${i};
     setp.lt.u32 %in_row${i}, %tmp0, %height;
     add.u32 %tmp0, %column, ${i};
@@ -69,23 +76,38 @@ ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
     mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
-% for n, element in enumerate(x.products.all):
-    ld.global.f32 ${element}, [%global_addr];
-% if n < x.POINTS - 1:
-    add.s64 %global_addr, %global_addr, %matrix_bytes;
-% endif
+% if x.sums_slices:
+    mov.b64 %slice_addr, %global_addr;
+${load_products(x.products)}\
+    // the products of the other slices, in their order
+    mul.lo.u64 %slice_bytes, %matrix_bytes, ${x.POINTS};
+    mov.u32 %slice, 1;
+ADD_SLICE${n}:
+    setp.ge.u32 %p, %slice, %slices;
+    @%p bra ADDED${n};
+    add.u64 %slice_addr, %slice_addr, %slice_bytes;
+    mov.b64 %global_addr, %slice_addr;
+${load_products(x.addends)}\
+% for element, addend in zip(x.products.all, x.addends.all):
+    add.rn.f32 ${element}, ${element}, ${addend};
 % endfor
+    add.u32 %slice, %slice, 1;
+    bra ADD_SLICE${n};
+ADDED${n}:
+% else:
+${load_products(x.products)}\
+% endif
     // A^T m, then (A^T m) A
 % for j in range(4):
-${result_points([x.products[i, j] for i in range(4)], [x.rows[i, j] for i in range(x.TILE)])}\
+${minimal.result_points([x.products[i, j] for i in range(4)], [x.rows[i, j] for i in range(x.extent)])}\
 % endfor
-% for i in range(x.TILE):
-${result_points([x.rows[i, j] for j in range(4)], [x.results[i, j] for j in range(x.TILE)])}\
+% for i in range(x.extent):
+${minimal.result_points([x.rows[i, j] for j in range(4)], [x.results[i, j] for j in range(x.extent)])}\
 % endfor
     mov.b64 %global_addr, %tile_addr;
-% for i in range(x.TILE):
+% for i in range(x.extent):
     mov.b64 %c_addr, %global_addr;
-% for j in range(x.TILE):
+% for j in range(x.extent):
     and.pred %in_bounds, %in_row${i}, %in_column${j};
     and.pred %add_c, %in_bounds, %has_beta;
 ${fused_ops.scale_product([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
@@ -93,11 +115,11 @@ ${c_elements.load("%c_addr", 0, "@%add_c ")}\
     @%add_c fma.rn.f32 ${x.results[i, j]}, %beta, ${x.c.values[0]}, ${x.results[i, j]};
 ${fused_ops.finish([x.results[i, j]], "%c_addr", 0, "@%in_bounds ", ("%channel", 0), ("%channel", 0))}\
 ${c_elements.store([x.results[i, j]], "%c_addr", 0, "@%in_bounds ")}\
-% if j < x.TILE - 1:
+% if j < x.extent - 1:
     add.s64 %c_addr, %c_addr, %column_bytes;
 % endif
 % endfor
-% if i < x.TILE - 1:
+% if i < x.extent - 1:
     add.s64 %global_addr, %global_addr, %row_bytes;
 % endif
 % endfor
@@ -106,10 +128,12 @@ DONE:
     ret;
 }
 
-## The results of a row or column of products.
-<%def name="result_points(products, results)">
-    add.rn.f32 ${results[0]}, ${products[0]}, ${products[1]};
-    add.rn.f32 ${results[0]}, ${results[0]}, ${products[2]};
-    sub.rn.f32 ${results[1]}, ${products[1]}, ${products[2]};
-    sub.rn.f32 ${results[1]}, ${results[1]}, ${products[3]};
+## Loads one product of each of the 16 matrices.
+<%def name="load_products(elements)">
+% for n, element in enumerate(elements.all):
+    ld.global.f32 ${element}, [%global_addr];
+% if n < plan.POINTS - 1:
+    add.s64 %global_addr, %global_addr, %matrix_bytes;
+% endif
+% endfor
 </%def>

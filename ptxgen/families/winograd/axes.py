@@ -1,4 +1,5 @@
-"""The axes of the family winograd: those of SIMT kernels. Its products are not split along K, and it computes no lists.
+"""The axes of the family winograd: those of SIMT kernels. Only slices of weight gradients are added, in the transform of
+their products, and it computes no lists.
 
 Axes that keep their defaults remain axes, because stored configurations name every axis of their family.
 """
@@ -7,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptxgen.codegen.axes import SPLIT_MEMSET, SPLIT_WORKSPACE
 from ptxgen.families.simt.axes import AXES as SIMT_AXES
 
-FIXED = ("kg", "splitk", "stream_k")  #: axes that keep their defaults in the search
+#: the values of axes that have fewer than in the family simt
+VALUES = {"splitk": (SPLIT_MEMSET, SPLIT_WORKSPACE), "stream_k": (0,)}
 
-AXES = tuple(replace(a, values=(a.default,)) if a.name in FIXED else a for a in SIMT_AXES)
+AXES = tuple(replace(a, values=VALUES.get(a.name, a.values)) for a in SIMT_AXES)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.axes import searched
-from ptxgen.codegen.config import Columns
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
 from ptxgen.families.candidates import Grid, Ints
 from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.winograd import axes
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.winograd import WinogradGemm
 from ptxgen.problem.device import Device
 
 
@@ -24,7 +25,13 @@ class WinogradSpace(SimtSpace):
     def shapes(self, p: KernelGemm) -> Grid:
         return super().shapes(p).replace(family=self.code)
 
+    def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
+        """The transform of the products adds the slices."""
+        return np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET)
+
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Without slices of K. The next kernel reads the products from the L2 cache, so their stores do not stream."""
+        """With slices of K of weight gradients only. The next kernel reads the products from the L2 cache, so their
+        stores do not stream."""
         c, broken = super().cells(p, d, tiles)
-        return c.replace(store_policy=0), np.where(c.kg > 1, -2, broken)
+        assert isinstance(p, WinogradGemm)
+        return c.replace(store_policy=0), broken if p.weight_grad else np.where(c.kg > 1, -2, broken)

@@ -1,4 +1,5 @@
-"""The kernels around the products of a Winograd convolution: transforms of filters, images and products."""
+"""The kernels around the products of a Winograd convolution: transforms of filters or of gradients of results, of images
+and of products."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.winograd import POINTS, TILE, WinogradGemm, WinogradTransform
+from ptxgen.lowering.winograd import POINTS, TAPS, TILE, WinogradGemm, WinogradTransform
 
 THREADS = 128  #: per block of the transforms
+PATCH = 4  #: rows and columns of a patch
+PRODUCTS = 0  #: offset of the matrices C in the workspace
 WORD = 1 << 32
 Ints = tuple[int, ...]
 
@@ -32,16 +35,6 @@ def transformed(p: KernelGemm) -> tuple[WinogradGemm, WinogradTransform]:
     assert isinstance(product, WinogradGemm)
     assert product.transform is not None
     return product, product.transform
-
-
-def matrix_offsets(p: WinogradGemm) -> dict[str, int]:
-    """Offsets of the 16 matrices A, B and C of the products in the workspace, and its bytes under the empty name."""
-    sizes = (p.rows_a * p.lda, p.rows_b * p.ldb, p.m * p.ldc)
-    at, out = 0, {}
-    for name, size in zip("abc", sizes, strict=True):
-        out[name] = at
-        at += ceil_div(POINTS * size * p.element.bytes, ROW) * ROW
-    return {**out, "": at}
 
 
 def _u32(numbers: Sequence[int]) -> tuple[Argument, ...]:
@@ -79,6 +72,15 @@ def _threads(channels_adjacent: bool, channels: int) -> ChannelsAndTiles:
     return ChannelsAndTiles(WARP if channels_adjacent else 1, channels)
 
 
+def _minimal_filtering(p: WinogradGemm) -> str:
+    return "math/winograd_f3x3_2x2.mako" if p.weight_grad else "math/winograd_f2x2_3x3.mako"
+
+
+def other_operand(p: WinogradGemm) -> str:
+    """The operand of the GEMMs that does not hold the images: filters, or gradients of results."""
+    return "a" if p.image == "b" else "b"
+
+
 def _tile_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> tuple[int, ...]:
     """The numbers of the kernels over tiles: tiles, rows and columns of tiles of an image, steps of the matrix."""
     ld = p.ldc if matrix == "c" else p.lda if matrix == "a" else p.ldb
@@ -87,8 +89,21 @@ def _tile_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> tuple[i
 
 
 @dataclass(frozen=True)
+class TileTransform:
+    """The kernel ``name`` that transforms a patch of pixels of each tile. ``tensor``: that they are of; ``operand``: A
+    or B, which holds it; ``extent``: rows and columns of the patch; ``pixels``, ``formula``: texts of comments."""
+
+    name: str
+    tensor: str
+    operand: str
+    extent: int
+    pixels: str
+    formula: str
+
+
+@dataclass(frozen=True)
 class WinogradPacking(Packing):
-    """Transformed images and filters in the workspace, where the products are stored too."""
+    """Transformed operands in the workspace: images and filters, or images and gradients of results."""
 
     template = "copy/winograd_transforms.mako"
     THREADS, ROW, POINTS, LOG2_WARP = THREADS, ROW, POINTS, log2(WARP)
@@ -103,7 +118,7 @@ class WinogradPacking(Packing):
         *("filters", "channels", "matrix_filters", "matrix_channels"),
         *("filter_step", "channel_step", "row_step", "column_step", "first_tap", "matrix_offset128"),
     )
-    IMAGE_NUMBERS = (
+    TILE_NUMBERS = (
         *("tiles", "tile_rows", "tile_columns", "tile_step", "depth_step"),
         *("matrix_tiles", "channels", "matrix_channels", "height", "width", "first_row", "first_column"),
         *("image_step", "channel_step", "row_step", "column_step", "matrix_offset128"),
@@ -118,14 +133,33 @@ class WinogradPacking(Packing):
         return transformed(self.problem)[0]
 
     @property
-    def image(self) -> str:
-        """The operand that holds the images."""
-        return self.product.image.upper()
+    def filters(self) -> list[str]:
+        """The operand that holds filters, if one does."""
+        return [] if self.product.weight_grad else [other_operand(self.product).upper()]
 
     @property
-    def filters(self) -> str:
-        """The operand that holds the filters."""
-        return "A" if self.image == "B" else "B"
+    def gradients(self) -> list[TileTransform]:
+        """The kernel that transforms gradients of results, if an operand holds them."""
+        if not self.product.weight_grad:
+            return []
+        operand, formula = other_operand(self.product).upper(), "G d, then (G d) G^T"
+        return [TileTransform("transform_gradients", "gradients", operand, TILE, "the gradients of a tile", formula)]
+
+    @property
+    def images(self) -> TileTransform:
+        """The kernel that transforms patches of images."""
+        operand, formula = self.product.image.upper(), "B^T d, then (B^T d) B"
+        return TileTransform("transform_images", "images", operand, PATCH, "a patch", formula)
+
+    @property
+    def tensors(self) -> str:
+        """What is transformed, for a comment."""
+        return "gradients and images" if self.product.weight_grad else "filters and images"
+
+    @property
+    def minimal_filtering(self) -> str:
+        """The slot of the transforms that differ between the algorithms."""
+        return _minimal_filtering(self.product)
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
@@ -149,10 +183,13 @@ class WinogradPacking(Packing):
         return transformed(p)[0]
 
     def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
-        offsets = matrix_offsets(transformed(p)[0])
-        size = offsets.pop("")
-        workspace.claim(size, "transformed filters and images, products", ROW)
-        return Buffers(offsets)
+        q = transformed(p)[0]
+        sizes = {"a": q.rows_a * q.lda, "b": q.rows_b * q.ldb}
+        packed = {
+            name: workspace.claim(POINTS * size * q.element.bytes, f"transformed {name.upper()}", ROW).offset
+            for name, size in sizes.items()
+        }
+        return Buffers({**packed, "c": PRODUCTS})
 
     @property
     def product_parameters(self) -> list[str]:
@@ -163,23 +200,32 @@ class WinogradPacking(Packing):
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         q, t = transformed(p)
-        filters, images = ("b", "a") if q.image == "a" else ("a", "b")
-        matrix_filters, tiles = (q.n, q.m) if q.channels_adjacent else (q.m, q.n)
-        filter_numbers = (
-            *(t.filters, t.channels, matrix_filters, q.k),
-            *(*t.filter_steps, t.filter_start, buffers.packed[filters] // ROW),
-        )
+        other = other_operand(q)
+        matrix_filters, tiles = (q.n, q.m) if q.image == "a" else (q.m, q.n)
+        channels = q.k
+        if q.weight_grad:
+            tiles, channels = channels, tiles
         image_numbers = (
-            *_tile_numbers(q, t, images),
-            *(tiles, t.channels, q.k, t.height, t.width, *t.first),
-            *(*t.image_steps, buffers.packed[images] // ROW),
+            *_tile_numbers(q, t, q.image),
+            *(tiles, t.channels, channels, t.height, t.width, *t.first),
+            *(*t.image_steps, buffers.packed[q.image] // ROW),
         )
-        blocks = (ceil_div(matrix_filters, self.BLOCK_FILTERS), ceil_div(q.k, self.LANES_CHANNELS), 1)
-        kernels = (
-            ("transform_filters", blocks, filters, filter_numbers),
-            ("transform_images", self.threads.grid(tiles, q.k), images, image_numbers),
-        )
-        return tuple(self._step(q, *kernel) for kernel in kernels)
+        images = ("transform_images", self.threads.grid(tiles, channels), q.image, image_numbers)
+        if q.weight_grad:
+            gradient_numbers = (
+                *_tile_numbers(q, t, other),
+                *(tiles, t.filters, matrix_filters, *t.results, 0, 0),
+                *(*t.result_steps, buffers.packed[other] // ROW),
+            )
+            first = ("transform_gradients", self.threads.grid(tiles, matrix_filters), other, gradient_numbers)
+        else:
+            filter_numbers = (
+                *(t.filters, t.channels, matrix_filters, q.k),
+                *(*t.filter_steps, t.filter_start, buffers.packed[other] // ROW),
+            )
+            blocks = (ceil_div(matrix_filters, self.BLOCK_FILTERS), ceil_div(q.k, self.LANES_CHANNELS), 1)
+            first = ("transform_filters", blocks, other, filter_numbers)
+        return tuple(self._step(q, *kernel) for kernel in (first, images))
 
     def _step(self, p: WinogradGemm, name: str, grid: tuple[int, int, int], matrix: str, numbers: Ints) -> Step:
         """The launch of the kernel that writes the matrices A or B."""
@@ -198,7 +244,7 @@ class ResultEpilogue:
 @dataclass(frozen=True)
 class ResultTransform:
     """The kernel that computes results from the products: a plan of its own for the templates of the epilogue.
-    ``problem``: the convolution."""
+    ``problem``: the convolution; ``sums_slices``: whether several slices of K have products."""
 
     problem: KernelGemm
     arithmetic: Arithmetic
@@ -206,10 +252,11 @@ class ResultTransform:
     fused_ops: FusedOps
     pdl: Pdl
     entry: str
+    sums_slices: bool
 
     kernel: ClassVar[str] = "kernel/winograd_results.mako"
     epilogue: ClassVar[ResultEpilogue] = ResultEpilogue()
-    THREADS, ROW, POINTS, TILE = THREADS, ROW, POINTS, TILE
+    THREADS, ROW, POINTS = THREADS, ROW, POINTS
     CHANNELS = 2  #: channels of a thread
     NUMBERS = (
         *("tiles", "tile_rows", "tile_columns", "tile_step", "depth_step"),
@@ -217,38 +264,77 @@ class ResultTransform:
     )
 
     @cached_property
+    def product(self) -> WinogradGemm:
+        return transformed(self.problem)[0]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The parameters after the addresses."""
+        return (*self.NUMBERS, "slices") if self.sums_slices else self.NUMBERS
+
+    @cached_property
     def threads(self) -> ChannelsAndTiles:
-        return _threads(transformed(self.problem)[0].channels_adjacent, self.CHANNELS)
+        return _threads(self.product.channels_adjacent or self.product.weight_grad, self.CHANNELS)
+
+    @property
+    def extent(self) -> int:
+        """Rows and columns of results of the products of one channel and tile."""
+        return TAPS[1] if self.product.weight_grad else TILE
+
+    @property
+    def minimal_filtering(self) -> str:
+        return _minimal_filtering(self.product)
 
     @cached_property
     def products(self) -> Tile:
         return Tile("elem", "f32", (4, 4))
 
     @cached_property
+    def addends(self) -> Tile:
+        """The products of another slice of K."""
+        return Tile("addend", "f32", (4, 4))
+
+    @cached_property
     def rows(self) -> Tile:
         """Products after the transform of their columns."""
-        return Tile("half", "f32", (TILE, 4))
+        return Tile("half", "f32", (self.extent, 4))
 
     @cached_property
     def results(self) -> Tile:
-        return Tile("result", "f32", (TILE, TILE))
+        return Tile("result", "f32", (self.extent, self.extent))
 
-    def step(self, p: KernelGemm) -> Step:
-        """The launch."""
+    def step(self, p: KernelGemm, slices: int) -> Step:
+        """The launch. ``slices``: of K, whose products are consecutive."""
         q, t = transformed(p)
-        offset = matrix_offsets(q)["c"] // ROW
-        numbers = (*_tile_numbers(q, t, "c"), t.filters, *t.results, *t.result_steps, offset)
-        grid = self.threads.grid(t.tile_count, t.filters)
+        tiles, channels = t.tile_count, t.filters
+        numbers: Ints = (*_tile_numbers(q, t, "c"), channels, *t.results, *t.result_steps)
+        if q.weight_grad:  # an image of one tile for each row of C, a channel for each column
+            (by_filter, by_channel, *steps), tiles, channels = t.filter_steps, t.filters, t.channels
+            if q.image == "a":
+                by_filter, by_channel, tiles, channels = by_channel, by_filter, channels, tiles
+            numbers = (tiles, 1, 1, q.ldc, 1, channels, *TAPS[1:], by_filter, by_channel, *steps)
+        numbers = (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
         stride: Argument = ("u64", q.offsets[2])
         arguments = (*POINTERS, *self.fused_ops.arguments, stride, *_u32(numbers), ("f32", "beta"))
-        return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, arguments)
+        return Step(
+            f"{self.entry}_transform_results", self.threads.grid(tiles, channels), (THREADS, 1, 1), 0, arguments
+        )
 
 
 @dataclass(frozen=True)
 class WinogradCKernels(CKernels):
-    """The transform of the products follows the main kernel."""
+    """The transform of the products follows the main kernel, and adds slices of K."""
 
     results: ResultTransform
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        """The products, or the sums of each slice, are first in the workspace."""
+        size = self.scheduler.slices(p) * items * p.m * p.ldc * self.arithmetic.bytes
+        assert workspace.claim(size, "products [slice][point][M][N]", ROW).offset == PRODUCTS
+
     def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
-        return main, self.results.step(p)
+        return main, self.results.step(p, self.scheduler.slices(p))
