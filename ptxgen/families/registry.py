@@ -58,6 +58,8 @@ class Family:
     several of them can split K of an item of a list; ``grouped_model``: the performance model of those kernels, None:
     ``model``. ``calibrated(p)``: whether the performance model alone ranks
     configurations of ``p`` until a model is trained on groups: it has terms that other measurements do not correct.
+    ``training_class(p)``: a name under which measurements of problems like ``p`` are counted, besides that of the
+    family, because trees that saw only others do not rank them; empty: none.
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
@@ -83,6 +85,7 @@ class Family:
     splits_lists: bool = False
     grouped_model: Any = None
     calibrated: Callable[[KernelGemm], bool] = lambda p: False
+    training_class: Callable[[KernelGemm], str] = lambda p: ""
 
     @property
     def code(self) -> int:

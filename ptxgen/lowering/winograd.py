@@ -24,9 +24,10 @@ POINTS = 16  #: of a transformed patch: the GEMMs of the batch
 TILE = 2  #: rows and columns of results of a tile
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
-#: layouts of the GEMMs without and with weight gradients, where pixels and where channels are adjacent
-LAYOUTS = (("TN", "NN"), ("NT", "TN"))
 LEAST_CHANNELS = 16  #: of images and results: with fewer, transforms take longer than the products that they save
+#: rows and columns of images and of results for weight gradients: sums of fewer products have larger errors than direct
+#: ones, relative to the products
+LEAST_PIXELS = 6
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,13 @@ class WinogradGemm(KernelGemm):
 
     ``transform``: the tensors; None: the representative of a class. ``epilogue_arrays``: the operands of the
     convolution's epilogue, whose addresses every kernel of a launch takes. ``image``: the operand with the images, of
-    the convolution and of the GEMMs: a or b."""
+    the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether channels are adjacent in memory (NHWC), not
+    pixels."""
 
     transform: WinogradTransform | None = None
     epilogue_arrays: tuple[str, ...] = ()
     image: str = "b"
+    channels_adjacent: bool = False
     weight_grad: bool = False
 
     @property
@@ -87,15 +90,14 @@ class WinogradGemm(KernelGemm):
         )
 
     @property
-    def channels_adjacent(self) -> bool:
-        """Whether channels are adjacent in memory (NHWC), not pixels. Then they are adjacent in transformed images and
-        results, too; otherwise tiles are."""
-        return self.layout == LAYOUTS[self.weight_grad][True]
+    def tiles_adjacent(self) -> bool:
+        """Whether tiles are adjacent in the transformed matrices, not channels."""
+        return not (self.channels_adjacent or self.weight_grad)
 
 
 def winograd_gemm(v: Conv) -> WinogradGemm | None:
     """The GEMMs of a convolution or of a gradient. None: it has other filters, strides or types, few channels, groups
-    or a depth axis, or PTXGEN_WINOGRAD is off."""
+    or a depth axis, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
@@ -105,6 +107,8 @@ def winograd_gemm(v: Conv) -> WinogradGemm | None:
     if settings().winograd == "off":
         return None
     if min(channels, filters) < LEAST_CHANNELS or 0 in (v.n, v.h, v.w, *v.results):
+        return None
+    if weights and min(v.h, v.w, *v.results[1:]) < LEAST_PIXELS:
         return None
     x, w, y = (v.steps(name) for name in "xwy")
     image, filter_, result = (_of_axes(x, "nchw"), _of_axes(w, "kcrs"), _of_axes(y, "nkpq"))
@@ -139,12 +143,13 @@ def winograd_gemm(v: Conv) -> WinogradGemm | None:
         rows,
         columns,
         depth,
-        LAYOUTS[weights][adjacent],
+        "TN" if weights or not adjacent else "NN",
         batch=POINTS,
         deterministic=v.deterministic,
         transform=transform,
         epilogue_arrays=tuple(v.epilogue_operands),
         image="a" if images_first else "b",
+        channels_adjacent=adjacent,
         weight_grad=weights,
         **fields,
     )

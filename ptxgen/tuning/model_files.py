@@ -37,7 +37,8 @@ BYTES_MOST = 1 << 26  #: of the decompressed file
 class Facts:
     """The facts that are stored with a trained model. ``errors``: root mean square of log2(predicted / measured) by
     target, on held-out problems, without the mean of each problem; ``error``: that of the chosen target, including the
-    mean; ``families``: number of rows of each; ``grouped``: number of rows of groups of GEMMs."""
+    mean; ``families``: number of rows of each, and of each ``Family.training_class``; ``grouped``: number of rows of
+    groups of GEMMs."""
 
     device: dict[str, Any]
     target: str
@@ -61,9 +62,10 @@ FEW = 100  #: rows of a family below which also a trained model ranks its kernel
 def known(facts: Facts, p: KernelGemm | None = None) -> list[str]:
     """The families with enough training data, for ``p`` if it is given."""
     found = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
-    if p is None or facts.grouped >= FEW:
+    if p is None:
         return found
-    return [name for name in found if not FAMILIES[name].calibrated(p)]
+    found = [name for name in found if facts.families.get(FAMILIES[name].training_class(p) or name, 0) >= FEW]
+    return [name for name in found if facts.grouped >= FEW or not FAMILIES[name].calibrated(p)]
 
 
 def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_model
+from ptxgen.families import perf_model, registry
 from ptxgen.families.features import default_names, features
 from ptxgen.families.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -79,7 +79,8 @@ def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[n
 @dataclass(frozen=True)
 class Training:
     """Training data, one row per measurement. ``group``: the index of its problem in ``problems``; ``families``: number
-    of rows of each family; ``grouped``: of rows of groups of GEMMs; ``family``: code of the family of each row."""
+    of rows of each family and ``Family.training_class``; ``grouped``: of rows of groups of GEMMs; ``family``: code of
+    the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -110,7 +111,7 @@ class Training:
             newest = max(newest, m.created)
         blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
         bases: dict[str, list[Floats]] = {t: [] for t in TARGETS}
-        family = [np.zeros(0, np.int64)]
+        family, classes = [np.zeros(0, np.int64)], Counter[str]()
         problems = tuple(sorted(by_problem, key=lambda q: q.key()))
         for i, problem in enumerate(problems):
             rows, p = sorted(by_problem[problem]), lower(problem)
@@ -120,6 +121,7 @@ class Training:
             grouped += len(good) * p.grouped
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
+            classes.update(name for r in rows if (name := registry.FAMILIES[r[0].family].training_class(p)))
             us = perf_model.predict(p, c, d)
             blocks.append(features(p, c, d, us, names))
             times.append(np.log2(np.array([r[1] for r in rows], np.float32)))
@@ -137,7 +139,7 @@ class Training:
             skipped=skipped,
             commits=frozenset(commits - {""}),
             newest=newest,
-            families=dict(sorted(families.items())),
+            families=dict(sorted((families + classes).items())),
             grouped=grouped,
             problems=problems,
             family=np.concatenate(family),

@@ -1,5 +1,5 @@
-"""The axes of the family winograd: those of SIMT kernels. Only slices of weight gradients are added, in the transform of
-their products, and it computes no lists.
+"""The axes of the family winograd: those of SIMT kernels. Only products of weight gradients are split along K, and it
+computes no lists.
 
 Axes that keep their defaults remain axes, because stored configurations name every axis of their family.
 """

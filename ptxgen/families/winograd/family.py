@@ -11,12 +11,17 @@ from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.winograd import WinogradGemm
 from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
 
 
 def _product(p: KernelGemm) -> KernelGemm:
     return p if p.winograd is None else p.winograd
+
+
+def _training_class(p: KernelGemm) -> str:
+    return "winograd weight_grad" if isinstance(q := _product(p), WinogradGemm) and q.weight_grad else ""
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -37,5 +42,6 @@ FAMILY = Family(
     plan=lambda p, c: resolve("ptxgen.families.winograd.plan:WinogradPlan"),
     gathers=lambda p: True,
     product=_product,
+    training_class=_training_class,
     probes=_probes,
 )

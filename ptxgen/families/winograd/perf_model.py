@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.config import Columns
+from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import Cells, Floats, Work, cell
+from ptxgen.families.perf_blocks import Cells, Floats, Work
+from ptxgen.families.perf_blocks import cell as product_cell
 from ptxgen.families.perf_blocks import microseconds as product_microseconds
 from ptxgen.families.simt.perf_model import work
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -16,13 +21,21 @@ from ptxgen.problem.device import Device
 
 L2_SPEED = 1.5  #: bandwidth of the L2 cache over that of device memory
 L2_SHARE = 0.5  #: share of the cache in which the results of one kernel remain for the next
-KERNELS = 3  #: transforms of filters, of images and of products
+KERNELS = 3  #: transforms of both operands and of products
+SLICE_US = 0.4  #: for each slice of K that the transform of products adds: the latency of its loads
 
 
-def _transfer(size: float, d: Device) -> float:
+def _transfer(size: Any, d: Device) -> Any:
     """Microseconds in which the transforms write or read a matrix of ``size`` bytes."""
-    cached = min(size, d.l2 * L2_SHARE)
+    cached = np.minimum(size, d.l2 * L2_SHARE)
     return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
+
+
+def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
+    """The cells of ``c``. The kernel that transforms the products adds the slices of K."""
+    size = 4.0 * p.results
+    extra = 2 * (_transfer(g.slices * size, d) - _transfer(size, d)) + SLICE_US * (g.slices - 1)
+    return replace(product_cell(p, c, g, d), extra=float32(np.where(c.kg > 1, extra, 0.0)))
 
 
 def transform_microseconds(p: KernelGemm, d: Device) -> float:
@@ -34,8 +47,8 @@ def transform_microseconds(p: KernelGemm, d: Device) -> float:
     rows, columns = t.results
     tensors = t.images * t.channels * t.height * t.width + 9 * t.filters * t.channels
     tensors += t.images * t.filters * rows * columns
-    moved = sum(_transfer(4.0 * p.batch * n, d) for n in matrices) + 4 * tensors / (d.bandwidth * 1e3 * perf_costs.DRAM)
-    return moved + KERNELS * perf_costs.LAUNCH_US
+    moved = sum(float(_transfer(4.0 * p.batch * n, d)) for n in matrices)
+    return moved + 4 * tensors / (d.bandwidth * 1e3 * perf_costs.DRAM) + KERNELS * perf_costs.LAUNCH_US
 
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

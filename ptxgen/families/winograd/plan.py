@@ -25,7 +25,9 @@ class WinogradPlan(Plan):
     def _compose(self) -> None:
         conv, arithmetic = self.problem, self.arithmetic
         c = CAccess(conv, arithmetic, CAddressing(False), 1, False, bool(self.config.store_policy))
-        self.results = ResultTransform(conv, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry, self.reduction.active)
+        self.results = ResultTransform(
+            conv, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry, self.reduction.active
+        )
         self.problem = transformed(conv)[0]
         scheduler = compose_scheduler(self)
         self.mainloop: SimtMainloop = mainloop(self, self.geometry)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from ptxgen.codegen.config import SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
 from ptxgen.families.simt.rules import RULES as SIMT_RULES
-from ptxgen.lowering.winograd import LEAST_CHANNELS, WinogradGemm
+from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, WinogradGemm
 
 RULES = (
     Rule(
         "winograd_filter",
         lambda p, c, g, d: isinstance(p, WinogradGemm),
         "family winograd computes f32 convolutions of images in NCHW or NHWC and their gradients, with 3x3 filters,"
-        f" stride 1, dilation 1, one group and at least {LEAST_CHANNELS} channels of images and results",
+        f" stride 1, dilation 1, one group and at least {LEAST_CHANNELS} channels of images and results, and for weight"
+        f" gradients at least {LEAST_PIXELS} rows and columns of them",
     ),
     Rule(
         "winograd_slices",

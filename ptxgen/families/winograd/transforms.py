@@ -1,4 +1,4 @@
-"""The kernels around the products of a Winograd convolution: transforms of filters or of gradients of results, of images
+"""The kernels around the products of a Winograd convolution: transforms of filters (or gradients of results), of images
 and of products."""
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from ptxgen.lowering.winograd import POINTS, TAPS, TILE, WinogradGemm, WinogradT
 
 THREADS = 128  #: per block of the transforms
 PATCH = 4  #: rows and columns of a patch
+#: adjacent threads along channels where pixels are adjacent in memory and channels in the matrices: they store whole
+#: sectors, and those along tiles load whole ones
+SECTOR_CHANNELS = 8
 PRODUCTS = 0  #: offset of the matrices C in the workspace
 WORD = 1 << 32
 Ints = tuple[int, ...]
@@ -68,10 +71,6 @@ class ChannelsAndTiles:
         return ceil_div(tiles, self.tiles), ceil_div(channels, self.block_channels), 1
 
 
-def _threads(channels_adjacent: bool, channels: int) -> ChannelsAndTiles:
-    return ChannelsAndTiles(WARP if channels_adjacent else 1, channels)
-
-
 def _minimal_filtering(p: WinogradGemm) -> str:
     return "math/winograd_f3x3_2x2.mako" if p.weight_grad else "math/winograd_f2x2_3x3.mako"
 
@@ -84,7 +83,7 @@ def other_operand(p: WinogradGemm) -> str:
 def _tile_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> tuple[int, ...]:
     """The numbers of the kernels over tiles: tiles, rows and columns of tiles of an image, steps of the matrix."""
     ld = p.ldc if matrix == "c" else p.lda if matrix == "a" else p.ldb
-    steps = (ld, 1) if p.channels_adjacent else (1, ld)
+    steps = (1, ld) if p.tiles_adjacent else (ld, 1)
     return (t.tile_count, *t.tiles, *steps)
 
 
@@ -163,7 +162,9 @@ class WinogradPacking(Packing):
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
-        return _threads(self.product.channels_adjacent, self.CHANNELS)
+        p = self.product
+        lanes = WARP if p.channels_adjacent else 1 if p.tiles_adjacent else SECTOR_CHANNELS
+        return ChannelsAndTiles(lanes, self.CHANNELS)
 
     @cached_property
     def taps(self) -> Tile:
@@ -274,7 +275,7 @@ class ResultTransform:
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
-        return _threads(self.product.channels_adjacent or self.product.weight_grad, self.CHANNELS)
+        return ChannelsAndTiles(1 if self.product.tiles_adjacent else WARP, self.CHANNELS)
 
     @property
     def extent(self) -> int:
