@@ -1,4 +1,5 @@
-"""Winograd convolutions on the emulated device: random cases, odd extents, dependent launch, padding of matrices."""
+"""Winograd convolutions and gradients on the emulated device: random cases, odd extents, dependent launch, padding of
+matrices, slices of K."""
 
 from __future__ import annotations
 
@@ -7,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.winograd.transforms import matrix_offsets
 from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
@@ -27,8 +27,10 @@ from tests.emulated.gemm_runs import right
 H200 = device("h200")
 SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4")
 
+SLICED = SMALL.replace(kg=3, splitk=SPLIT_WORKSPACE)
 
-@pytest.mark.parametrize("seed", range(4))
+
+@pytest.mark.parametrize("seed", range(6))
 def test_random_cases(seed):
     for p, c in SOURCES["winograd"].cases(seed, 3, H200, limit=40, threads=256):
         right(p, c, seed)
@@ -42,11 +44,62 @@ def test_last_rows_and_columns(extents, pad):
         right(replace(p, direction=direction), SMALL, cases=(case,))
 
 
+@pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
+@pytest.mark.parametrize("extents", ["H=8,W=9", "H=11,W=10"])
+def test_last_rows_and_columns_of_weight_gradients(extents, pad):
+    p = parse(f"conv N=2,C=17,{extents},K=21,R=3,S=3,pad={pad} NCHW f32 direction=weight_grad")
+    right(p, SMALL, cases=CASES[:2])
+
+
+@pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("config", [SMALL, SLICED], ids=["whole", "slices"])
+def test_weight_gradients_in_every_layout(layout, filters, config):
+    """All input sets, with alpha, beta and NaN around every buffer; neither channels nor tiles are multiples of 4."""
+    p = parse(f"conv N=1,C=18,H=9,W=12,K=37,R=3,S=3,pad=1x0x0x1 {layout} f32 direction=weight_grad")
+    right(replace(p, filters=filters), config, 3)
+
+
+def test_slices_of_weight_gradients_are_of_the_launch():
+    """One kernel serves every number of slices: 9 tiles, padded to 12, make 2 of 8, and 36 make 3 of 16."""
+    p = parse("conv N=4,C=16,H=6,W=6,K=16,R=3,S=3,pad=1 NCHW f32 direction=weight_grad")
+    plan = plan_for(p, SLICED, H200)
+    for images, tiles, slices in ((1, 12, 2), (4, 36, 3)):
+        q = replace(p, n=images)
+        launch = plan.launch(lower(q))
+        assert launch.steps[-1].arguments[-2] == ("u32", slices)
+        assert launch.workspace == 64 * (slices * 16 * 16 + 2 * 16 * tiles)
+    right(p, SLICED, cases=(CASES[0],))
+
+
+def test_slices_of_weight_gradients_are_added_in_their_order():
+    p = parse("conv N=2,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NHWC f32 direction=weight_grad deterministic=1")
+    a, b, c = operands(p, 0)
+    runner = Runner.of(EmulatedDriver(H200), p, SLICED)
+    first, second = (guarded(runner, a, b, c, 1.0, 0.0, ())[0] for _ in range(2))
+    assert np.array_equal(first, second)
+    with pytest.raises(ConfigError, match="winograd_slices"):
+        plan_for(p, SLICED.replace(splitk=SPLIT_MEMSET), H200)
+
+
 @pytest.mark.parametrize("pdl", ["on_exit", "on_start", "within_launch"])
-def test_dependent_launch(pdl):
+@pytest.mark.parametrize("direction", ["forward", "weight_grad"])
+def test_dependent_launch(pdl, direction):
     p = parse("conv N=1,C=16,H=6,W=6,K=16,R=3,S=3,pad=1 NCHW f32")
     config = parse_config(f"{SMALL} pdl={pdl}")
-    right(p, config, 2)
+    right(replace(p, direction=direction), config, 2)
+
+
+def test_a_nan_stays_in_the_gradients_of_its_filter():
+    p = parse("conv N=2,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NCHW f32 direction=weight_grad")
+    a, b, c = operands(p, 0, "integers")
+    b[0, 5, 2, 2] = np.nan
+    out, unchanged = guarded(Runner.of(EmulatedDriver(H200), p, SLICED), a, b, np.full_like(c, np.nan), 1.0, 0.0, ())
+    exact = reference(p, a, b, c).exact
+    assert unchanged
+    assert np.isnan(out[5]).all()
+    others = np.arange(16) != 5
+    assert np.array_equal(out[others], exact[others])
 
 
 def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
@@ -62,9 +115,11 @@ def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
     assert np.array_equal(out[..., 2:], exact[..., 2:])
 
 
-def test_error_beside_that_of_direct_products():
+@pytest.mark.parametrize("direction", ["forward", "weight_grad"])
+def test_error_beside_that_of_direct_products(direction):
     """The error is at most a few times that of a direct convolution in f32, relative to float64."""
     p = parse("conv N=1,C=64,H=8,W=8,K=32,R=3,S=3,pad=1 NCHW f32")
+    p = replace(p, direction=direction)
     a, b, c = operands(p, 0)
     exact = reference(p, a, b, c).exact
     errors = []
@@ -83,7 +138,9 @@ def test_error_beside_that_of_direct_products():
         {"c": 32, "k": 32, "groups": 2},
         {"dtype": "f16"},
         {"compute": "tf32"},
-        {"direction": "weight_grad"},
+        {"direction": "weight_grad", "stride": 2},
+        {"direction": "weight_grad", "c": 15},
+        {"direction": "weight_grad", "h": 7, "padding": 0},
         {"layout": "CHWN", "filters": ""},
         {"c": 15},
         {"n": 0},
@@ -102,10 +159,24 @@ def test_the_workspace_holds_the_sixteen_matrices():
     product = lower(p).winograd
     assert (product.m, product.n, product.k, product.batch) == (24, 40, 20, 16)
     launch = plan_for(p, SMALL, H200).launch(lower(p))
-    offsets = matrix_offsets(product)
-    assert offsets["b"] == 16 * 24 * 20 * 4
-    assert launch.workspace == offsets[""] == 64 * (24 * 20 + 20 * 40 + 24 * 40)
+    assert dict(zip("abc", launch.steps[2].arguments[-3:], strict=True)) == {
+        "a": ("u32", 64 * 24 * 40 // 128),
+        "b": ("u32", 64 * (24 * 40 + 24 * 20) // 128),
+        "c": ("u32", 0),
+    }
+    assert launch.workspace == 64 * (24 * 20 + 20 * 40 + 24 * 40)
     assert [step.entry.rpartition("_")[2] for step in launch.steps] == ["filters", "images", "nn", "results"]
+
+
+@pytest.mark.parametrize(("layout", "filters", "m", "n"), [("NCHW", "", 24, 20), ("NHWC", "CRSK", 20, 24)])
+def test_the_gemms_of_weight_gradients_sum_over_tiles(layout, filters, m, n):
+    p = Conv(2, 17, 7, 9, 21, 3, 3, padding=1, layout=layout, filters=filters, direction="weight_grad")
+    product = lower(p).winograd
+    assert (product.m, product.n, product.k, product.batch) == (m, n, 40, 16)
+    launch = plan_for(p, SMALL, H200).launch(lower(p))
+    assert launch.workspace == 64 * (24 * 40 + 20 * 40 + 24 * 20)
+    names = [step.entry.rpartition("_")[2] for step in launch.steps]
+    assert (names[:2], names[3]) == (["gradients", "images"], "results")
 
 
 def test_a_variable_excludes_the_family(monkeypatch):

@@ -9,7 +9,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import AXIS, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns, Config, axes_of, parse_config
+from ptxgen.codegen.config import (
+    AXIS,
+    SPLIT_MEMSET,
+    SPLIT_POLL,
+    SPLIT_SHARE,
+    SPLIT_WORKSPACE,
+    Columns,
+    Config,
+    axes_of,
+    parse_config,
+)
 from ptxgen.codegen.render import render
 from ptxgen.families import rules, space, space_bases
 from ptxgen.families.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
@@ -432,14 +442,19 @@ ALL = [
 
 
 def test_every_searched_value_of_a_winograd_axis_is_legal():
-    """Its products are no list and are not split along K."""
-    p = lower(Conv(8, 64, 56, 56, 64, 3, 3, padding=1))
+    """Its products are no list, and only those of weight gradients are split along K."""
+    p = Conv(8, 64, 56, 56, 64, 3, 3, padding=1)
     plain_config = Config(family="winograd", ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
-    assert rules.first_violation(p, plain_config, H200) is None
-    for axis in axes_of("winograd"):
-        if axis.name in ("kg", "splitk", "stream_k"):
-            for value in axis.values:
-                assert rules.first_violation(p, replace(plain_config, **{axis.name: value}), H200) is None, axis.name
+    values = {axis.name: axis.values for axis in axes_of("winograd")}
+    assert values["stream_k"] == (0,)
+    for direction in ("forward", "input_grad", "weight_grad"):
+        lowered = lower(replace(p, direction=direction))
+        for kg, splitk in product(values["kg"], values["splitk"]):
+            legal = splitk == SPLIT_MEMSET if kg == 1 else splitk == SPLIT_WORKSPACE and direction == "weight_grad"
+            broken = rules.first_violation(lowered, replace(plain_config, kg=kg, splitk=splitk), H200)
+            assert (broken is None) == legal, (direction, kg, splitk)
+        c = space.candidates(lowered, H200)
+        assert (c.kg[c.family == WINOGRAD.code] > 1).any() == (direction == "weight_grad")
 
 
 def test_families_are_those_that_compute_the_types():

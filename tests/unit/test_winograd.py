@@ -1,0 +1,75 @@
+"""The identities of Winograd's minimal filtering, and the ranking of its weight gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxgen.families import perf_model, registry
+from ptxgen.families.winograd.perf_model import cell
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.device import device
+from ptxgen.tuning.model_files import Facts, known
+from ptxgen.tuning.selection import model_for, select
+
+H200 = device("h200")
+
+B_T = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float64)
+G_F23 = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float64)
+A_T_F23 = np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float64)
+G_F32 = np.array([[1, 0], [0.5, 0.5], [0.5, -0.5], [0, 1]], np.float64)
+A_T_F32 = np.array([[1, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, -1]], np.float64)
+
+
+@pytest.mark.parametrize(("g", "a_t"), [(G_F23, A_T_F23), (G_F32, A_T_F32)], ids=["F(2x2, 3x3)", "F(3x3, 2x2)"])
+def test_minimal_filtering_is_correlation(g, a_t):
+    """Of a patch of 4x4 with a filter of 3x3, or with the gradients of a tile of 2x2: both share the transform of the
+    patch."""
+    rng = np.random.default_rng(0)
+    patch, taps = rng.standard_normal((4, 4)), g.shape[1]
+    filter_ = rng.standard_normal((taps, taps))
+    found = a_t @ ((g @ filter_ @ g.T) * (B_T @ patch @ B_T.T)) @ a_t.T
+    size = 5 - taps
+    direct = [[np.sum(patch[i : i + taps, j : j + taps] * filter_) for j in range(size)] for i in range(size)]
+    assert found == pytest.approx(np.array(direct), abs=1e-12)
+
+
+def test_trees_that_saw_no_weight_gradient_do_not_rank_them():
+    p = Conv(8, 64, 28, 28, 64, 3, 3, padding=1)
+    gradient = lower(Conv(8, 64, 28, 28, 64, 3, 3, padding=1, direction="weight_grad"))
+    facts = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "winograd": 200})
+    assert known(facts, lower(p)) == ["simt", "winograd"]
+    assert known(facts, gradient) == ["simt"]
+    counted = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "winograd": 200, "winograd weight_grad": 100})
+    assert known(counted, gradient) == ["simt", "winograd"]
+    assert not model_for(H200).learnt(gradient, "winograd")
+
+
+@pytest.mark.parametrize(
+    ("shape", "family"),
+    [
+        ((13, 768, 32, 32, 1536, 3, 3), "winograd"),
+        ((32, 128, 28, 28, 128, 3, 3), "winograd"),
+        ((32, 512, 7, 7, 512, 3, 3), "winograd"),
+        ((32, 16, 56, 56, 16, 3, 3), "simt"),
+        ((32, 16, 56, 56, 256, 3, 3), "simt"),
+    ],
+    ids=str,
+)
+def test_weight_gradients_of_many_channels_are_winograds(shape, family):
+    """With few channels the transforms take longer than the products that they save."""
+    chosen = select(Conv(*shape, padding=1, direction="weight_grad"), H200, use_model=True)[0]
+    assert chosen.config.family == family
+
+
+def test_slices_cost_the_products_that_their_sum_reads():
+    """More slices take longer to add; one takes nothing."""
+    f = registry.FAMILIES["winograd"]
+    p = lower(Conv(32, 128, 28, 28, 128, 3, 3, padding=1, direction="weight_grad")).winograd
+    c = f.candidates.cells(p, H200, f.candidates.tiles(f.candidates.neutral(p)))[0]
+    extra = cell(p, c, f.geometry(p, c), H200).extra
+    few, many = c.kg == 1, c.kg > 8
+    assert (extra[few] == 0).all()
+    assert extra[many].min() > extra[(c.kg > 1) & (c.kg <= 4)].max() > 0
+    assert perf_model.roofline(p, H200) > 0
