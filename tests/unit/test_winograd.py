@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.families import perf_model, registry
+from ptxgen.codegen.config import Config
+from ptxgen.families import registry
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model_files import Facts, known
 from ptxgen.tuning.selection import model_for, select
+from ptxgen.tuning.training import Training
 
 H200 = device("h200")
 
@@ -46,6 +49,15 @@ def test_trees_that_saw_no_weight_gradient_do_not_rank_them():
     assert not model_for(H200).learnt(gradient, "winograd")
 
 
+def test_training_counts_weight_gradients():
+    rows = []
+    for direction in ("forward", "weight_grad"):
+        p = Conv(8, 64, 28, 28, 64, 3, 3, padding=1, direction=direction)
+        config = Config(family="winograd", ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
+        rows += [Measurement(p, config, "ok", Environment("h200"), (9.0,))]
+    assert Training.gather(rows, H200).families == {"winograd": 2, "winograd weight_grad": 1}
+
+
 @pytest.mark.parametrize(
     ("shape", "family"),
     [
@@ -72,4 +84,3 @@ def test_slices_cost_the_products_that_their_sum_reads():
     few, many = c.kg == 1, c.kg > 8
     assert (extra[few] == 0).all()
     assert extra[many].min() > extra[(c.kg > 1) & (c.kg <= 4)].max() > 0
-    assert perf_model.roofline(p, H200) > 0
