@@ -42,6 +42,7 @@ ScheduleOption = Annotated[
         help="grouped: tlp, the tile policy of Zhang et al. with its tile for each item. [default: one tuned kernel]",
     ),
 ]
+ModelOption = Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")]
 ConfigOption = Annotated[
     str | None, typer.Option("--config", metavar="AXES", help="Use this configuration: 'ms=8 ns=8 ml=64 ...'.")
 ]

@@ -22,6 +22,7 @@ from ptxgen.cli.command import (
 )
 from ptxgen.cli.options import (
     ConfigOption,
+    ModelOption,
     ScheduleOption,
     SeedOption,
     ShardOption,
@@ -52,15 +53,18 @@ EMULATED_BUDGET = {
 BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sample
 
 
-def _select(problem: Problem, device: Device, database: Database | None, config: str | None) -> Selection:
-    """The given configuration, or the stored or predicted one. ConfigError: it breaks a rule."""
+def _select(
+    problem: Problem, device: Device, database: Database | None, config: str | None, use_model: bool = False
+) -> Selection:
+    """The given configuration, or the stored or predicted one; ``use_model``: the predicted one. ConfigError: it breaks
+    a rule."""
     from ptxgen.codegen.config import parse_config
     from ptxgen.families import rules
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning import selection as dispatch
 
     if config is None:
-        return dispatch.require(problem, device, database)[0]
+        return dispatch.require(problem, device, database, use_model)[0]
     given = parse_config(config)
     rules.require(lower(problem), given, device)
     return dispatch.Selection(problem, given, "given")
@@ -198,7 +202,7 @@ def tune(
 )
 def select(
     target: Target,
-    model: Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")] = False,
+    model: ModelOption = False,
     count: Annotated[int, typer.Option("--count", "-k", min=1, help="Number of configurations, best first.")] = 1,
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only a digest of the choices, to compare machines or ranks.")
@@ -320,6 +324,7 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, sch
 def bench(
     target: Target,
     config: ConfigOption = None,
+    model: ModelOption = False,
     baseline: Annotated[
         str | None,
         typer.Option(help="What to compare with in the same run: cublas, cudnn or torch; for grouped also tlp."),
@@ -334,6 +339,8 @@ def bench(
 
     With --baseline, the best candidate of the vendor library is timed in the same run.
     """
+    if config is not None and model:
+        raise InputError("config and model are given; a given configuration is not the model's")
     if schedule is not None:
         from ptxgen.cli import schedules
 
@@ -354,7 +361,7 @@ def bench(
         progress.phase("bench", len(cases))
 
         def choose(problem: Problem, device: Device) -> Selection:
-            return _select(problem, device, database, config)
+            return _select(problem, device, database, config, model)
 
         code = 0
         try:

@@ -542,6 +542,16 @@ def test_bench_compares(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.MODEL_CLOCK not in done.out
 
 
+def test_bench_of_the_models_choice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_hardware(monkeypatch, [(10, 20)])
+    words = ("bench", "--shape", "16,2560,2560", "--json")  # a winner ships
+    assert run(*words).document["rows"][0]["origin"] == "shipped"
+    assert run(*words, "--model").document["rows"][0]["origin"] == "model"
+    done = run(*words, "--model", "--config", CONFIG)
+    assert done.code == 2
+    assert "config and model are given" in done.err
+
+
 def test_bench_fails_if_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     on_hardware(monkeypatch, [(10, 20), (10, float("nan"))])
     done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas", "--json")
