@@ -33,12 +33,13 @@ def create(folder: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Replaces ``path`` atomically: a reader sees the old file or the new one. OSError: it cannot be written."""
+def replace(path: Path, *content: bytes | memoryview) -> None:
+    """Replaces ``path`` atomically: a reader sees the old file or the new one, which has these bytes one after the
+    other. OSError: it cannot be written."""
     handle, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(content)
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -42,7 +42,7 @@ def read(key: str) -> Arrays | None:
         return None
     try:
         content = path.read_bytes()
-        if _checksum(content[WORD:]) != content[:WORD]:
+        if _checksum(memoryview(content)[WORD:]) != content[:WORD]:
             return None
         at = content.index(b"\n", WORD) + 1
         out = {}
@@ -61,11 +61,18 @@ def write(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         return
     line = json.dumps([(n, v.dtype.str, v.shape) for n, v in arrays.items()]).encode()
     line = line.ljust(_aligned(len(line) + 1) - 1) + b"\n"
-    content = line + b"".join(v.tobytes().ljust(_aligned(v.nbytes), b"\0") for v in arrays.values())
+    parts = [memoryview(line), *(_words(v) for v in arrays.values())]
     with suppress(OSError):
         disk_cache.create(path.parent)
-        disk_cache.replace(path, _checksum(content) + content)
+        disk_cache.replace(path, _checksum(*parts), *parts)
         disk_cache.remove_oldest(path.parent, MOST)
+
+
+def _words(values: NDArray[Any]) -> memoryview:
+    """The bytes of an array, padded to whole words."""
+    content = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    missing = -len(content) % WORD
+    return (np.append(content, np.zeros(missing, np.uint8)) if missing else content).data
 
 
 def _aligned(size: int) -> int:
@@ -73,9 +80,10 @@ def _aligned(size: int) -> int:
     return -(-size // WORD) * WORD
 
 
-def _checksum(content: bytes) -> bytes:
+def _checksum(*parts: memoryview) -> bytes:
     """The sum of the words, modulo 2^64, as one word: it takes less time than a digest. ValueError: no whole words."""
-    return int(np.frombuffer(content, np.uint64).sum()).to_bytes(WORD, "little")
+    total = sum(int(np.frombuffer(part, np.uint64).sum()) for part in parts if len(part))
+    return (total % (1 << 8 * WORD)).to_bytes(WORD, "little")
 
 
 def _file(key: str) -> Path:

@@ -162,3 +162,14 @@ def test_oldest_files_are_removed(folder, monkeypatch):
         array_cache.write(f"key{number}", ARRAYS)
     assert len(list(folder.iterdir())) <= 4
     assert array_cache.read("key5") is not None
+
+
+def test_arrays_of_any_size_and_order_are_read_as_they_were_written(folder):
+    arrays = {f"bytes{n}": np.arange(n, dtype=np.uint8) for n in (1, 7, 8, 9)}
+    arrays |= {
+        "transposed": np.arange(6, dtype=np.int16).reshape(2, 3).T,
+        "repeated": np.broadcast_to(np.float32(3), 5),
+    }
+    array_cache.write("key", arrays)
+    found = array_cache.read("key")
+    assert all(same(found[name], value) for name, value in arrays.items())
