@@ -39,9 +39,9 @@ LIMIT = 8_000  #: most rows that are scored, one of each equivalence class
 #: fewer than LEAST_TREES rank nothing
 STAGES = ((0.065, 800), (0.16, 120))
 LEAST_TREES = 20
-#: all trees rank every row of the remaining classes; for more configurations than FEW, limits are multiplied by MORE
-FEW, MORE = 8, 4
-REFINED = 256  #: rows, the fastest by the trees, that the network ranks
+#: likewise of all rows of the remaining classes; all trees and the network rank the rows that are left then
+MEMBERS = (0.32, 100)
+FEW, MORE = 8, 4  #: for more configurations than FEW, limits are multiplied by MORE
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
 os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
@@ -225,11 +225,16 @@ class Model:
         return np.flatnonzero(np.isin(c.family, known))
 
     def _score(
-        self, p: KernelGemm, c: Columns, d: Device, us: Floats, scale: float | None = None, refined: int | None = None
+        self,
+        p: KernelGemm,
+        c: Columns,
+        d: Device,
+        us: Floats,
+        scale: float | None = None,
+        stage: tuple[float, int] | None = None,
     ) -> tuple[Floats, float]:
         """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
-        ``refined``: the number of rows, the fastest by the trees, that the network predicts, too: the others have
-        infinity. None: all."""
+        ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees."""
         learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
         if self._booster is None or self.facts is None or not len(learnt):
             scale = 1.0 if scale is None else scale
@@ -239,14 +244,11 @@ class Model:
         for at in range(0, len(learnt), ROWS_AT_ONCE):
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
-            found = self._predicted(x, 0)
-            near = fastest(found + base[rows], len(rows) if refined is None else refined)
-            if self.network is not None:
-                near.sort()
-                both = combined(found[near], self.network, x[near])
-                found = np.full_like(found, np.inf)
-                found[near] = both
-            out[rows] = np.exp2(found + base[rows])
+            if stage is not None and (trees := self._trees(stage[0])) and len(rows) > stage[1]:
+                out[rows] = np.inf
+                left = np.sort(fastest(self._predicted(x, trees) + base[rows], stage[1]))
+                rows, x = rows[left], x[left]
+            out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
         return out, _scale_others(out, total_us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
@@ -261,6 +263,12 @@ class Model:
             predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
         return predicted
 
+    def _trees(self, fraction: float) -> int:
+        """The number of trees that are this fraction of all; 0: too few to rank."""
+        assert self._booster is not None
+        trees = round(fraction * self._booster.num_boosted_rounds())
+        return trees if trees >= LEAST_TREES else 0
+
     def _best_classes(
         self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
@@ -274,8 +282,8 @@ class Model:
         place[learnt] = np.arange(len(learnt))
         base = baseline(self.facts.target, p, d, us)
         for fraction, count in stages:
-            trees = round(fraction * self._booster.num_boosted_rounds())
-            if len(left) > count and trees >= LEAST_TREES:
+            trees = self._trees(fraction)
+            if len(left) > count and trees:
                 known = left[place[left] >= 0]
                 rows = x if len(known) == len(x) else x[place[known]]
                 scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
@@ -296,7 +304,7 @@ class Model:
         c = candidates(p, d, representatives=not every)
         us = perf_model.predict(p, c, d)
         total = scored = len(c)
-        factor = float("inf")
+        factor, stage = float("inf"), None
         if not every:
             more = 1 if k <= FEW else MORE
             near, factor = shortlist(c, perf_model.of_all_gemms(p, c, us), FACTOR, more * LIMIT)
@@ -304,7 +312,8 @@ class Model:
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = perf_model.predict(p, c, d)
             scored += len(c)
-        us, scale = self._score(p, c, d, us, refined=None if every else max(REFINED, k))
+            stage = MEMBERS[0], max(more * MEMBERS[1], k)
+        us, scale = self._score(p, c, d, us, stage=stage)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
         return Search(best, total, scored, factor, scale)
 

@@ -865,3 +865,18 @@ def test_fastest_breaks_ties_by_order():
     assert model.fastest(us, 9).tolist() == [1, 3, 4, 2, 0]
     assert model.fastest(us, 0).tolist() == []
     assert model.fastest(us[:0], 3).tolist() == []
+
+
+def test_last_stage_scores_the_best_of_the_first_trees_by_all(fitted):
+    p = lower(HELD_OUT[1])
+    c = space.candidates(p, H200)
+    c = c.take(np.arange(0, len(c), len(c) // 500))
+    us = perf_model.predict(p, c, H200)
+    every, _ = fitted._score(p, c, H200, us)
+    some, _ = fitted._score(p, c, H200, us, stage=(0.5, 50))
+    kept = np.isfinite(some)
+    assert kept.sum() == 50
+    assert (some[kept] == every[kept]).all()
+    assert every[kept].min() == every.min()
+    too_few, _ = fitted._score(p, c, H200, us, stage=(0.0, 50))
+    assert (too_few == every).all()
