@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field, make_dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -185,8 +186,9 @@ def parse_config(text: str) -> Config:
     return kind(**values)
 
 
+@lru_cache(maxsize=1 << 10)
 def _repeated(number: int, length: int) -> NDArray[np.int64]:
-    """A column of one number, without the memory of one; ``np.broadcast_to`` takes longer."""
+    """A read-only column of one number, without the memory of one; ``np.broadcast_to`` takes longer."""
     return np.ndarray((length,), np.int64, np.int64(number).tobytes(), strides=(0,))
 
 

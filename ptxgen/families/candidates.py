@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import Any
 
@@ -39,6 +39,7 @@ WAVES = (1, 2, 3, 4, 6, 8)
 NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 
+@lru_cache(maxsize=32)
 def neutral(p: KernelGemm) -> KernelGemm:
     """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes."""
     size, (a, b, c) = p.element.bytes, p.vectors
@@ -198,7 +199,7 @@ class Grid(Columns):
     def column(self, name: str) -> NDArray[np.int64]:
         if name in self.columns:
             return self.columns[name]
-        return np.full((1,) * len(self.size), AXIS[name].default if name != "family" else 0, np.int64)
+        return _one_number(AXIS[name].default if name != "family" else 0, len(self.size))
 
     def replace(self, **columns: Any) -> Grid:
         return Grid(
@@ -239,11 +240,52 @@ class Grid(Columns):
         for at in range(0, self.size[-1], step):
             yield slice(at, at + step), self.shapes(slice(at, at + step))
 
-    def flat(self, shape_major: bool = False) -> Columns:
-        """The rows as plain columns, in C order; with ``shape_major``, the rows of a shape are contiguous."""
+    def flat(self) -> Columns:
+        """The rows as plain columns, in C order."""
         whole = {n: np.broadcast_to(v, self.size) for n, v in self.columns.items() if v.size > 1}
         one = {n: np.broadcast_to(v.sum(), len(self)) for n, v in self.columns.items() if v.size == 1}
-        return Columns({**one, **{n: (v.T if shape_major else v).ravel() for n, v in whole.items()}}, len(self))
+        return Columns({**one, **{n: v.ravel() for n, v in whole.items()}}, len(self))
+
+
+@lru_cache(maxsize=1 << 8)
+def _one_number(number: int, dimensions: int) -> NDArray[np.int64]:
+    """A read-only column of a grid that has one number."""
+    out = np.full((1,) * dimensions, number, np.int64)
+    out.flags.writeable = False
+    return out
+
+
+class FlatGrid(Columns):
+    """The rows of a grid of slices and tiles as plain columns: the slices of a tile are contiguous. A column is
+    expanded when it is first read; geometry and costs are computed on the grid."""
+
+    def __init__(self, grid: Grid, geometry: Geometry | None = None) -> None:
+        """``geometry``: that of the grid, if it is known."""
+        self.grid, self.length, self.geometry = grid, len(grid), geometry
+        self._ready: dict[str, NDArray[np.int64]] = {}
+
+    @property
+    def columns(self) -> dict[str, NDArray[np.int64]]:  # type: ignore[override]
+        return {n: self.column(n) for n in self.grid.columns}
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        if name not in self._ready:
+            self._ready[name] = self.expanded(self.grid.column(name))
+        return self._ready[name]
+
+    def replace(self, **columns: Any) -> FlatGrid:
+        return FlatGrid(self.grid.replace(**columns))
+
+    def expanded(self, values: Any) -> Any:
+        """An array with the dimensions of the grid as a plain column."""
+        return np.broadcast_to(values, self.grid.size).T.ravel()
+
+    def gathered(self, values: Any, rows: NDArray[Any]) -> Any:
+        """Some rows of it; a number stays one."""
+        if np.size(values) == 1:
+            return np.ravel(values)[0]
+        tile, option = np.divmod(rows, self.grid.size[0])
+        return gathered(values, (option, tile))
 
 
 class GridRows(Columns):
@@ -288,6 +330,12 @@ def first_violations(
             if rule.name in names and not np.all(holds := rule.holds(p, c, g, d)):
                 result[(result < 0) & np.logical_not(holds)] = i
     return result
+
+
+def breaks(broken: Ints, name: str) -> NDArray[np.bool_]:
+    """Where the rule ``name``, which all families have, is the one in ``broken``."""
+    mask: NDArray[np.bool_] = broken == next(i for i, rule in enumerate(registry.RULES) if rule.name == name)
+    return mask
 
 
 PART = 1 << 18  #: rows of a part of a grid

@@ -23,6 +23,7 @@ from ptxgen.families import perf_costs, perf_model, registry
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.registry import Family
 from ptxgen.families.space import Base, Candidates, Part
+from ptxgen.families.space_bases import distinct
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -194,6 +195,8 @@ def _axis_of(family: Family, c: Columns, name: str) -> Any:
 def _configured(family: Family, c: Columns, name: str) -> Any:
     """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
     values = _axis_of(family, c, name)
+    if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
+        values = values[0]  # of all rows
     return _log(values) if name in AXIS and AXIS[name].counts else float32(values)
 
 
@@ -204,7 +207,14 @@ def _operand_path(c: Columns) -> Any:
 
 
 def _log(x: Any) -> Any:
+    """log2 of numbers, at least 1e-6. Those of small integers, as most axes are, are in a table."""
+    many = isinstance(x, np.ndarray) and x.dtype == np.int64 and x.size > len(_LOG)
+    if many and x.min() >= 0 and x.max() < len(_LOG):
+        return _LOG[x]
     return np.log2(np.maximum(float32(x), np.float32(1e-6)))
+
+
+_LOG = np.log2(np.maximum(np.arange(1 << 10, dtype=np.float32), np.float32(1e-6)))
 
 
 def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
@@ -246,10 +256,13 @@ def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf
     return [known[n] if n in known else _configured(family, c, n) for n in names]
 
 
-def _stacked(c: Columns, columns: list[Any]) -> Floats:
-    out = np.empty((len(c), len(columns)), np.float32)
+def _stacked(rows: int, columns: list[Any]) -> Floats:
+    """A matrix of so many rows, from its columns and numbers that all rows have."""
+    out = np.empty((rows, len(columns)), np.float32)
+    out[:] = [0 if np.ndim(column) else column for column in columns]
     for i, column in enumerate(columns):
-        out[:, i] = column
+        if np.ndim(column):
+            out[:, i] = column
     return out
 
 
@@ -328,7 +341,7 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
         c, g, w = perf_model.blocks_of_rows(b, some)
-        parts.append(_stacked(c, _own(names, b.problem, c, g, w, b.device)))
+        parts.append(_stacked(len(c), _own(names, b.problem, c, g, w, b.device)))
         of_row.append(_thread(b.problem, c, w))
     fits, thread, moved = (np.concatenate(x) for x in zip(*of_row, strict=True))
     return np.concatenate(parts), (fits, thread, moved)
@@ -352,21 +365,21 @@ def features(
     x = np.empty((len(c), blocks.width), np.float32)
     if isinstance(c, Candidates):
         for part, where, rows, cells in c.groups():
-            table = _Table(blocks, p, part, d, rows)
+            table = _Table(blocks, p, part, d, rows, cells)
             for at in range(0, len(rows), ROWS_AT_ONCE):
                 these = slice(at, at + ROWS_AT_ONCE)
                 if isinstance(where, slice):  # filled in place
                     place = slice(where.start + at, min(where.start + at + ROWS_AT_ONCE, where.stop))
-                    table.fill(x[place], these, cells[these], us[place])
+                    table.fill(x[place], these, us[place])
                 else:
                     block = np.empty((len(rows[these]), blocks.width), np.float32)
-                    table.fill(block, these, cells[these], us[where[these]])
+                    table.fill(block, these, us[where[these]])
                     x[where[these]] = block
         return blocks.ordered(x)
     for _, rows_of in perf_model.by_family(c):
         mine = c.take(rows_of)
         values = row(p, mine, d, us[rows_of], (*blocks.own, *blocks.extent, *blocks.both))
-        x[rows_of] = _stacked(mine, list(values.values()))
+        x[rows_of] = _stacked(len(mine), list(values.values()))
     return blocks.ordered(x)
 
 
@@ -383,21 +396,31 @@ def row(p: KernelGemm, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -
 
 
 class _Table:
-    """The two small tables of one part of the candidates of a problem: of the rows of its base, and of its cells."""
+    """The two small tables of some candidates of one part: of the rows of its base, and of its cells."""
 
-    def __init__(self, blocks: _Blocks, p: KernelGemm, part: Part, d: Device, rows: NDArray[np.int32]) -> None:
+    def __init__(
+        self,
+        blocks: _Blocks,
+        p: KernelGemm,
+        part: Part,
+        d: Device,
+        rows: NDArray[np.int32],
+        cells: NDArray[np.int32],
+    ) -> None:
         self.names, self.device, self.roofline = blocks, d, perf_model.roofline(p, d)
-        distinct, self.place = part.base.distinct(rows)
-        self.own, self.of_row = _own_of_rows(part.base, distinct, blocks.own)
-        g = part.geometry
-        self.extent = _stacked(part.cells, _extent(blocks.extent, p, part.cells, g, d, self.roofline))
-        self.blocks = float32(g.blocks)
-        self.iterations = _iterations(p, part.cells, g)
+        used, self.rows = distinct(rows, len(part.base.columns))
+        self.own, self.of_row = _own_of_rows(part.base, used, blocks.own)
+        used, self.cells = distinct(cells, len(part.cells))
+        c, g = part.table, part.geometry
+        columns = (*_extent(blocks.extent, p, c, g, d, self.roofline), float32(g.blocks), _iterations(p, c, g))
+        *values, launched, iterations = (part.of_cells(x, used) for x in columns)
+        self.extent = _stacked(len(used), values)
+        self.blocks, self.iterations = (np.broadcast_to(x, len(used)) for x in (launched, iterations))
 
-    def fill(self, out: Floats, these: slice, cells: NDArray[np.int32], us: Floats) -> None:
-        """Fills ``out`` with the features of ``these`` of the part's rows, combined with these cells."""
+    def fill(self, out: Floats, these: slice, us: Floats) -> None:
+        """Fills ``out`` with the features of ``these`` of the candidates."""
         own, extent = self.names.at
-        rows = self.place[these]
+        rows, cells = self.rows[these], self.cells[these]
         out[:, :own] = self.own[rows]
         out[:, own:extent] = self.extent[cells]
         each = tuple(x[rows] for x in self.of_row)

@@ -9,8 +9,10 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.candidates import (
     CandidateSpace,
+    FlatGrid,
     Grid,
     Ints,
+    breaks,
     default_splitk,
     first_violations,
     single_axis_changes,
@@ -57,7 +59,7 @@ class MultistageSpace(CandidateSpace):
         g = geometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))  # does not affect the geometry
         broken = first_violations(self, p, c, d, self.extent_rules, g)
-        wide = (broken >= 0) & (c.raster_group == 1)  # raster_group=1 limits the grid along N
+        wide = breaks(broken, "grid") & (c.raster_group == 1)  # raster_group=1 limits the grid along N
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
             broken = first_violations(self, p, c, d, self.extent_rules, g)
@@ -66,7 +68,7 @@ class MultistageSpace(CandidateSpace):
         for j in range(1, len(kg)):
             seen[j] = (kg[:j] == kg[j]).any(axis=0)
         c = c.replace(kg=kg)
-        return c.replace(splitk=self.default_splitk(p, c)).flat(shape_major=True), np.where(seen, -2, broken).T.ravel()
+        return FlatGrid(c.replace(splitk=self.default_splitk(p, c))), np.where(seen, -2, broken).T.ravel()
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single_axis_changes(self)

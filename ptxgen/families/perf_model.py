@@ -23,6 +23,7 @@ from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
 from ptxgen.families.space import BASES, Base, Candidates, cache_key, cost_model, families
+from ptxgen.families.space_bases import distinct
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -57,8 +58,8 @@ def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
     """(costs of blocks, the index of each of these rows of a base among them)."""
     if b.is_representative(rows).all():
         return _work_of_classes(b), b.equivalence_class[rows]
-    distinct, place = b.distinct(rows)
-    return blocks_of_rows(b, distinct)[2], place
+    used, place = distinct(rows, len(b.columns))
+    return blocks_of_rows(b, used)[2], place
 
 
 def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:

@@ -8,7 +8,7 @@ tile. Rows of ``rules.RULES`` decide legality, each evaluated once on the smalle
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
-from ptxgen.families.candidates import CandidateSpace, Ints, whole_waves
+from ptxgen.families.candidates import CandidateSpace, FlatGrid, Ints, whole_waves
 from ptxgen.families.geometry import geometry
 from ptxgen.families.rules import RULES, legal
 from ptxgen.families.space_bases import (
@@ -50,16 +50,37 @@ class Part:
     row: int
     cell: int
 
+    @property
+    def _grid(self) -> FlatGrid | None:
+        """The cells, if their geometry is computed on a grid: not in groups, whose items are counted for each cell."""
+        return self.cells if isinstance(self.cells, FlatGrid) and not self.problem.grouped else None
+
+    @property
+    def table(self) -> Columns:
+        """What ``geometry`` is computed from: the cells, or the grid of which they are the rows."""
+        return self.cells if self._grid is None else self._grid.grid
+
     @cached_property
     def geometry(self) -> Geometry:
-        """The geometry of the cells."""
-        return geometry(self.problem, self.cells)
+        """The geometry of ``table``."""
+        known = None if self._grid is None else self._grid.geometry
+        return geometry(self.problem, self.table) if known is None else known
 
     @cached_property
     def costs(self) -> Any:
         """The costs of the cells by the performance model."""
         model = cost_model(self.problem, self.base.family.name)
-        return model.cell(self.problem, self.cells, self.geometry, self.base.device)
+        found = model.cell(self.problem, self.table, self.geometry, self.base.device)
+        if (grid := self._grid) is None:
+            return found
+        columns = ((f.name, getattr(found, f.name)) for f in fields(found))
+        return replace(found, **{n: grid.expanded(v) for n, v in columns if isinstance(v, np.ndarray)})
+
+    def of_cells(self, values: Any, cells: NDArray[Any]) -> Any:
+        """The values of some cells among those that were computed from ``table``; a number stays one."""
+        if self._grid is not None:
+            return self._grid.gathered(values, cells)
+        return values[cells] if np.ndim(values) else values
 
 
 def cost_model(p: KernelGemm, family: str) -> Any:
@@ -157,10 +178,14 @@ def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candi
         parts.append(Part(product, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
         total += int((b.counts * open_).sum())
+        every = np.sort(b.representatives) if representatives else np.arange(len(b.columns), dtype=np.int32)
+        tile = b.tile[every] if representatives else b.tile
+        accepted = b.accepted if b.accepted is None or not representatives else b.accepted[every]
         for j in range(open_.shape[1]):
-            taken = _candidate_rows(b, open_[:, j], j, representatives)
-            rows.append((taken + first_row).astype(np.int32))
-            cell.append((b.tile[taken] * open_.shape[1] + j + first_cell).astype(np.int32))
+            if open_[:, j].any():
+                taken = open_[tile, j] if accepted is None else open_[tile, j] & accepted[:, j]
+                rows.append(every[taken] + np.int32(first_row))
+                cell.append((tile[taken] * open_.shape[1] + (j + first_cell)).astype(np.int32))
         first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
     return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell), total)
 
@@ -179,19 +204,6 @@ def members(c: Candidates) -> Candidates:
         all_rows.append((every[order] + part.row).astype(np.int32))
         all_cells.append((cell[order] + part.cell).astype(np.int32))
     return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
-
-
-def _candidate_rows(b: Base, open_: NDArray[np.bool_], option: int, representatives: bool) -> NDArray[np.intp]:
-    """The rows of a base that are candidates with an option of slices; ``open_``: the tiles that are;
-    ``representatives``: only one row of each equivalence class."""
-    if not open_.any():
-        return np.zeros(0, np.intp)
-    if representatives:
-        rows = b.representatives[open_[b.tile[b.representatives]]]
-        return np.sort(rows if b.accepted is None else rows[b.accepted[rows, option]])
-    if b.accepted is None:
-        return np.arange(len(b.tile)) if open_.all() else np.flatnonzero(open_[b.tile])
-    return np.flatnonzero(open_[b.tile] & b.accepted[:, option])
 
 
 def explain(p: KernelGemm, d: Device) -> dict[str, int]:

@@ -52,18 +52,19 @@ class Base:
         mask: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
         return mask
 
-    def distinct(self, rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(the distinct ones of ``rows``, in order, the index of each of ``rows`` among them)."""
-        used = np.zeros(len(self.columns), np.bool_)
-        used[rows] = True
-        return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
-
     def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(the rows of these classes, class by class, the index of the class of each in ``classes``)."""
         sizes = self.starts[classes + 1] - self.starts[classes]
         place = np.repeat(np.arange(len(classes)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self.by_class[self.starts[classes][place] + offset], place
+
+
+def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
+    used = np.zeros(count, np.bool_)
+    used[rows] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 
 import numpy as np
@@ -1055,3 +1055,30 @@ def test_the_model_of_depthwise_filter_gradients_prefers_a_full_gpu():
     best, us = next((config, us) for config, us in found if config.family == "depthwise")
     assert best.kg > 1
     assert us >= found[0][1] > 0
+
+
+CELLS = [
+    KernelGemm(300, 200, 4000, "NN", "f16"),
+    KernelGemm(1, 70_000 * 16, 64, "NT"),
+    lower(Conv(2, 64, 14, 14, 64, 3, 3, stride=2, padding=1, dtype="bf16", layout="NHWC", direction="input_grad")),
+    lower(GroupedGemm(((64, 66, 640),) * 8)),
+]
+
+
+@pytest.mark.parametrize("p", CELLS, ids=("split", "grid", "phases", "group"))
+def test_numbers_of_cells_are_those_of_each_cell(p):
+    for part in space.candidates(p, H200).parts:
+        plain = Columns(dict(part.cells.columns), len(part.cells))
+        each, g = np.arange(len(plain)), geometry(part.problem, plain)
+        for name in ("tiles_m", "tiles_n", "tiles", "slices", "slice_k", "blocks"):
+            found = np.broadcast_to(part.of_cells(getattr(part.geometry, name), each), len(plain))
+            assert (found == getattr(g, name)).all(), (part.base.family.name, name)
+        costs = space.cost_model(p, part.base.family.name).cell(part.problem, plain, g, H200)
+        for field in fields(costs):
+            found, expected = (getattr(x, field.name) for x in (part.costs, costs))
+            assert np.array_equal(found, np.broadcast_to(expected, np.shape(found))), field.name
+
+
+def test_more_tiles_along_n_than_a_grid_allows_take_another_raster():
+    c = space.candidates(KernelGemm(1, 70_000 * 256, 64, "NT"), H200)
+    assert set(c.raster_group[c.nl <= 256].tolist()) == {8}

@@ -421,3 +421,8 @@ def test_clusters_fit_the_device():
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
         assert first_violation(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"
         assert first_violation(p, parse_config(text + more), H200) is None
+
+
+def test_owners_of_columns_are_those_of_each_configuration():
+    groups, blocks = (x.ravel() for x in np.meshgrid(np.arange(1, 33), np.arange(1, 40)))
+    assert owners(groups, blocks).tolist() == [owners(int(g), int(b)) for g, b in zip(groups, blocks, strict=True)]

@@ -25,8 +25,10 @@ from ptxgen.codegen.config import (
 from ptxgen.families.candidates import (
     NEUTRAL,
     CandidateSpace,
+    FlatGrid,
     Grid,
     Ints,
+    breaks,
     default,
     effective_pdl,
     first_violations,
@@ -266,8 +268,8 @@ class WgmmaSpace(CandidateSpace):
         evict_first, except images, which every filter tap reads again."""
         slices = self._slices(p)
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
-        c = Grid.crossed(plain, [[{"splitk": split} for _, split in slices]])
-        waves, split = np.array([[n] for n, _ in slices]), c.splitk
+        c = Grid.crossed(plain, [[{}] * len(slices)])
+        waves, split = (np.array(column)[:, None] for column in zip(*slices, strict=True))
         g = geometry(p, c)
         resident = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
@@ -282,18 +284,21 @@ class WgmmaSpace(CandidateSpace):
         )
         c = c.replace(
             kg=np.maximum(kg, 1),
+            splitk=split,
             l2_evict_first=streamed,
             raster_group=np.where((c.cluster_k == 1) & (blocks > resident), 8, 1),
         )
-        broken = first_violations(self, p, c, d, self.extent_rules)
-        wide = (broken >= 0) & (c.raster_group == 1) & (c.cluster_k == 1)  # raster_group=1 limits the grid along N
+        g = geometry(p, c)  # does not depend on raster_group
+        broken = first_violations(self, p, c, d, self.extent_rules, g)
+        # raster_group=1 limits the grid along N
+        wide = breaks(broken, "grid") & (c.raster_group == 1) & (c.cluster_k == 1)
         if wide.any():
             c = c.replace(raster_group=np.where(wide, 8, c.raster_group))
-            broken = first_violations(self, p, c, d, self.extent_rules)
+            broken = first_violations(self, p, c, d, self.extent_rules, g)
         seen = (kg <= 1) & (waves > 0)
         for j in range(1, len(slices)):
             seen[j] |= ((kg[:j] == kg[j]) & (split[:j] == split[j])).any(axis=0)
-        return c.flat(shape_major=True), np.where(seen, -2, broken).T.ravel()
+        return FlatGrid(c, g), np.where(seen, -2, broken).T.ravel()
 
     # ---- one configuration
 

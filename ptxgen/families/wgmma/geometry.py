@@ -6,10 +6,11 @@ X is the operand on the side of wgmma's 64 rows, Y the other: A and B, or B and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import Geometry
@@ -161,10 +162,19 @@ def packs_8bit(p: KernelGemm, c: Any) -> Any:
 
 def owners(groups: Any, blocks: Any) -> Any:
     """How many of the ``blocks`` that split K finish an equal part each of a tile with ``groups`` groups of columns."""
-    result = np.ones_like(groups) if isinstance(groups, np.ndarray) else 1
-    for n in range(2, min(MOST_OWNERS, int(np.max(blocks, initial=1))) + 1):
-        result = where((n <= blocks) & (groups % n == 0), n, result)
+    if isinstance(groups, np.ndarray) and isinstance(blocks, np.ndarray):
+        return _owners_table(int(groups.max(initial=0)))[groups, np.minimum(blocks, MOST_OWNERS)]
+    result = 1
+    for n in range(2, min(MOST_OWNERS, int(blocks)) + 1):
+        result = n if groups % n == 0 else result
     return result
+
+
+@lru_cache(maxsize=8)
+def _owners_table(most: int) -> NDArray[np.int64]:
+    """``owners`` of up to ``most`` groups and up to MOST_OWNERS blocks."""
+    each = [[owners(groups, blocks) for blocks in range(MOST_OWNERS + 1)] for groups in range(most + 1)]
+    return np.array(each, np.int64)
 
 
 def batch(accumulators: Any) -> Any:

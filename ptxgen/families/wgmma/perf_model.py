@@ -4,6 +4,7 @@ whichever takes longer, then the epilogue and the split-K reduction."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         ),
         SPLIT_SHARE: perf_costs.DISTRIBUTED_US,
     }
-    global_us: Any = np.zeros(len(c))
+    global_us: Any = 0.0
     for split, us in ways.items():
         global_us = np.where((c.kg > 1) & (c.splitk == split), us, global_us)
     extra = np.maximum(cluster_us, global_us) + perf_costs.BOTH_REDUCTIONS * np.minimum(cluster_us, global_us)
@@ -171,7 +172,7 @@ def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> t
     order of phases, those with most taps first. The first persistent block has the longest tile of each round; without
     them, a multiprocessor that is free takes the next tile."""
     if p.im2col is None or not p.im2col.phases:
-        return np.zeros(len(c)), np.zeros(len(c))
+        return np.zeros(1), np.zeros(1)
     phases = p.im2col.phases
     each = [-(-length(p, c, (phase,)) // np.maximum(c.u, 1)) for phase in phases]
     tiles = g.blocks / len(phases)
@@ -189,7 +190,7 @@ def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
     transposes = {x: operand_packing.transposes(p, x) for x in "ab"}
     transposing = sum(operand_packing.packs(c, x) * 1 for x in "ab" if transposes[x])
     plain = [operand_packing.packs(c, x) for x in "ab" if not (transposes[x] and operand_packing.mapped(p, x))]
-    packs_rows = np.logical_or.reduce([np.zeros(len(c), bool), *plain])
+    packs_rows: Any = reduce(np.logical_or, plain, np.False_)
     reached = d.bandwidth * 1e3 * np.where(packs_rows, perf_costs.PACK_ROWS_DRAM, perf_costs.TRANSPOSE_DRAM)
     return transposing * perf_costs.TRANSPOSE_US + packs_rows * perf_costs.PACK_ROWS_US + 2 * g.packed_bytes / reached
 
