@@ -40,7 +40,7 @@ LIMIT = 8_000  #: most rows that are scored, one of each equivalence class
 STAGES = ((0.065, 800), (0.16, 120))
 LEAST_TREES = 20
 #: likewise of all rows of the remaining classes; all trees and the network rank the rows that are left then
-MEMBERS = (0.32, 100)
+MEMBERS = (0.32, 256)
 FEW, MORE = 8, 4  #: for more configurations than FEW, limits are multiplied by MORE
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter

@@ -331,7 +331,7 @@ def test_saved_model_is_the_same_model(fitted, networked, saved):
 
 
 def test_only_the_fastest_by_the_trees_are_ranked_by_the_network(networked, fitted, monkeypatch):
-    monkeypatch.setattr(model, "REFINED", 4)
+    monkeypatch.setattr(model, "MEMBERS", (1.0, 4))
     configs = {config for config, _ in networked.rank(HELD_OUT[0], H200, 3)}
     assert configs < {config for config, _ in fitted.rank(HELD_OUT[0], H200, 4)}
 
