@@ -267,6 +267,21 @@ class Chosen:
 _preparer: Preparer | None = None  #: of a process of the pool
 
 
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Processes that are started inside have one thread for NumPy's matrix products: there is one process per core."""
+    name = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def _start_preparing(
     stopping: EventOfProcesses, device: Device, models: Path | None, budget: CollectBudget, assembles: bool
 ) -> None:
@@ -467,12 +482,11 @@ class DevicePool:
         folder = models / self.device.name if models is not None else None
         context = multiprocessing.get_context("spawn")
         self._stopping = context.Event()
-        self.pool = ProcessPoolExecutor(
-            jobs,
-            context,
-            _start_preparing,
-            (self._stopping, self.device, folder, budget, self.clock == "hardware" and find_ptxas() is not None),
-        )
+        assembles = self.clock == "hardware" and find_ptxas() is not None
+        arguments = self._stopping, self.device, folder, budget, assembles
+        with one_blas_thread():
+            self.pool = ProcessPoolExecutor(jobs, context, _start_preparing, arguments)
+            self.pool.submit(os.getpid)  # starts all processes
         for thread in self.threads:
             thread.start()
 

@@ -31,7 +31,7 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.acquisition import POOL, explore
-from ptxgen.tuning.collect import Collector, MeasuringProcesses
+from ptxgen.tuning.collect import Collector, MeasuringProcesses, one_blas_thread
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.evaluation import arithmetic
 from ptxgen.tuning.executor import DevicePoolOptions
@@ -150,7 +150,8 @@ class Validator:
         measured = {p: self._measured(p, device.name, clock) for p in problems}
         tuned = [p for p in problems if measured[p]]
         own = options.models / device.name if options.models is not None else None
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+        spawn = multiprocessing.get_context("spawn")
+        with one_blas_thread(), ProcessPoolExecutor(jobs, spawn, _one_thread) as pool:
             choices = list(pool.map(_choices, [(p, device, own) for p in tuned], chunksize=4))
         self.progress.phase("compare", len(tuned))
         with MeasuringProcesses(options.driver, options.devices, options.children, options.commit) as processes:

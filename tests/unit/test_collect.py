@@ -340,6 +340,21 @@ def test_the_shipped_winner_is_measured_also_that_of_the_nearest_device(name: st
     assert winner.config in found[0]
 
 
+def blas_threads() -> str:
+    return os.environ.get("OPENBLAS_NUM_THREADS", "")
+
+
+def test_processes_that_prepare_have_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    with DevicePool(BUDGET, "emulated", jobs=1) as pool:
+        assert pool.pool.submit(blas_threads).result() == "1"
+    assert blas_threads() == "7"
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    with collect.one_blas_thread():
+        assert blas_threads() == "1"
+    assert blas_threads() == ""
+
+
 def test_preparing_ends_when_the_run_ends() -> None:
     preparer = Preparer(DEVICES["h200"], None, BUDGET, assembles=False, stopping=lambda: True)
     with pytest.raises(CancelledError):
