@@ -1,8 +1,9 @@
 """The regressor: from a problem and configurations to microseconds, and the exhaustive search over it (sections 5, 6).
 
 Boosted trees (XGBoost) learn the logarithm of time relative to one of three baselines: the one with the least error on
-problems held out of the training. Where there is enough data, a network does, too, and both are averaged. The search scores the legal space of a problem, except configurations whose time by
-the performance model is far above the least one. Without measurements of a device, the performance model alone ranks.
+problems held out of the training. Where there is enough data, a network does, too, and both are averaged. The search
+scores the legal space of a problem, except configurations whose time by the performance model is far above the least
+one. Without measurements of a device, the performance model alone ranks.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def xgboost() -> Any:
     try:
         import xgboost as library
     except ImportError as e:  # pragma: no cover
-        raise UnavailableError(f"the model needs xgboost: {install('xgboost-cpu>=3.0')}") from e
+        raise UnavailableError(f"the model needs xgboost: {install('xgboost-cpu>=3.1')}") from e
     return library
 
 

@@ -26,8 +26,13 @@ COMPUTE_FACTS = ("sms", "clock", "shared_block", "shared_sm", "registers_sm", "t
 
 
 def nearest(device: Device, others: Iterable[Device]) -> Device | None:
-    """The device most like ``device``: of its compute capability, else of its major version, else of the nearest
-    capability; of several, the one with the nearest rates. None: ``others`` is empty."""
+    """The first of ``by_distance``. None: ``others`` is empty."""
+    return next(iter(by_distance(device, others)), None)
+
+
+def by_distance(device: Device, others: Iterable[Device]) -> list[Device]:
+    """The devices most like ``device`` first: those of its compute capability, then of its major version, then of the
+    nearest capability; of several, the one with the nearest rates."""
 
     def distance(other: Device) -> tuple[float, ...]:
         rates = ((device.sms * device.clock, other.sms * other.clock), (device.bandwidth, other.bandwidth))
@@ -37,7 +42,7 @@ def nearest(device: Device, others: Iterable[Device]) -> Device | None:
             sum(abs(math.log(x / y)) for x, y in rates),
         )
 
-    return min(others, key=distance, default=None)
+    return sorted(others, key=distance)
 
 
 def time_ratio(problem: Problem, columns: Columns, device: Device, other: Device) -> Floats:

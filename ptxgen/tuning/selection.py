@@ -27,7 +27,7 @@ from ptxgen.tuning.choice_cache import Choice
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.model import Model
-from ptxgen.tuning.nearest import FEW_ROWS, nearest, scaled_us, transferred
+from ptxgen.tuning.nearest import FEW_ROWS, by_distance, nearest, scaled_us, transferred
 from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.seeds import SEEDS, seeds
 
@@ -127,11 +127,11 @@ def _nearest_model(device: Device, mine: Path | None) -> Model | None:
     return None if chosen is None else _transferred(device, others[chosen])
 
 
-def _nearest_tuned(device: Device) -> Device | None:
-    """The nearest other GPU of the same compute capability that has shipped winners."""
+def _others_tuned(device: Device) -> list[Device]:
+    """The other GPUs of the same compute capability that have shipped winners, the nearest first."""
     names = set(tuning_files.devices()) - {device.name, "emulated"}
     others = [DEVICES[name] for name in sorted(names & set(DEVICES)) if DEVICES[name].sm == device.sm]
-    return None if device.name == "emulated" else nearest(device, others)
+    return [] if device.name == "emulated" else by_distance(device, others)
 
 
 _transferred = lru_cache(maxsize=8)(transferred)
@@ -213,10 +213,9 @@ def _computed(problem: Problem, device: Device, own: Path | None, k: int, use_wi
     """As ``_predicted``, without the cache."""
     model = model_from(device, own)
     found: list[Choice] = []
-    if use_winners and (tuned := _nearest_tuned(device)) is not None:
-        found = _of_nearest(problem, problem, device, tuned)
-        if not found and problem.epilogue:
-            found = _of_nearest(_without_epilogue(problem), problem, device, tuned)
+    for tuned in _others_tuned(device) if use_winners else ():
+        for source in dict.fromkeys((problem, _without_epilogue(problem))):
+            found = found or _of_nearest(source, problem, device, tuned)
     if len(found) < k:
         origin = "model" if model.trained else "analytic"
         other = model.measured_on if model.measured_on != device.name else ""

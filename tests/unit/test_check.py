@@ -65,7 +65,7 @@ def test_position_of_a_wrong_element_is_reported(where):
 
 def test_small_error_fails_where_sums_are_exact():
     def corrupt(c):
-        c[2, 2] = np.nextafter(c[2, 2], np.inf)
+        c[2, 2] = np.nextafter(c[2, 2], np.float32(np.inf))
 
     found = check(Driver(corrupt), P, SMALL)
     assert [r.ok for r in found] == [False, True, True, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_nearest_problems_have_the_same_types_and_layout(path: Path) -> None:
 
 
 def test_a_device_without_measurements_has_the_near_problems_of_its_models_device() -> None:
-    assert {n.device for n in explanation.explain(PROBLEM, device("h100"), None, 1).nearest} == {"h200"}
+    assert {n.device for n in explanation.explain(PROBLEM, replace(H200, name="h20"), None, 1).nearest} == {"h200"}
 
 
 def test_residency_is_that_of_the_occupancy_rules() -> None:
