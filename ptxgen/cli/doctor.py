@@ -185,11 +185,14 @@ def _database(path: Path) -> Finding:
 
 
 def _shipped() -> Finding:
+    from ptxgen.problem.device import DEVICES
     from ptxgen.tuning import tuning_files
+    from ptxgen.tuning.selection import model_from
 
     devices = []
     for device in tuning_files.devices():
-        model = "a model" if tuning_files.model_path(device).exists() else "no model"
+        facts = model_from(DEVICES[device], None).facts if device in DEVICES else None
+        model = "no model" if facts is None else f"a model of {' and '.join([str(facts.device['name']), *facts.also])}"
         devices.append(f"{device}: {counted(len(tuning_files.shipped_winners(device)), 'winner')}, {model}")
     return finding(
         "shipped tuning data", "ok" if devices else "optional", "; ".join(devices) or "none in this installation"

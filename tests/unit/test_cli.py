@@ -1022,6 +1022,7 @@ def test_doctor_lists_what_is_installed(run: Run) -> None:
     assert found["numpy"]["state"] == found["Python"]["state"] == "ok"
     assert "PTXGEN_DRIVER=emulated" in found["environment"]["found"]
     assert found["database"]["state"] == "optional"
+    assert "a model of h200 and h100" in found["shipped tuning data"]["found"]
     assert all(f["remedy"] or f["state"] != "missing" for f in found.values())
 
 
