@@ -57,7 +57,7 @@ class Part:
 
     @property
     def table(self) -> Columns:
-        """What ``geometry`` is computed from: the cells, or the grid of which they are the rows."""
+        """The columns from which ``geometry`` is computed: the cells, or the grid whose rows the cells are."""
         return self.cells if self._grid is None else self._grid.grid
 
     @cached_property

@@ -35,8 +35,8 @@ class WinogradTransform:
     """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
     ``height``, ``width`` of the images, ``results``: those of the results; ``first``: the row and column of the image
     at the top left of the first patch. Steps in elements: ``image_steps`` and ``result_steps`` by image, channel, row,
-    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on. Of weight gradients, results
-    are the gradients of results, and filters are what is computed."""
+    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on. For weight gradients,
+    ``results`` are the extents of the gradients of the results, and filters those of the gradients to compute."""
 
     images: int
     channels: int

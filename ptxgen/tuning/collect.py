@@ -48,7 +48,7 @@ from ptxgen.tuning.problem_groups import groups
 from ptxgen.tuning.progress import SILENT, Progress, counted
 from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
-from ptxgen.tuning.selection import model_from
+from ptxgen.tuning.selection import model_from, others_tuned
 from ptxgen.tuning.tuner import distance, similarity_class
 from ptxgen.tuning.tuning_files import lookup, shipped_winners
 from ptxgen.tuning.worker import Worker
@@ -228,9 +228,9 @@ class Preparer:
         return Chosen(configs, drawn[number - count :], budget.configurations + len(set(legal) - set(ranked)))
 
     def _winners(self, problem: Problem) -> list[Config]:
-        """The shipped winner of the device, or else of the device whose measurements trained the model."""
-        names = dict.fromkeys((self.device.name, self.model.measured_on))
-        return [m.config for name in names if (m := lookup(problem, name)) is not None][:1]
+        """The shipped winner of the device, or else of the nearest device of its compute capability that has one."""
+        devices = self.device, *others_tuned(self.device)
+        return [m.config for d in devices if (m := lookup(problem, d.name)) is not None][:1]
 
     def _completed(self, problem: Problem, chosen: Chosen, shared: Sequence[Config]) -> list[Config]:
         """The problem's own configurations, then the fastest of ``shared`` by the model; random ones if those are too

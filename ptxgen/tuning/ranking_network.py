@@ -46,11 +46,7 @@ class RankingNetwork:
 
     def predict(self, x: Floats) -> Floats:
         """log2 of the time over the baseline, of each row of features."""
-        y = self.scaled(x)
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            y = np.maximum(y @ weight + bias, np.float32(0))
-        out: Floats = (y @ self.weights[-1] + self.biases[-1])[:, 0]
-        return out
+        return _activations(self, self.scaled(x))[-1][:, 0]
 
     def scaled(self, x: Floats) -> Floats:
         """The features as the first layer reads them."""

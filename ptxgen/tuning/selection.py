@@ -127,7 +127,7 @@ def _nearest_model(device: Device, mine: Path | None) -> Model | None:
     return None if chosen is None else _transferred(device, others[chosen])
 
 
-def _others_tuned(device: Device) -> list[Device]:
+def others_tuned(device: Device) -> list[Device]:
     """The other GPUs of the same compute capability that have shipped winners, the nearest first."""
     names = set(tuning_files.devices()) - {device.name, "emulated"}
     others = [DEVICES[name] for name in sorted(names & set(DEVICES)) if DEVICES[name].sm == device.sm]
@@ -213,7 +213,7 @@ def _computed(problem: Problem, device: Device, own: Path | None, k: int, use_wi
     """As ``_predicted``, without the cache."""
     model = model_from(device, own)
     found: list[Choice] = []
-    for tuned in _others_tuned(device) if use_winners else ():
+    for tuned in others_tuned(device) if use_winners else ():
         for source in dict.fromkeys((problem, _without_epilogue(problem))):
             found = found or _of_nearest(source, problem, device, tuned)
     if len(found) < k:

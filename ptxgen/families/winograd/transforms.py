@@ -152,7 +152,7 @@ class WinogradPacking(Packing):
 
     @property
     def tensors(self) -> str:
-        """What is transformed, for a comment."""
+        """The names of both transformed tensors, for a comment."""
         return "gradients and images" if self.product.weight_grad else "filters and images"
 
     @property
