@@ -112,24 +112,24 @@ def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
 
 
 def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
-    """Microseconds that ``c`` takes on ``p``: a float for one configuration, a float32 column for many.
+    """Microseconds that all launches of ``c`` take on ``p``: a float for one configuration, a float32 column for many.
 
     Rows must be legal.
     """
     if isinstance(c, Config):
         return float(predict(p, Columns.of([c]), d)[0])
     if isinstance(c, Candidates):
-        return _gathered(p, c, d)
+        return _with_all_launches(p, c, _gathered(p, c, d))
     out = np.zeros(len(c), np.float32)
     for _, rows in by_family(c):
         out[rows] = microseconds(p, c.take(rows), d)
-    return out
+    return _with_all_launches(p, c, out)
 
 
-def of_all_gemms(p: KernelGemm, c: Columns, us: Floats) -> Floats:
-    """The microseconds of all GEMMs of ``p``. ``us``: what ``predict`` returns. For families that read addresses from
-    offset tables it is the time of the largest GEMM, because they launch a kernel for each phase of a strided input
-    gradient; other families compute all phases in one launch."""
+def _with_all_launches(p: KernelGemm, c: Columns, us: Floats) -> Floats:
+    """The microseconds of all launches. ``us``: of the largest GEMM of ``p``. A family that reads addresses from offset
+    tables launches a kernel for each phase of a strided input gradient; other families compute all phases in one
+    launch."""
     products = [x.m * x.n * x.k for x in p.gemms]
     if len(products) < 2 or not max(products):
         return us
@@ -138,14 +138,14 @@ def of_all_gemms(p: KernelGemm, c: Columns, us: Floats) -> Floats:
 
 
 def microseconds(p: KernelGemm, c: Columns, d: Device) -> Any:
-    """``predict`` of configurations of one family."""
+    """``predict`` of configurations of one family, for the largest GEMM of ``p``."""
     formula, p = cost_model(p, registry.of(c).name), registry.of(c).product(p)
     x = formula.cell(p, c, geometry(p, c), d)
     return formula.microseconds(p, d, work(p, c, d), slice(None), x, slice(None))
 
 
 def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
-    """``predict`` from the tables that candidates index."""
+    """``predict`` from the tables that candidates index, for the largest GEMM of ``p``."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
         formula = cost_model(p, part.base.family.name)
@@ -167,7 +167,6 @@ __all__ = [
     "by_family",
     "from_stats",
     "microseconds",
-    "of_all_gemms",
     "perf_costs",
     "predict",
     "rate",

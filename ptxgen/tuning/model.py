@@ -73,7 +73,7 @@ def _best(us: Floats, rows: NDArray[np.intp]) -> int:
 def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: float | None = None) -> float:
     """Sets the times of rows without trees: ``us``, by the performance model, times its error for the fastest row with
     trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
-    ``us``: of all GEMMs. ``scaled``: times in which the rows ``learnt`` have those of trees. ``scale``: that error, if
+    ``scaled``: times in which the rows ``learnt`` have those of trees. ``scale``: that error, if
     it is known. Returns it."""
     best, known = _best(scaled, learnt), scaled[learnt]
     scale = float(scaled[best] / us[best]) if scale is None else scale
@@ -236,10 +236,10 @@ class Model:
     ) -> tuple[Floats, float]:
         """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
         ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees."""
-        learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
+        learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             scale = 1.0 if scale is None else scale
-            return total_us * np.float32(scale), scale
+            return us * np.float32(scale), scale
         out = us.copy()
         base = baseline(self.facts.target, p, d, us)
         for at in range(0, len(learnt), ROWS_AT_ONCE):
@@ -250,7 +250,7 @@ class Model:
                 left = np.sort(fastest(self._predicted(x, trees) + base[rows], stage[1]))
                 rows, x = rows[left], x[left]
             out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
-        return out, _scale_others(out, total_us, learnt, scale)
+        return out, _scale_others(out, us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
         """The prediction of the first ``trees`` (0: of all) for rows of features."""
@@ -275,9 +275,9 @@ class Model:
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
         more trees rank fewer. The best row with trees is one of them. ``us``: by the performance model."""
-        learnt, total_us = self._learnt(p, c), perf_model.of_all_gemms(p, c, us)
+        learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
-            return c.take(np.sort(fastest(total_us, stages[-1][1])))
+            return c.take(np.sort(fastest(us, stages[-1][1])))
         left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
@@ -288,7 +288,7 @@ class Model:
                 known = left[place[left] >= 0]
                 rows = x if len(known) == len(x) else x[place[known]]
                 scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
-                _scale_others(scaled, total_us, learnt)
+                _scale_others(scaled, us, learnt)
                 left = np.sort(left[fastest(scaled[left], count)])
         return c.take(np.union1d(left, _best(scaled, learnt)))
 
@@ -308,7 +308,7 @@ class Model:
         factor, stage = float("inf"), None
         if not every:
             more = 1 if k <= FEW else MORE
-            near, factor = shortlist(c, perf_model.of_all_gemms(p, c, us), FACTOR, more * LIMIT)
+            near, factor = shortlist(c, us, FACTOR, more * LIMIT)
             total, scored = c.total, len(near)
             c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
             us = perf_model.predict(p, c, d)
