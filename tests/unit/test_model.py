@@ -36,6 +36,7 @@ from ptxgen.tuning import model, model_files, model_trees, selection, training, 
 from ptxgen.tuning.history import VALIDATION
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.ranking_network import RankingNetwork
 from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.search import shortlist
 from ptxgen.tuning.validation import read_rows
@@ -775,10 +776,19 @@ def mutate(content, rng):
             return
 
 
+def small_network(features):
+    """A network of 3 units as a model file stores it."""
+    rng = np.random.default_rng(1)
+    layers = [rng.standard_normal(shape).astype(np.float32) for shape in ((features, 3), (3, 1))]
+    biases = tuple(np.zeros(layer.shape[1], np.float32) for layer in layers)
+    return RankingNetwork(layers[0][:, 0], np.ones(features, np.float32), tuple(layers), biases).as_dict()
+
+
 def test_mutated_files_are_refused_or_predict_finite_times(saved, tmp_path):
     """Each file is refused with the documented class, or predicts finite times."""
     content = stored(saved)
     content["forest"]["trees"] = content["forest"]["trees"][:2]
+    content["network"] = small_network(len(default_names()))
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
     x = rng.standard_normal((64, len(default_names()))).astype(np.float32) * 100
     folder, counts = tmp_path / "fuzzed", Counter()
