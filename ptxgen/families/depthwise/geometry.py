@@ -14,6 +14,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
 PATCH_SAVES = 12  #: fewer of them without a loop over taps
+PLANE_REGISTERS = 48  #: registers per thread of a kernel for planes besides results and taps
 PATCH_MARGIN = 40  #: registers in reserve for fused operations of patches: ptxas loads their operands early
 
 
@@ -25,6 +26,7 @@ class DepthwiseGeometry(ThreadLoadGeometry):
     products: IntOrColumn  #: multiply-adds of a thread per step and lane
     steps: IntOrColumn  #: taps along the axes that are not along the strip; 1 if all taps are unrolled
     weights: IntOrColumn  #: loads of filters per step
+    planes: IntOrColumn  #: planes of a block; 0: none fits, or it has none in shared memory
 
 
 def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
@@ -67,6 +69,15 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         shared = sums * threads * max(4, p.accumulator.bytes)
         tiles = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) if s.grouped else c.block_rows * 0 + s.groups
         tiles_m, tiles_n = tiles, c.block_rows * 0 + 1
+    in_smem, planes = c.plane_bytes > 0, c.plane_bytes * 0
+    if s is not None and s.planes is not None:
+        planes = s.planes.planes_in(c.plane_bytes)
+        held = c.strip_results + s.planes.taps + s.planes.columns.taps
+        registers = where(in_smem, held * words + PLANE_REGISTERS - FIXED_REGISTERS, registers)
+        shared = where(in_smem, c.plane_bytes, shared)
+        tiles_m = where(in_smem, ceil_div(s.planes.count, np.maximum(planes, 1)), tiles_m)
+        tiles_n = where(in_smem, 1, tiles_n)
+        tiles = where(in_smem, tiles_m, tiles)
     return DepthwiseGeometry(
         a=OperandGeometry(loads=threads * loads),
         b=OperandGeometry(loads=threads * taps),
@@ -75,6 +86,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         products=products,
         steps=steps,
         weights=taps * where(patches, 1, c.vec_lane),
+        planes=planes,
         reg_margin=where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0),
         shared=shared,
         registers=registers + FIXED_REGISTERS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.lowering.depthwise_planes import MAX_TAPS
 from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -69,6 +70,27 @@ RULES = (
         f" gradients, contiguous filters with the alignment of vec_lane={{c.vec_lane}}, block_rows=1, at most"
         f" {MAX_COLUMNS} strips, and about {{g.registers}} registers with {{g.reg_margin}} in reserve, at most"
         f" {PATCH_REGISTERS}",
+    ),
+    Rule(
+        "depthwise_planes",
+        lambda p, c, g, d: (
+            (c.plane_bytes == 0)
+            | (
+                (p.strip is not None and p.strip.planes is not None)
+                & (c.block_rows == 1)
+                & (c.strip_columns == 1)
+                & (c.vec_lane == 1)
+            )
+        ),
+        "plane_bytes={c.plane_bytes}: planes in shared memory take NCHW images of two dimensions, forward convolutions"
+        f" and input gradients, contiguous filters of at most {MAX_TAPS} taps, and block_rows=1, strip_columns=1,"
+        " vec_lane=1",
+    ),
+    Rule(
+        "depthwise_plane_bytes",
+        lambda p, c, g, d: (c.plane_bytes == 0) | (g.planes > 0),
+        "plane_bytes={c.plane_bytes}: a plane of {p.strip.planes.image_bytes} bytes of images and"
+        " {p.strip.planes.plane_result_bytes} bytes of results does not fit",
     ),
     Rule(
         "depthwise_vec_lane",

@@ -1,0 +1,203 @@
+"""The plan of a depthwise convolution whose blocks hold whole planes of images and results in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.families.depthwise.mainloop import StripLoop
+from ptxgen.families.depthwise.plan import StripEpilogue
+from ptxgen.lowering.depthwise_planes import DepthwisePlanes
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+
+Product = tuple[int, int]  #: a result of a strip, and the row of a tap
+
+
+@dataclass(frozen=True)
+class PlaneLoop(StripLoop):
+    """A loop over strips: each is a part of a column of a plane. All taps are unrolled. ``cp_async``: whether images
+    are copied to shared memory by cp.async."""
+
+    cp_async: bool
+
+    @property
+    def planes(self) -> DepthwisePlanes:
+        assert self.strip.planes is not None
+        return self.strip.planes
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.config.strip_results,))
+
+    @cached_property
+    def weights(self) -> Tile:
+        return Tile("weight", self.arithmetic.type, (self.planes.rows.taps, self.planes.columns.taps))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of a strip")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return ["images of the block's planes, at their offset from a multiple of 16 bytes", "then their results"]
+
+    @property
+    def word(self) -> str:
+        """The type of an element as loaded."""
+        return f"b{8 * self.size}"
+
+    # ---- columns: a thread has one result column, and each tap reads one column of the image
+
+    @cached_property
+    def column_limits(self) -> Tile:
+        """The rows of the image if the column that a tap reads is inside, else 0."""
+        return Tile("column_rows", "b32", (self.planes.columns.taps,))
+
+    @cached_property
+    def column_addresses(self) -> Tile:
+        """The addresses in shared memory of the pixel that is next: one for all taps, or one for each if the columns
+        that they read depend on a division."""
+        return Tile("pixel_addr", "b32", (self.planes.columns.taps if self.planes.columns.ratio > 1 else 1,))
+
+    def pixel_address(self, tap: int) -> str:
+        """The address of the pixel that a tap along a row reads."""
+        columns = self.planes.columns
+        if columns.ratio > 1:
+            return self.column_addresses[tap]
+        return f"{self.column_addresses[0]}+{columns.tap_step(tap) * self.size}"
+
+    # ---- rows
+
+    @property
+    def row_step(self) -> int:
+        """Rows of the image from one strip to the next."""
+        rows = self.planes.rows
+        return self.config.strip_results * rows.stride // rows.ratio
+
+    @cached_property
+    def pixel_rows(self) -> list[tuple[int, list[Product]]]:
+        """The rows of a strip's windows: rows from the preceding one (of the first: from the start), and the
+        products of each of its pixels."""
+        rows: dict[int, list[Product]] = {}
+        for result in range(self.config.strip_results):
+            for tap in range(self.planes.rows.taps):
+                row = self.planes.rows.offset(result, tap)
+                if row is not None:
+                    rows.setdefault(row, []).append((result, tap))
+        order = sorted(rows)
+        return [(row - before, rows[row]) for row, before in zip(order, [0, *order], strict=False)]
+
+
+@dataclass(frozen=True)
+class PlaneEpilogue(StripEpilogue):
+    """Each thread stores its strip of results in shared memory; the block stores the run of its planes."""
+
+    template = "epilogue/depthwise_planes.mako"
+    via_smem = True
+
+
+@dataclass(frozen=True)
+class PlaneParameters(Part):
+    """The parameters of a launch."""
+
+    arithmetic: Arithmetic
+    fused_ops: FusedOps
+
+    #: planes in all and of a block; filters; extents; offset of the results in shared memory; the row and the column of
+    #: the image that result 0 begins at
+    NUMBERS = (
+        *("planes", "block_planes", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
+        *("result_region", "row_start", "column_start"),
+    )
+    #: numbers that a thread divides by: strips of a plane, and of a row of strips
+    DIVISORS = ("plane_strips", "result_columns")
+
+    @property
+    def declarations(self) -> list[str]:
+        """The parameter declarations, in lines."""
+        numbers = (*self.NUMBERS, "plane_strips", *(f"reciprocal_{name}" for name in self.DIVISORS))
+        kind = self.arithmetic.type
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.fused_ops.parameters,
+            " ".join(f".param .u32 {name}," for name in numbers),
+            f".param .{kind} alpha, .param .{kind} beta",
+        ]
+
+    def arguments(self, p: DepthwisePlanes, c: Config) -> tuple[Argument, ...]:
+        """The values of ``declarations``."""
+        rows, columns, planes = p.rows, p.columns, int(p.planes_in(c.plane_bytes))
+        plane_strips = -(-rows.results // c.strip_results) * columns.results
+        column_start = columns.padding if columns.gradient else -columns.padding
+        numbers = (
+            *(p.count, planes, p.channels, rows.image, columns.image, rows.results, columns.results),
+            *(int(p.region(planes)), rows.start, column_start),
+            *(plane_strips, reciprocal(plane_strips), reciprocal(columns.results)),
+        )
+        return (
+            *POINTERS,
+            *self.fused_ops.arguments,
+            *(("u32", n % (1 << 32)) for n in numbers),
+            (self.arithmetic.type, "alpha"),
+            (self.arithmetic.type, "beta"),
+        )
+
+
+def reciprocal(n: int) -> int:
+    """x // n is the upper word of (x + 1) times it, if (x + 1) n is at most 2^32 (Granlund & Montgomery, PLDI 1994)."""
+    return ((1 << 32) - 1) // n
+
+
+@dataclass(frozen=True)
+class PlaneScheduler(Part):
+    """A block has adjacent planes."""
+
+    config: Config
+
+    grid_text = "(groups of adjacent planes)"
+
+    def grid(self, p: DepthwisePlanes) -> tuple[int, int, int]:
+        return -(-p.count // int(p.planes_in(self.config.plane_bytes))), 1, 1
+
+
+class DepthwisePlanesPlan(Plan):
+    """Blocks copy adjacent planes to shared memory, and store their results through shared memory: the width of accesses
+    to global memory does not depend on the width of an image."""
+
+    kernel = "kernel/depthwise_planes.mako"
+
+    def _compose(self) -> None:
+        p, c = self.problem, self.config
+        self.batch = Batch(False)  # items are planes
+        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.scheduler: PlaneScheduler = PlaneScheduler(c)
+        self.mainloop: PlaneLoop = PlaneLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.epilogue: PlaneEpilogue = PlaneEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
+        self.parameters: PlaneParameters = PlaneParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def accesses(self) -> str:
+        return "accesses of 16 bytes of images and results"
+
+    @property
+    def block_tile(self) -> str:
+        return f"planes that fit {self.config.plane_bytes} bytes, strips of {self.config.strip_results} results"
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if not problem.results:
+            return Launch(())
+        assert problem.strip is not None
+        p: DepthwisePlanes = problem.strip.planes
+        grid, arguments = self.scheduler.grid(p), self.parameters.arguments(p, self.config)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments),))
