@@ -1,6 +1,6 @@
-"""Depthwise convolutions of whole planes: in NCHW, the images of one channel are contiguous, and so are adjacent planes.
+"""Depthwise convolutions of whole planes. A plane is one channel of one image: in NCHW, adjacent planes are contiguous.
 
-A plane is one channel of one image. Blocks copy runs of adjacent planes to shared memory, whatever the width of an image.
+A block copies some planes to shared memory as one run of bytes, whatever the width of an image.
 """
 
 from __future__ import annotations

@@ -3,19 +3,20 @@
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
+<%namespace name="radix" file="/addr/mixed_radix.mako"/>\
 <%namespace name="run" file="/copy/contiguous_run.mako"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <% main, columns = plan.mainloop, plan.mainloop.planes.columns %>\
-    .reg .b64 %A, %B, %C, %workspace, %tmp64, %results;
+    .reg .b64 %A, %B, %C, %workspace, %tmp64, %results, %product;
     .reg .b32 %ldc, %tmp0, %tmp1, %thread, %first_plane, %images_smem, %results_smem;
     .reg .b32 %strips, %round, %strip, %plane, %strip_start, %column, %channel, %row, %row_bytes;
     .reg .pred %in_bounds, %p, %inside;
     .reg .${plan.arithmetic.type} %alpha, %beta, %pixel;
     .reg .b${8 * main.size} %elem;
     ${main.weights.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
-% for name in (*plan.parameters.NUMBERS, "plane_strips", *(f"reciprocal_{n}" for n in plan.parameters.DIVISORS)):
+% for name in plan.parameters.names:
     .reg .b32 %${name};
     ld.param.u32 %${name}, [${name}];
 % endfor
@@ -63,18 +64,17 @@ STRIP_LOOP:
     setp.lt.u32 %in_bounds, %strip, %strips;
     sub.u32 %tmp0, %strips, 1;
     min.u32 %strip, %strip, %tmp0;
-    // divisions by reciprocals: see reciprocal
-    add.u32 %tmp0, %strip, 1;
-    mul.hi.u32 %plane, %tmp0, %reciprocal_plane_strips;
+${radix.divide("%plane", "%strip", "plane_strips")}\
     mul.lo.u32 %tmp0, %plane, %plane_strips;
     sub.u32 %strip, %strip, %tmp0;
-    add.u32 %tmp0, %strip, 1;
-    mul.hi.u32 %strip_start, %tmp0, %reciprocal_result_columns;
+${radix.divide("%strip_start", "%strip", "result_columns")}\
     mul.lo.u32 %tmp0, %strip_start, %result_columns;
     sub.u32 %column, %strip, %tmp0;
     // the filter of the plane
     add.u32 %channel, %first_plane, %plane;
-    rem.u32 %channel, %channel, %channels;
+${radix.divide("%tmp0", "%channel", "channels")}\
+    mul.lo.u32 %tmp0, %tmp0, %channels;
+    sub.u32 %channel, %channel, %tmp0;
     mad.wide.u32 %tmp64, %channel, ${main.planes.taps * main.size}, ${main.filters};
 % for n, weight in enumerate(main.weights.all):
     ld.global.nc.b${8 * main.size} %elem, [%tmp64+${n * main.size}];

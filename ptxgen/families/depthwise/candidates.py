@@ -27,7 +27,7 @@ class DepthwiseSpace(CandidateSpace):
     tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns", "plane_bytes")
     cell = ("kg", "splitk")
     fixed = ("operand_addressing", "depthwise_filter")
-    tile_rules = ("axis", "range", "threads", "depthwise_strip", "depthwise_planes")
+    tile_rules = ("axis", "range", "threads", "depthwise_strip", "depthwise_planes", "depthwise_plane_strips")
     extent_rules = ("range", "bounds", "kg", "splitk", "grid", "depthwise_plane_bytes")
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:

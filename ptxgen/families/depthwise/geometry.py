@@ -14,7 +14,11 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
 PATCH_SAVES = 12  #: fewer of them without a loop over taps
-PLANE_REGISTERS = 48  #: registers per thread of a kernel for planes besides results and taps
+PLANE_REGISTERS = 48  #: registers per thread of a kernel for planes besides results, taps and pixels
+#: ptxas loads pixels early: those of a strip without a register of their own, and the most registers that it takes so
+PLANE_PIXELS, PLANE_LIMIT = 26, 224
+#: registers in reserve for fused operations of planes: constant, and of a result
+PLANE_MARGIN, RESULT_MARGIN = 16, 4
 PATCH_MARGIN = 40  #: registers in reserve for fused operations of patches: ptxas loads their operands early
 
 
@@ -69,11 +73,21 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         shared = sums * threads * max(4, p.accumulator.bytes)
         tiles = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) if s.grouped else c.block_rows * 0 + s.groups
         tiles_m, tiles_n = tiles, c.block_rows * 0 + 1
-    in_smem, planes = c.plane_bytes > 0, c.plane_bytes * 0
+    margin = c.strip_results * 0
+    in_smem, planes, weights = c.plane_bytes > 0, c.plane_bytes * 0, taps * where(patches, 1, c.vec_lane)
     if s is not None and s.planes is not None:
+        height, width = s.planes.rows, s.planes.columns
+        of_column = ceil_div(c.strip_results * height.taps, height.ratio)  # products of a column of taps
+        window = ((c.strip_results - 1) * height.stride + (height.taps - 1) * height.dilation) // height.ratio + 1
         planes = s.planes.planes_in(c.plane_bytes)
-        held = c.strip_results + s.planes.taps + s.planes.columns.taps
-        registers = where(in_smem, held * words + PLANE_REGISTERS - FIXED_REGISTERS, registers)
+        steps, weights = where(in_smem, 1, steps), where(in_smem, s.planes.taps, weights)
+        loads = where(in_smem, np.minimum(window, of_column) * width.taps, loads)
+        products = where(in_smem, of_column * width.taps, products)
+        held = (c.strip_results + s.planes.taps) * words + width.taps + PLANE_REGISTERS
+        early = np.maximum(loads - PLANE_PIXELS, 0) * 7 // 8
+        held = np.maximum(held, np.minimum(held + early, PLANE_LIMIT))
+        registers = where(in_smem, held - FIXED_REGISTERS, registers)
+        margin = (PLANE_MARGIN + RESULT_MARGIN * c.strip_results) * words * bool(p.epilogue_ops)
         shared = where(in_smem, c.plane_bytes, shared)
         tiles_m = where(in_smem, ceil_div(s.planes.count, np.maximum(planes, 1)), tiles_m)
         tiles_n = where(in_smem, 1, tiles_n)
@@ -85,9 +99,9 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         loads=loads,
         products=products,
         steps=steps,
-        weights=taps * where(patches, 1, c.vec_lane),
+        weights=weights,
         planes=planes,
-        reg_margin=where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0),
+        reg_margin=where(in_smem, margin, where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0)),
         shared=shared,
         registers=registers + FIXED_REGISTERS,
         uk=c.u,

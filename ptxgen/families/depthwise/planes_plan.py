@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.addressing import CAddressing, multiplier
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
@@ -114,23 +114,26 @@ class PlaneParameters(Part):
     fused_ops: FusedOps
 
     #: planes in all and of a block; filters; extents; offset of the results in shared memory; the row and the column of
-    #: the image that result 0 begins at
+    #: the image that result 0 begins at; strips of a plane
     NUMBERS = (
         *("planes", "block_planes", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
-        *("result_region", "row_start", "column_start"),
+        *("result_region", "row_start", "column_start", "plane_strips"),
     )
-    #: numbers that a thread divides by: strips of a plane, and of a row of strips
-    DIVISORS = ("plane_strips", "result_columns")
+    DIVISORS = ("plane_strips", "result_columns", "channels")  #: numbers that a thread divides by
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all numbers."""
+        return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
 
     @property
     def declarations(self) -> list[str]:
         """The parameter declarations, in lines."""
-        numbers = (*self.NUMBERS, "plane_strips", *(f"reciprocal_{name}" for name in self.DIVISORS))
         kind = self.arithmetic.type
         return [
             ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
             *self.fused_ops.parameters,
-            " ".join(f".param .u32 {name}," for name in numbers),
+            " ".join(f".param .u32 {name}," for name in self.names),
             f".param .{kind} alpha, .param .{kind} beta",
         ]
 
@@ -141,8 +144,8 @@ class PlaneParameters(Part):
         column_start = columns.padding if columns.gradient else -columns.padding
         numbers = (
             *(p.count, planes, p.channels, rows.image, columns.image, rows.results, columns.results),
-            *(int(p.region(planes)), rows.start, column_start),
-            *(plane_strips, reciprocal(plane_strips), reciprocal(columns.results)),
+            *(int(p.region(planes)), rows.start, column_start, plane_strips),
+            *(n for divisor in (plane_strips, columns.results, p.channels) for n in multiplier(divisor)),
         )
         return (
             *POINTERS,
@@ -151,11 +154,6 @@ class PlaneParameters(Part):
             (self.arithmetic.type, "alpha"),
             (self.arithmetic.type, "beta"),
         )
-
-
-def reciprocal(n: int) -> int:
-    """x // n is the upper word of (x + 1) times it, if (x + 1) n is at most 2^32 (Granlund & Montgomery, PLDI 1994)."""
-    return ((1 << 32) - 1) // n
 
 
 @dataclass(frozen=True)
@@ -171,8 +169,8 @@ class PlaneScheduler(Part):
 
 
 class DepthwisePlanesPlan(Plan):
-    """Blocks copy adjacent planes to shared memory, and store their results through shared memory: the width of accesses
-    to global memory does not depend on the width of an image."""
+    """Blocks copy adjacent planes to shared memory, and store their results through shared memory: accesses to global
+    memory have 16 bytes, whatever the width of an image."""
 
     kernel = "kernel/depthwise_planes.mako"
 

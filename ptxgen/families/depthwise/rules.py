@@ -87,6 +87,15 @@ RULES = (
         " vec_lane=1",
     ),
     Rule(
+        "depthwise_plane_strips",
+        lambda p, c, g, d: (
+            (c.plane_bytes == 0)
+            | (p.strip is None or p.strip.planes is None)
+            | (c.strip_results % (p.strip.planes.rows.ratio if p.strip is not None and p.strip.planes else 1) == 0)
+        ),
+        "strip_results={c.strip_results} must be a multiple of the stride {p.strip.planes.rows.ratio} along the height",
+    ),
+    Rule(
         "depthwise_plane_bytes",
         lambda p, c, g, d: (c.plane_bytes == 0) | (g.planes > 0),
         "plane_bytes={c.plane_bytes}: a plane of {p.strip.planes.image_bytes} bytes of images and"
