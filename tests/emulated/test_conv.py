@@ -190,7 +190,7 @@ def test_patches_need_contiguous_filters_of_adjacent_channels(changes: dict[str,
     assert broken.name == "depthwise_strip_columns"
 
 
-PLANES = {
+FEATURE_MAPS = {
     "7x7, a gradient of any alignment": Conv(
         3,
         7,
@@ -222,44 +222,44 @@ PLANES = {
     ),
     "a gradient, more padding than taps": Conv(1, 3, 9, 8, 3, 3, 3, padding=4, groups=3, direction="input_grad"),
     "dilation, doubles": Conv(2, 5, 9, 7, 5, 3, 3, padding=2, dilation=2, groups=5, dtype="f64", epilogue="residual"),
-    "one pixel, one plane": Conv(1, 1, 1, 1, 1, 3, 3, padding=1, dtype="f16"),
+    "one pixel, one feature map": Conv(1, 1, 1, 1, 1, 3, 3, padding=1, dtype="f16"),
     "tf32, wide images": Conv(2, 3, 4, 37, 3, 3, 3, padding=1, groups=3, compute="tf32", epilogue="scale,bias,relu"),
 }
 
 
-@pytest.mark.parametrize("case", PLANES)
-def test_depthwise_planes(case: str) -> None:
-    """Runs of planes that begin at any element, a last block with fewer planes, several strips of a thread."""
-    v = PLANES[case]
+@pytest.mark.parametrize("case", FEATURE_MAPS)
+def test_depthwise_feature_maps(case: str) -> None:
+    """Runs of feature maps that begin at any element, a last block with fewer maps, several strips of a thread."""
+    v = FEATURE_MAPS[case]
     for beta, text in (
-        (0.0, "strip_results=4 block_lanes=64 plane_bytes=2048"),
-        (1.0, "strip_results=8 block_lanes=32 plane_bytes=4096 store_policy=streaming"),
+        (0.0, "strip_results=4 block_lanes=64 feature_map_bytes=2048"),
+        (1.0, "strip_results=8 block_lanes=32 feature_map_bytes=4096 store_policy=streaming"),
     ):
         c = parse_config(f"family=depthwise {text}")
         verify(v, c, "integers", beta, shift=beta > 0)
         verify(v, c, "normal", beta, shift=True)
 
 
-def test_planes_through_registers_where_cp_async_does_not_exist() -> None:
+def test_feature_maps_through_registers_where_cp_async_does_not_exist() -> None:
     v = Conv(3, 7, 7, 7, 7, 3, 3, padding=1, groups=7, dtype="f16", aligned_input=2)
-    right(v, "family=depthwise strip_results=8 block_lanes=32 plane_bytes=2048", on="t4")
+    right(v, "family=depthwise strip_results=8 block_lanes=32 feature_map_bytes=2048", on="t4")
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("depthwise_planes", {"layout": "NHWC"}),
-        ("depthwise_planes", {"filters": "CRSK"}),
-        ("depthwise_planes", {"direction": "weight_grad"}),
-        ("depthwise_planes", {"d": 2}),
-        ("depthwise_planes", {"r": 1, "s": 51, "padding": (0, 50)}),
-        ("depthwise_planes", {"block_rows": 2}),
-        ("depthwise_plane_strips", {"strip_results": 1}),
-        ("depthwise_plane_bytes", {"plane_bytes": 512}),
+        ("depthwise_feature_maps", {"layout": "NHWC"}),
+        ("depthwise_feature_maps", {"filters": "CRSK"}),
+        ("depthwise_feature_maps", {"direction": "weight_grad"}),
+        ("depthwise_feature_maps", {"d": 2}),
+        ("depthwise_feature_maps", {"r": 1, "s": 51, "padding": (0, 50)}),
+        ("depthwise_feature_maps", {"block_rows": 2}),
+        ("depthwise_feature_map_strips", {"strip_results": 1}),
+        ("depthwise_feature_map_bytes", {"feature_map_bytes": 512}),
     ],
 )
-def test_planes_are_those_of_images_that_fit(name: str, changes: dict[str, object]) -> None:
-    c = parse_config("family=depthwise strip_results=4 block_lanes=64 plane_bytes=4096")
+def test_feature_maps_are_those_of_images_that_fit(name: str, changes: dict[str, object]) -> None:
+    c = parse_config("family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096")
     v = Conv(2, 40, 9, 16, 40, 3, 3, padding=1, groups=40, direction="input_grad", stride=(2, 1))
     assert first_violation(lower(v), c, EMULATED) is None
     axes = {k: x for k, x in changes.items() if k in dict(c.items())}

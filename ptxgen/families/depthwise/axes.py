@@ -1,8 +1,8 @@
 """The axes of the family depthwise.
 
 The lane axis is the one along which memory is contiguous; a thread computes several results along another image axis,
-the strip axis; rows are the results along all other axes. With ``plane_bytes``, a block has whole planes of images in
-shared memory, and a thread computes strips along the height of a plane.
+the strip axis; rows are the results along all other axes. With ``feature_map_bytes``, a block has whole
+feature maps in shared memory, and a thread computes strips along their height.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ AXES = (
         feature=False,
     ),
     Axis(
-        "plane_bytes",
+        "feature_map_bytes",
         0,
-        "bytes of shared memory for the planes of a block, their images and results: as many planes as fit; 0: threads"
-        " load images from global memory",
+        "bytes of shared memory for the feature maps of a block, as many as fit with their results; 0: threads load"
+        " images from global memory",
         (0, 4096, 8192, 16384, 32768),
         least=0,
         most=1 << 16,

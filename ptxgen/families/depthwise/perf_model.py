@@ -1,9 +1,9 @@
 """The performance model of depthwise kernels: instructions, or the bytes of global memory.
 
-The planes that fit the shared memory of a block depend on extents: ``Work`` has the cost of a round, in which each
-thread computes one strip, and ``microseconds`` counts the rounds. The fields of ``Work`` are named for tiles; of
-kernels with planes in shared memory they are ``store``: threads of a block, ``partial``: results of a strip, ``red``:
-bytes of shared memory (0: none), ``start``: cycles of a block besides its rounds.
+How many feature maps fit the shared memory of a block depends on extents: ``Work`` has the cost of a round, in which
+each thread computes one strip, and ``microseconds`` counts the rounds. The fields of ``Work`` are named for tiles. Of
+kernels with feature maps in shared memory they are ``store``: threads of a block, ``partial``: results of a strip,
+``red``: bytes of shared memory (0: none), ``start``: cycles of a block besides its rounds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LATENCY = 900.0  #: cycles of a load from global memory under load
 #: cycles that many warps take, its growth with few resident warps, share of the bandwidth that kernels reach, share of
 #: the latency of a wave that other blocks do not hide, microseconds of a launch; the exponent of the sum of the three
 BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2.2
-#: of planes in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of 16
-#: bytes; loads from global memory that a block waits for
+#: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
+#: 16 bytes; loads from global memory that a block waits for
 SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
 #: of filter gradients: instructions of a unit of work, cycles of a block, microseconds of the reduction kernel
 UNIT, BLOCK, REDUCTION_US = 60.0, 2500.0, 1.0
@@ -48,14 +48,14 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
         steps = p.strip.outer_taps
         loads = c.strip_results + g.loads * steps
         per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_lane + UNIT
-    in_smem = c.plane_bytes > 0
+    in_smem = c.feature_map_bytes > 0
     of_strip = SMEM_PIXEL * g.loads + g.products + 2 * g.weights + SMEM_STRIP + RESULT * c.strip_results
     per_thread = np.where(in_smem, of_strip, per_thread)
     issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
     wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_lane * p.element.bytes / 4, 1)
     summed = p.strip is not None and p.strip.wgrad
     resident, busy = resident_blocks(c, g, d), bound(issue, wavefronts)
-    start = (warps * SMEM_FIXED + c.plane_bytes / (16 * WARP) * SMEM_COPY) / perf_costs.ISSUE
+    start = (warps * SMEM_FIXED + c.feature_map_bytes / (16 * WARP) * SMEM_COPY) / perf_costs.ISSUE
     if not summed:
         crowded = BUSY * (1 + FEW_WARPS / np.maximum(resident * warps, 1))
         busy, start = busy * crowded, start * crowded
@@ -69,7 +69,7 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
             in_smem, g.threads, c.block_lanes * c.block_rows * c.strip_results * c.strip_columns * c.vec_lane
         ),
         partial=np.where(in_smem, c.strip_results, c.block_lanes * c.vec_lane),
-        red=c.plane_bytes,
+        red=c.feature_map_bytes,
         start=start,
         moved_a=g.threads * g.loads * c.vec_lane * p.element.bytes,
         stages=2,
@@ -83,7 +83,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: A
     if s is not None and s.wgrad:
         return _summed(p, d, w, rows, x, cell)
     in_smem = w.red[rows] > 0
-    phases = np.where(in_smem, 1, sum(each) / max(each[0], 1))  # planes take one launch
+    phases = np.where(in_smem, 1, sum(each) / max(each[0], 1))  # feature maps take one launch
     blocks, resident = x.blocks[cell] * np.float32(1) * phases, w.resident[rows]
     waves = np.ceil(blocks / (resident * d.sms))
     busy = blocks / d.sms * (w.busy[rows] * _rounds(p, w, rows) + np.where(in_smem, w.start[rows], 0))
@@ -97,12 +97,12 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: A
 
 
 def _rounds(p: KernelGemm, w: Work, rows: Any) -> Any:
-    """The strips that each thread computes: 1 without planes in shared memory."""
-    planes = p.strip.planes if p.strip is not None else None
-    if planes is None:
+    """The strips that each thread computes: 1 without feature maps in shared memory."""
+    maps = p.strip.feature_maps if p.strip is not None else None
+    if maps is None:
         return 1
     size, threads = w.red[rows].astype(np.int64), np.maximum(w.store[rows], 1)
-    strips = planes.planes_in(size) * planes.columns.results * np.ceil(planes.rows.results / w.partial[rows])
+    strips = maps.maps_in(size) * maps.columns.results * np.ceil(maps.rows.results / w.partial[rows])
     return np.where(size > 0, np.ceil(strips / threads), 1)
 
 

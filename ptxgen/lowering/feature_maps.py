@@ -1,6 +1,7 @@
-"""Depthwise convolutions of whole planes. A plane is one channel of one image: in NCHW, adjacent planes are contiguous.
+"""Depthwise convolutions of whole feature maps. A feature map is one channel of one image, or of one result.
 
-A block copies some planes to shared memory as one run of bytes, whatever the width of an image.
+In NCHW, adjacent feature maps are contiguous: a block copies several of them to shared memory as one run of bytes,
+whatever the width of an image.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ MAX_TAPS = 49  #: upper limit of the taps of a filter, whose weights are in regi
 
 
 @dataclass(frozen=True)
-class PlaneAxis:
-    """One axis of a plane.
+class FeatureMapAxis:
+    """One axis of a feature map.
 
     ``image``, ``results``: extents of the operand and of the result; ``taps``, ``dilation``: of the filter;
     ``padding``: pixels before the first. Forward, tap r of result i reads pixel i · ``stride`` + r · ``dilation`` -
@@ -60,14 +61,14 @@ class PlaneAxis:
 
 
 @dataclass(frozen=True)
-class DepthwisePlanes:
-    """The planes of a convolution: ``count`` of them, of ``channels`` filters in turn; ``rows``, ``columns``: their
-    axes; ``element_bytes``, ``result_bytes``: of an element of the operand and of the result."""
+class FeatureMaps:
+    """The feature maps of a convolution: ``count`` of them, with ``channels`` filters in turn; ``rows``, ``columns``:
+    their axes; ``element_bytes``, ``result_bytes``: of an element of the operand and of the result."""
 
     count: int
     channels: int
-    rows: PlaneAxis
-    columns: PlaneAxis
+    rows: FeatureMapAxis
+    columns: FeatureMapAxis
     element_bytes: int
     result_bytes: int
 
@@ -82,32 +83,32 @@ class DepthwisePlanes:
 
     @property
     def image_bytes(self) -> int:
-        """Bytes of a plane of the operand."""
+        """Bytes of a feature map of the operand."""
         return self.rows.image * self.columns.image * self.element_bytes
 
     @property
-    def plane_result_bytes(self) -> int:
-        """Bytes of a plane of the result."""
+    def result_map_bytes(self) -> int:
+        """Bytes of a feature map of the result."""
         return self.rows.results * self.columns.results * self.result_bytes
 
-    def region(self, planes: Any) -> Any:
-        """Bytes of shared memory that ``planes`` planes of the operand take: a run has the offset from a multiple of 16
-        that it has in global memory."""
-        return (planes * self.image_bytes + VECTOR - 1) // VECTOR * VECTOR + VECTOR
+    def region(self, maps: Any) -> Any:
+        """Bytes of shared memory that ``maps`` feature maps of the operand take: a run has the offset from a multiple
+        of 16 that it has in global memory."""
+        return (maps * self.image_bytes + VECTOR - 1) // VECTOR * VECTOR + VECTOR
 
-    def planes_in(self, size: Any) -> Any:
-        """The planes whose operand and results fit ``size`` bytes of shared memory. If two groups of planes fit that
-        have a multiple of 16 bytes each, whole groups: then most runs begin at a multiple of 16 bytes."""
-        pair = self.image_bytes + self.plane_result_bytes
+    def maps_in(self, size: Any) -> Any:
+        """The feature maps whose operand and results fit ``size`` bytes of shared memory. If two groups of maps fit
+        that have a multiple of 16 bytes each, whole groups: then most runs begin at a multiple of 16 bytes."""
+        pair = self.image_bytes + self.result_map_bytes
         fits = (size - 4 * VECTOR) // max(pair, 1)
         fits = fits * (fits > 0)
-        group = VECTOR // math.gcd(VECTOR, self.image_bytes, self.plane_result_bytes)
+        group = VECTOR // math.gcd(VECTOR, self.image_bytes, self.result_map_bytes)
         return fits - fits % group * (fits >= 2 * group)
 
 
-def depthwise_planes_of(v: Conv) -> DepthwisePlanes | None:
-    """The planes of a depthwise convolution. None: planes are not contiguous, images have a depth axis, filters are
-    not contiguous or too large, or it is a weight gradient."""
+def feature_maps_of(v: Conv) -> FeatureMaps | None:
+    """The feature maps of a depthwise convolution. None: adjacent ones are not contiguous, images have a depth
+    axis, filters are not contiguous or too large, or it is a weight gradient."""
     contiguous = v.steps("w")["k"] == v.r * v.s
     if v.direction == "weight_grad" or v.layout != "NCHW" or v.deep or any(v.pads[0]) or not contiguous:
         return None
@@ -115,13 +116,13 @@ def depthwise_planes_of(v: Conv) -> DepthwisePlanes | None:
         return None
     gradient = v.direction == "input_grad"
 
-    def axis(n: int, extent: int, taps: int) -> PlaneAxis:
+    def axis(n: int, extent: int, taps: int) -> FeatureMapAxis:
         image, results = (v.results[n], extent) if gradient else (extent, v.results[n])
         stride, ratio = (1, v.strides[n]) if gradient else (v.strides[n], 1)
-        return PlaneAxis(image, results, taps, stride, v.dilations[n], ratio, v.pads[n][0], gradient)
+        return FeatureMapAxis(image, results, taps, stride, v.dilations[n], ratio, v.pads[n][0], gradient)
 
     rows, columns = axis(1, v.h, v.r), axis(2, v.w, v.s)
-    return DepthwisePlanes(v.n * v.groups, v.groups, rows, columns, v.element.bytes, v.output.bytes)
+    return FeatureMaps(v.n * v.groups, v.groups, rows, columns, v.element.bytes, v.output.bytes)
 
 
-__all__ = ["MAX_TAPS", "VECTOR", "DepthwisePlanes", "PlaneAxis", "depthwise_planes_of"]
+__all__ = ["MAX_TAPS", "VECTOR", "FeatureMapAxis", "FeatureMaps", "feature_maps_of"]

@@ -1,4 +1,4 @@
-"""The plan of a depthwise convolution whose blocks hold whole planes of images and results in shared memory."""
+"""The plan of a depthwise convolution whose blocks hold whole feature maps in shared memory."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
 from ptxgen.families.depthwise.plan import StripEpilogue
-from ptxgen.lowering.depthwise_planes import DepthwisePlanes
+from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 Product = tuple[int, int]  #: a result of a strip, and the row of a tap
 
 
 @dataclass(frozen=True)
-class PlaneLoop(StripLoop):
-    """A loop over strips: each is a part of a column of a plane. All taps are unrolled. ``cp_async``: whether images
-    are copied to shared memory by cp.async."""
+class FeatureMapLoop(StripLoop):
+    """A loop over strips: each is a part of a column of a feature map. All taps are unrolled. ``cp_async``: whether
+    cp.async copies images to shared memory."""
 
     cp_async: bool
 
     @property
-    def planes(self) -> DepthwisePlanes:
-        assert self.strip.planes is not None
-        return self.strip.planes
+    def feature_maps(self) -> FeatureMaps:
+        assert self.strip.feature_maps is not None
+        return self.strip.feature_maps
 
     @cached_property
     def acc(self) -> Tile:
@@ -41,7 +41,7 @@ class PlaneLoop(StripLoop):
 
     @cached_property
     def weights(self) -> Tile:
-        return Tile("weight", self.arithmetic.type, (self.planes.rows.taps, self.planes.columns.taps))
+        return Tile("weight", self.arithmetic.type, (self.feature_maps.rows.taps, self.feature_maps.columns.taps))
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
@@ -49,7 +49,7 @@ class PlaneLoop(StripLoop):
 
     @property
     def shared_map(self) -> list[str]:
-        return ["images of the block's planes, at their offset from a multiple of 16 bytes", "then their results"]
+        return ["feature maps of images, at their offset from a multiple of 16 bytes", "then those of results"]
 
     @property
     def word(self) -> str:
@@ -61,17 +61,19 @@ class PlaneLoop(StripLoop):
     @cached_property
     def column_limits(self) -> Tile:
         """The rows of the image if the column that a tap reads is inside, else 0."""
-        return Tile("column_rows", "b32", (self.planes.columns.taps,))
+        return Tile("column_rows", "b32", (self.feature_maps.columns.taps,))
 
     @cached_property
     def column_addresses(self) -> Tile:
         """The addresses in shared memory of the pixel that is next: one for all taps, or one for each if the columns
         that they read depend on a division."""
-        return Tile("pixel_addr", "b32", (self.planes.columns.taps if self.planes.columns.ratio > 1 else 1,))
+        return Tile(
+            "pixel_addr", "b32", (self.feature_maps.columns.taps if self.feature_maps.columns.ratio > 1 else 1,)
+        )
 
     def pixel_address(self, tap: int) -> str:
         """The address of the pixel that a tap along a row reads."""
-        columns = self.planes.columns
+        columns = self.feature_maps.columns
         if columns.ratio > 1:
             return self.column_addresses[tap]
         return f"{self.column_addresses[0]}+{columns.tap_step(tap) * self.size}"
@@ -81,7 +83,7 @@ class PlaneLoop(StripLoop):
     @property
     def row_step(self) -> int:
         """Rows of the image from one strip to the next."""
-        rows = self.planes.rows
+        rows = self.feature_maps.rows
         return self.config.strip_results * rows.stride // rows.ratio
 
     @cached_property
@@ -90,8 +92,8 @@ class PlaneLoop(StripLoop):
         products of each of its pixels."""
         rows: dict[int, list[Product]] = {}
         for result in range(self.config.strip_results):
-            for tap in range(self.planes.rows.taps):
-                row = self.planes.rows.offset(result, tap)
+            for tap in range(self.feature_maps.rows.taps):
+                row = self.feature_maps.rows.offset(result, tap)
                 if row is not None:
                     rows.setdefault(row, []).append((result, tap))
         order = sorted(rows)
@@ -99,27 +101,27 @@ class PlaneLoop(StripLoop):
 
 
 @dataclass(frozen=True)
-class PlaneEpilogue(StripEpilogue):
-    """Each thread stores its strip of results in shared memory; the block stores the run of its planes."""
+class FeatureMapEpilogue(StripEpilogue):
+    """Each thread stores its strip of results in shared memory; the block stores its run of results."""
 
-    template = "epilogue/depthwise_planes.mako"
+    template = "epilogue/depthwise_feature_maps.mako"
     via_smem = True
 
 
 @dataclass(frozen=True)
-class PlaneParameters(Part):
+class FeatureMapParameters(Part):
     """The parameters of a launch."""
 
     arithmetic: Arithmetic
     fused_ops: FusedOps
 
-    #: planes in all and of a block; filters; extents; offset of the results in shared memory; the row and the column of
-    #: the image that result 0 begins at; strips of a plane
+    #: feature maps in all and of a block; filters; extents; offset of the results in shared memory; the row and the
+    #: column of the image that result 0 begins at; strips of a feature map
     NUMBERS = (
-        *("planes", "block_planes", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
-        *("result_region", "row_start", "column_start", "plane_strips"),
+        *("maps", "block_maps", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
+        *("result_region", "row_start", "column_start", "map_strips"),
     )
-    DIVISORS = ("plane_strips", "result_columns", "channels")  #: numbers that a thread divides by
+    DIVISORS = ("map_strips", "result_columns", "channels")  #: numbers that a thread divides by
 
     @property
     def names(self) -> list[str]:
@@ -137,15 +139,15 @@ class PlaneParameters(Part):
             f".param .{kind} alpha, .param .{kind} beta",
         ]
 
-    def arguments(self, p: DepthwisePlanes, c: Config) -> tuple[Argument, ...]:
+    def arguments(self, p: FeatureMaps, c: Config) -> tuple[Argument, ...]:
         """The values of ``declarations``."""
-        rows, columns, planes = p.rows, p.columns, int(p.planes_in(c.plane_bytes))
-        plane_strips = -(-rows.results // c.strip_results) * columns.results
+        rows, columns, maps = p.rows, p.columns, int(p.maps_in(c.feature_map_bytes))
+        map_strips = -(-rows.results // c.strip_results) * columns.results
         column_start = columns.padding if columns.gradient else -columns.padding
         numbers = (
-            *(p.count, planes, p.channels, rows.image, columns.image, rows.results, columns.results),
-            *(int(p.region(planes)), rows.start, column_start, plane_strips),
-            *(n for divisor in (plane_strips, columns.results, p.channels) for n in multiplier(divisor)),
+            *(p.count, maps, p.channels, rows.image, columns.image, rows.results, columns.results),
+            *(int(p.region(maps)), rows.start, column_start, map_strips),
+            *(n for divisor in (map_strips, columns.results, p.channels) for n in multiplier(divisor)),
         )
         return (
             *POINTERS,
@@ -157,32 +159,32 @@ class PlaneParameters(Part):
 
 
 @dataclass(frozen=True)
-class PlaneScheduler(Part):
-    """A block has adjacent planes."""
+class FeatureMapScheduler(Part):
+    """A block has adjacent feature maps."""
 
     config: Config
 
-    grid_text = "(groups of adjacent planes)"
+    grid_text = "(groups of adjacent feature maps)"
 
-    def grid(self, p: DepthwisePlanes) -> tuple[int, int, int]:
-        return -(-p.count // int(p.planes_in(self.config.plane_bytes))), 1, 1
+    def grid(self, p: FeatureMaps) -> tuple[int, int, int]:
+        return -(-p.count // int(p.maps_in(self.config.feature_map_bytes))), 1, 1
 
 
-class DepthwisePlanesPlan(Plan):
-    """Blocks copy adjacent planes to shared memory, and store their results through shared memory: accesses to global
+class FeatureMapPlan(Plan):
+    """Blocks copy adjacent feature maps to shared memory, and store results through shared memory: accesses to global
     memory have 16 bytes, whatever the width of an image."""
 
-    kernel = "kernel/depthwise_planes.mako"
+    kernel = "kernel/depthwise_feature_maps.mako"
 
     def _compose(self) -> None:
         p, c = self.problem, self.config
-        self.batch = Batch(False)  # items are planes
+        self.batch = Batch(False)  # items are feature maps
         self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
-        self.scheduler: PlaneScheduler = PlaneScheduler(c)
-        self.mainloop: PlaneLoop = PlaneLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.scheduler: FeatureMapScheduler = FeatureMapScheduler(c)
+        self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
-        self.epilogue: PlaneEpilogue = PlaneEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
-        self.parameters: PlaneParameters = PlaneParameters(self.arithmetic, self.fused_ops)
+        self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
+        self.parameters: FeatureMapParameters = FeatureMapParameters(self.arithmetic, self.fused_ops)
 
     @property
     def accesses(self) -> str:
@@ -190,12 +192,13 @@ class DepthwisePlanesPlan(Plan):
 
     @property
     def block_tile(self) -> str:
-        return f"planes that fit {self.config.plane_bytes} bytes, strips of {self.config.strip_results} results"
+        c = self.config
+        return f"feature maps that fit {c.feature_map_bytes} bytes, strips of {c.strip_results} results"
 
     def launch(self, problem: KernelGemm) -> Launch:
         if not problem.results:
             return Launch(())
         assert problem.strip is not None
-        p: DepthwisePlanes = problem.strip.planes
+        p: FeatureMaps = problem.strip.feature_maps
         grid, arguments = self.scheduler.grid(p), self.parameters.arguments(p, self.config)
         return Launch((Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments),))

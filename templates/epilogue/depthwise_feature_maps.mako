@@ -8,7 +8,7 @@
     .reg .pred %in_strip;
     ${plan.epilogue.vector.declaration}
     // %result_index: in the block's run of results
-    mad.lo.u32 %result_index, %plane, %result_rows, %strip_start;
+    mad.lo.u32 %result_index, %map, %result_rows, %strip_start;
     mad.lo.u32 %result_index, %result_index, %result_columns, %column;
     mad.lo.u32 %result_smem, %result_index, ${plan.c.bytes}, %results_smem;
 % for i in range(plan.config.strip_results):

@@ -1,5 +1,5 @@
-## Depthwise schedule for whole planes: a block copies adjacent planes of the images to shared memory as one contiguous run, its
-## threads compute strips along columns of planes, and the block stores the run of results.
+## Depthwise schedule for whole feature maps: a block copies adjacent maps of the images to shared memory as one contiguous run,
+## its threads compute strips along columns of the maps, and the block stores the run of results.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\
@@ -8,10 +8,10 @@
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
-<% main, columns = plan.mainloop, plan.mainloop.planes.columns %>\
+<% main, columns = plan.mainloop, plan.mainloop.feature_maps.columns %>\
     .reg .b64 %A, %B, %C, %workspace, %tmp64, %results, %product;
-    .reg .b32 %ldc, %tmp0, %tmp1, %thread, %first_plane, %images_smem, %results_smem;
-    .reg .b32 %strips, %round, %strip, %plane, %strip_start, %column, %channel, %row, %row_bytes;
+    .reg .b32 %ldc, %tmp0, %tmp1, %thread, %first_map, %images_smem, %results_smem;
+    .reg .b32 %strips, %round, %strip, %map, %strip_start, %column, %channel, %row, %row_bytes;
     .reg .pred %in_bounds, %p, %inside;
     .reg .${plan.arithmetic.type} %alpha, %beta, %pixel;
     .reg .b${8 * main.size} %elem;
@@ -26,17 +26,17 @@
     mov.b32 %ldc, 0;
 ${run.setup()}\
 ${pdl.early_trigger()}\
-${ptx.banner("block to planes; their images to shared memory")}\
+${ptx.banner("block to feature maps; those of images to shared memory")}\
     mov.u32 %thread, %tid.x;
     mov.u32 %tmp0, %ctaid.x;
-    mul.lo.u32 %first_plane, %tmp0, %block_planes;
-    sub.u32 %planes, %planes, %first_plane;
-    min.u32 %planes, %planes, %block_planes;
+    mul.lo.u32 %first_map, %tmp0, %block_maps;
+    sub.u32 %maps, %maps, %first_map;
+    min.u32 %maps, %maps, %block_maps;
     mul.lo.u32 %tmp0, %image_rows, %image_columns;
     mul.lo.u32 %tmp0, %tmp0, ${main.size};
-    mul.wide.u32 %run, %first_plane, %tmp0;
+    mul.wide.u32 %run, %first_map, %tmp0;
     add.u64 %run, %run, ${main.images};
-    mul.lo.u32 %run_bytes, %planes, %tmp0;
+    mul.lo.u32 %run_bytes, %maps, %tmp0;
     mov.u32 %tmp0, smem;
 ${run.split("%tmp0")}\
     mov.b32 %images_smem, %run_smem;
@@ -45,18 +45,18 @@ ${run.load(main.size)}\
     // the run of results: %results in C, %results_smem in shared memory
     mul.lo.u32 %tmp0, %result_rows, %result_columns;
     mul.lo.u32 %tmp0, %tmp0, ${plan.c.bytes};
-    mul.wide.u32 %results, %first_plane, %tmp0;
+    mul.wide.u32 %results, %first_map, %tmp0;
     add.u64 %results, %results, %C;
-    mul.lo.u32 %run_bytes, %planes, %tmp0;
+    mul.lo.u32 %run_bytes, %maps, %tmp0;
     mov.b64 %run, %results;
     mov.u32 %tmp0, smem;
     add.u32 %tmp0, %tmp0, %result_region;
 ${run.split("%tmp0")}\
     mov.b32 %results_smem, %run_smem;
-    mul.lo.u32 %strips, %planes, %plane_strips;
+    mul.lo.u32 %strips, %maps, %map_strips;
     mul.lo.u32 %row_bytes, %image_columns, ${main.size};
     mov.u32 %round, 0;
-${ptx.banner("strip loop: adjacent threads have adjacent columns, then the next strip, then the next plane")}\
+${ptx.banner("strip loop: adjacent threads have adjacent columns, then the next strip, then the next feature map")}\
     .pragma "nounroll";
 STRIP_LOOP:
     // threads past the last strip repeat it, and store nothing
@@ -64,18 +64,18 @@ STRIP_LOOP:
     setp.lt.u32 %in_bounds, %strip, %strips;
     sub.u32 %tmp0, %strips, 1;
     min.u32 %strip, %strip, %tmp0;
-${radix.divide("%plane", "%strip", "plane_strips")}\
-    mul.lo.u32 %tmp0, %plane, %plane_strips;
+${radix.divide("%map", "%strip", "map_strips")}\
+    mul.lo.u32 %tmp0, %map, %map_strips;
     sub.u32 %strip, %strip, %tmp0;
 ${radix.divide("%strip_start", "%strip", "result_columns")}\
     mul.lo.u32 %tmp0, %strip_start, %result_columns;
     sub.u32 %column, %strip, %tmp0;
-    // the filter of the plane
-    add.u32 %channel, %first_plane, %plane;
+    // the filter of the feature map
+    add.u32 %channel, %first_map, %map;
 ${radix.divide("%tmp0", "%channel", "channels")}\
     mul.lo.u32 %tmp0, %tmp0, %channels;
     sub.u32 %channel, %channel, %tmp0;
-    mad.wide.u32 %tmp64, %channel, ${main.planes.taps * main.size}, ${main.filters};
+    mad.wide.u32 %tmp64, %channel, ${main.feature_maps.taps * main.size}, ${main.filters};
 % for n, weight in enumerate(main.weights.all):
     ld.global.nc.b${8 * main.size} %elem, [%tmp64+${n * main.size}];
 ${widen(weight)}\
@@ -84,7 +84,7 @@ ${widen(weight)}\
     mad.lo.s32 %row, %strip_start, ${main.row_step}, %row_start;
     mul.lo.u32 %strip_start, %strip_start, ${plan.config.strip_results};
     mad.lo.s32 %tmp1, %column, ${columns.stride}, %column_start;
-    mad.lo.s32 ${main.column_addresses[0]}, %plane, %image_rows, %row;
+    mad.lo.s32 ${main.column_addresses[0]}, %map, %image_rows, %row;
     mul.lo.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %image_columns;
 % if columns.ratio == 1:
     add.s32 ${main.column_addresses[0]}, ${main.column_addresses[0]}, %tmp1;
@@ -110,14 +110,15 @@ ${widen(weight)}\
 % for r in main.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};
 % endfor
-    // before the first strip: images have arrived in shared memory
     setp.ne.u32 %p, %round, 0;
     @%p bra.uni PIXELS;
+${ptx.banner("wait before the first strip: images are in shared memory")}\
 % if main.cp_async:
     cp.async.wait_all;
 % endif
     bar.sync 0;
 PIXELS:
+${ptx.banner(f"pixels of a strip, {main.feature_maps.rows.taps} x {main.feature_maps.columns.taps} taps, and their products")}\
 % for step, products in main.pixel_rows:
 % if step:
     add.s32 %row, %row, ${step};
@@ -140,6 +141,7 @@ ${store_op.store_tiles(store_c, None, store_op)}\
     add.u32 %round, %round, ${plan.threads};
     setp.lt.u32 %p, %round, %strips;
     @%p bra.uni STRIP_LOOP;
+${ptx.banner("wait: all results are in shared memory; the run of results to C")}\
     bar.sync 0;
 ${run.store(plan.c.bytes)}\
 <%def name="after_entry()"></%def>\
