@@ -14,6 +14,12 @@ from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
 
 
+def multiplier(n: int) -> tuple[int, int]:
+    """(magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
+    shift = 31 + (n - 1).bit_length()
+    return (1 << shift) // n + 1, shift
+
+
 def _implicit(p: KernelGemm, name: str) -> ImplicitOperand | None:
     """The offset tables of A, B or C, if ``p`` addresses it through tables."""
     x = getattr(p.parts[0], name) if isinstance(p, ImplicitGemm) else None

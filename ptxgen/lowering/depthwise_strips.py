@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
+from ptxgen.lowering.feature_maps import FeatureMaps, feature_maps_of
 from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, ImplicitOperand, IndexMap, OffsetTable
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
@@ -75,6 +76,9 @@ class DepthwiseStrip:
     contiguous and lanes are channels; its ``vec`` is that of filters, too, and its ``cross`` is the axis across the
     strips. ``widened`` gives the strips of patches: ``column`` is the number of strips of a patch, and the strides from
     one to the next.
+
+    ``feature_maps``: the same convolution for blocks that hold whole feature maps in shared memory, if adjacent ones
+    are contiguous.
     """
 
     image: str
@@ -103,6 +107,7 @@ class DepthwiseStrip:
     patch: DepthwiseStrip | None = None
     cross: CrossAxis | None = None
     column: tuple[int, DigitStrides] | None = None
+    feature_maps: FeatureMaps | None = None
 
     @lru_cache(maxsize=64)  # noqa: B019 tables of equal strips are one object
     def widened(self, strips: int) -> DepthwiseStrip:
@@ -140,6 +145,8 @@ class DepthwiseStrip:
         facts: tuple[int, ...] = (self.taps, self.stride, self.dilation, self.ratio, self.shift % self.ratio)
         if self.patch is not None and (cross := self.patch.cross) is not None:
             facts = (*facts, cross.taps, cross.stride, cross.dilation, *cross.tap_numbers, self.patch.vec)
+        if self.feature_maps is not None:
+            facts = (*facts, *self.feature_maps.kind)
         if not self.wgrad:
             return *facts, self.vec
         return *facts, self.grouped, *(n for tap in self.tap_numbers for n in tap), self.vec
@@ -312,7 +319,8 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     lane = nontrivial[0] if nontrivial else "q"
     strip_axis = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
     if v.direction != "input_grad" or v.strides == (1, 1, 1):
-        return replace(_strip(v, axes, lane, strip_axis), patch=_patch(v, axes, lane, strip_axis))
+        patch, feature_maps = _patch(v, axes, lane, strip_axis), feature_maps_of(v)
+        return replace(_strip(v, axes, lane, strip_axis), patch=patch, feature_maps=feature_maps)
     parameters = dict(zip("zpq", zip(v.strides, v.dilations, v.pads, strict=True), strict=True))
     ratio, _, (pad, _) = parameters[strip_axis]
     choices = []
@@ -332,7 +340,7 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
         for combination in product(*choices)
     ]
     first, *others = sorted(strips, key=lambda s: -s.outer_taps * s.rows * s.lanes)
-    return replace(first, other_phases=tuple(others))
+    return replace(first, other_phases=tuple(others), feature_maps=feature_maps_of(v))
 
 
 def _patch(v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str) -> DepthwiseStrip | None:

@@ -89,11 +89,13 @@ def config(
         kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
         columns = int(rng.choice([1, 2, 4])) if lower(v).strip.patch is not None else 1
-        rows = 1 if columns > 1 else rows
+        feature_maps = int(rng.choice([0, 1024, 4096])) if lower(v).strip.feature_maps is not None else 0
+        rows = 1 if columns > 1 or feature_maps else rows
         c = Config(
             family="depthwise",
-            vec_lane=wide,
+            vec_lane=1 if feature_maps else wide,
             strip_columns=columns,
+            feature_map_bytes=feature_maps,
             strip_results=results,
             block_rows=rows,
             block_lanes=32,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_runs import Placed
+from gemm_runs import Placed, right
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.rules import first_violation
@@ -188,6 +188,87 @@ def test_patches_need_contiguous_filters_of_adjacent_channels(changes: dict[str,
     broken = first_violation(lower(p), c, EMULATED)
     assert broken is not None
     assert broken.name == "depthwise_strip_columns"
+
+
+FEATURE_MAPS = {
+    "7x7, a gradient of any alignment": Conv(
+        3,
+        7,
+        7,
+        7,
+        7,
+        3,
+        3,
+        padding=1,
+        groups=7,
+        dtype="bf16",
+        direction="input_grad",
+        aligned_input=2,
+        aligned_output=2,
+    ),
+    "14x14, f16": Conv(2, 3, 14, 14, 3, 3, 3, padding=1, groups=3, dtype="f16", aligned_input=4, aligned_output=8),
+    "5x9 with strides": Conv(2, 7, 5, 9, 7, 3, 3, padding=1, stride=2, groups=7, aligned_input=4, aligned_output=4),
+    "5x5 filters, uneven padding": Conv(2, 7, 5, 9, 7, 5, 5, padding=(0, 3, 2, 1), groups=7, epilogue="bias,relu"),
+    "7x7 filters, f16": Conv(1, 3, 9, 8, 3, 7, 7, padding=3, groups=3, dtype="f16", epilogue="residual"),
+    "filters of even extent, bf16": Conv(2, 7, 5, 9, 7, 2, 2, padding=(0, 1, 1, 0), groups=7, dtype="bf16"),
+    "a gradient, filters of even extent, other results": Conv(
+        2, 7, 5, 9, 7, 2, 2, padding=(0, 1, 1, 0), groups=7, dtype="f16", out="f32", direction="input_grad"
+    ),
+    "a gradient with strides": Conv(
+        2, 5, 9, 7, 5, 3, 3, padding=1, stride=2, groups=5, dtype="bf16", direction="input_grad", epilogue="bias"
+    ),
+    "a gradient with strides and dilation": Conv(
+        2, 5, 9, 7, 5, 3, 2, padding=(1, 2, 0, 2), stride=(2, 3), dilation=(1, 2), groups=5, direction="input_grad"
+    ),
+    "a gradient, more padding than taps": Conv(1, 3, 9, 8, 3, 3, 3, padding=4, groups=3, direction="input_grad"),
+    "dilation, doubles": Conv(2, 5, 9, 7, 5, 3, 3, padding=2, dilation=2, groups=5, dtype="f64", epilogue="residual"),
+    "one pixel, one feature map": Conv(1, 1, 1, 1, 1, 3, 3, padding=1, dtype="f16"),
+    "tf32, wide images": Conv(2, 3, 4, 37, 3, 3, 3, padding=1, groups=3, compute="tf32", epilogue="scale,bias,relu"),
+}
+
+
+@pytest.mark.parametrize("case", FEATURE_MAPS)
+def test_depthwise_feature_maps(case: str) -> None:
+    """Runs of feature maps that begin at any element, a last block with fewer maps, several strips of a thread."""
+    v = FEATURE_MAPS[case]
+    for beta, text in (
+        (0.0, "strip_results=4 block_lanes=64 feature_map_bytes=2048"),
+        (1.0, "strip_results=8 block_lanes=32 feature_map_bytes=4096 store_policy=streaming"),
+    ):
+        c = parse_config(f"family=depthwise {text}")
+        verify(v, c, "integers", beta, shift=beta > 0)
+        verify(v, c, "normal", beta, shift=True)
+
+
+def test_feature_maps_through_registers_where_cp_async_does_not_exist() -> None:
+    v = Conv(3, 7, 7, 7, 7, 3, 3, padding=1, groups=7, dtype="f16", aligned_input=2)
+    right(v, "family=depthwise strip_results=8 block_lanes=32 feature_map_bytes=2048", on="t4")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("depthwise_feature_maps", {"layout": "NHWC"}),
+        ("depthwise_feature_maps", {"filters": "CRSK"}),
+        ("depthwise_feature_maps", {"direction": "weight_grad"}),
+        ("depthwise_feature_maps", {"d": 2}),
+        ("depthwise_feature_maps", {"r": 1, "s": 51, "padding": (0, 50)}),
+        ("depthwise_feature_maps", {"block_rows": 2}),
+        ("depthwise_feature_map_strips", {"strip_results": 1}),
+        ("depthwise_feature_map_bytes", {"feature_map_bytes": 512}),
+    ],
+)
+def test_feature_maps_are_those_of_images_that_fit(name: str, changes: dict[str, object]) -> None:
+    c = parse_config("family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096")
+    v = Conv(2, 40, 9, 16, 40, 3, 3, padding=1, groups=40, direction="input_grad", stride=(2, 1))
+    assert first_violation(lower(v), c, EMULATED) is None
+    axes = {k: x for k, x in changes.items() if k in dict(c.items())}
+    fields = {k: x for k, x in changes.items() if k not in axes}
+    if "strip_results" in axes:  # along the width, if lanes are rows
+        v = replace(v, w=1)
+    broken = first_violation(lower(replace(v, **({"filters": ""} | fields))), c.replace(**axes), EMULATED)
+    assert broken is not None
+    assert broken.name == name
 
 
 @pytest.mark.parametrize("layout", FILTERS)

@@ -266,6 +266,16 @@ GOLDEN = {
         "conv N=32,C=144,H=56,W=56,K=144,R=3,S=3,pad=1,groups=144 NHWC f16",
         "family=depthwise strip_results=2 strip_columns=2 block_lanes=64 vec_lane=4",
     ),
+    "depthwise_feature_maps": (
+        "h200",
+        "conv N=2,C=40,H=7,W=7,K=40,R=3,S=3,pad=1,groups=40 NCHW bf16 direction=input_grad epilogue=bias,residual",
+        "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096",
+    ),
+    "depthwise_feature_maps_stride": (
+        "t4",
+        "conv N=2,C=40,H=9,W=7,K=40,R=3,S=3,stride=2,pad=1,groups=40 NCHW f16 direction=input_grad",
+        "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096",
+    ),
     "depthwise_wgrad": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",

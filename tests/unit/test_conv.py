@@ -263,3 +263,19 @@ def test_depth_without_extent_is_refused() -> None:
 def test_the_reduction_of_a_convolution_is_that_of_its_gemm(direction: str, stride: int, dilation: int) -> None:
     v = Conv(2, 8, 23, 19, 12, 3, 2, groups=2, stride=stride, dilation=dilation, padding=2, direction=direction)
     assert v.reduction == lower(v).k
+
+
+def test_feature_maps_fit_shared_memory_with_their_alignment():
+    """A run begins at any offset from a multiple of 16 bytes. Where two groups fit, runs of whole groups begin at one."""
+    for v, group in (
+        (Conv(9, 40, 7, 7, 40, 3, 3, padding=1, groups=40, dtype="bf16"), 8),
+        (Conv(9, 40, 9, 5, 40, 3, 3, stride=2, groups=40, direction="input_grad"), 4),
+        (Conv(9, 40, 8, 8, 40, 3, 3, padding=1, groups=40), 1),
+    ):
+        maps = lower(v).strip.feature_maps
+        for size in (0, 256, 512, 4096, 32768):
+            count = maps.maps_in(size)
+            last = maps.region(count) + count * maps.result_map_bytes + 15
+            assert count == 0 or last <= size
+            assert count < 2 * group or count % group == 0
+        assert maps.maps_in(32768) > 32768 // (maps.image_bytes + maps.result_map_bytes) * 0.9 - group

@@ -1057,6 +1057,38 @@ def test_the_model_of_depthwise_filter_gradients_prefers_a_full_gpu():
     assert us >= found[0][1] > 0
 
 
+def _feature_map_rows(p):
+    c = space.candidates(p, H200)
+    return c.take(np.flatnonzero((c.family == SLIDE.code) & (c.feature_map_bytes > 0)))
+
+
+def test_depthwise_feature_maps_must_fit_shared_memory():
+    """Problems of one class, whose images have different extents: the search finds what the rules allow."""
+    small, large = (lower(Conv(8, 96, n, n, 96, 3, 3, padding=1, groups=96)) for n in (8, 28))
+    assert SLIDE.neutral(small) == SLIDE.neutral(large)
+    for p in (small, large, small):
+        c = _feature_map_rows(p)
+        found = set(zip(c.strip_results.tolist(), c.block_lanes.tolist(), c.feature_map_bytes.tolist(), strict=True))
+        every = product((1, 2, 4, 8, 16), (64, 128, 256), (4096, 8192, 16384, 32768))
+        configs = {
+            row: Config(
+                family="depthwise", **dict(zip(("strip_results", "block_lanes", "feature_map_bytes"), row, strict=True))
+            )
+            for row in every
+        }
+        assert found == {row for row, x in configs.items() if rules.first_violation(p, x, H200) is None}
+        assert len(found) == 60 if p is small else len(found) < 60
+    for layout, direction in (("NHWC", "forward"), ("NCHW", "weight_grad")):
+        v = Conv(8, 96, 7, 7, 96, 3, 3, padding=1, groups=96, layout=layout, direction=direction)
+        assert not len(_feature_map_rows(lower(v)))
+
+
+@pytest.mark.parametrize(("extent", "direction"), [(7, "input_grad"), (14, "forward")])
+def test_the_model_prefers_feature_maps_of_small_images(extent, direction):
+    v = Conv(91, 720, extent, extent, 720, 3, 3, padding=1, groups=720, dtype="bf16", direction=direction)
+    assert Model.analytic(H200).rank(v, H200, 1)[0][0].feature_map_bytes > 0
+
+
 CELLS = [
     KernelGemm(300, 200, 4000, "NN", "f16"),
     KernelGemm(1, 70_000 * 16, 64, "NT"),

@@ -1,7 +1,8 @@
 """The axes of the family depthwise.
 
 The lane axis is the one along which memory is contiguous; a thread computes several results along another image axis,
-the strip axis; rows are the results along all other axes.
+the strip axis; rows are the results along all other axes. With ``feature_map_bytes``, a block of
+``block_lanes`` threads has whole feature maps in shared memory, and a thread computes strips along their height.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ AXES = (
         (1, 2, 4),
         power_of_two=True,
         feature=False,
+    ),
+    Axis(
+        "feature_map_bytes",
+        0,
+        "bytes of shared memory for the feature maps of a block, as many as fit with their results; 0: threads load"
+        " images from global memory",
+        (0, 4096, 8192, 16384, 32768),
+        least=0,
+        most=1 << 16,
     ),
     common("splitk"),
     common("store_policy", (0, 1)),

@@ -24,11 +24,18 @@ WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 class DepthwiseSpace(CandidateSpace):
     name = "depthwise"
     axes, class_axes = AXES, {"store_policy": (0,)}
-    tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns")
+    tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns", "feature_map_bytes")
     cell = ("kg", "splitk")
     fixed = ("operand_addressing", "depthwise_filter")
-    tile_rules = ("axis", "range", "threads", "depthwise_strip")
-    extent_rules = ("range", "bounds", "kg", "splitk", "grid")
+    tile_rules = (
+        "axis",
+        "range",
+        "threads",
+        "depthwise_strip",
+        "depthwise_feature_maps",
+        "depthwise_feature_map_strips",
+    )
+    extent_rules = ("range", "bounds", "kg", "splitk", "grid", "depthwise_feature_map_bytes")
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         widest = p.strip.vec if p.strip is not None else 1
@@ -36,11 +43,16 @@ class DepthwiseSpace(CandidateSpace):
             **super().variables(p),
             ("vec_lane",): [(v,) for v in self.axes["vec_lane"] if v <= widest],
             ("strip_columns",): [(n,) for n in self._columns(p)],
+            ("feature_map_bytes",): [(n,) for n in self._feature_map_bytes(p)],
         }
 
     def _columns(self, p: KernelGemm) -> tuple[int, ...]:
         """The values of ``strip_columns``."""
         return self.axes["strip_columns"] if p.strip is not None and p.strip.patch is not None else (1,)
+
+    def _feature_map_bytes(self, p: KernelGemm) -> tuple[int, ...]:
+        """The values of ``feature_map_bytes``."""
+        return self.axes["feature_map_bytes"] if p.strip is not None and p.strip.feature_maps is not None else (0,)
 
     def tiles(self, p: KernelGemm) -> Columns:
         given = {names[0]: tuple(v for (v,) in rows) for names, rows in self.variables(p).items()}
@@ -84,4 +96,6 @@ class DepthwiseSpace(CandidateSpace):
 
     def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
+        if v["feature_map_bytes"]:
+            v.update(block_rows=1, strip_columns=1, vec_lane=1)
         return [config.replace(**{**v, "splitk": SPLIT_WORKSPACE if v["kg"] > 1 else SPLIT_MEMSET})]

@@ -19,6 +19,7 @@ from ptxgen.problem.registry import parse
 def _plan(p: KernelGemm, c: Config) -> Any:
     wgrad = p.strip is not None and p.strip.wgrad
     plan = "patch_plan:DepthwisePatchPlan" if c.strip_columns > 1 else "plan:DepthwisePlan"
+    plan = "feature_map_plan:FeatureMapPlan" if c.feature_map_bytes else plan
     return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else plan}")
 
 

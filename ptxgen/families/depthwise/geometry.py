@@ -14,6 +14,11 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
 PATCH_SAVES = 12  #: fewer of them without a loop over taps
+FEATURE_MAP_REGISTERS = 48  #: registers per thread of a kernel for feature maps besides results, taps and pixels
+#: ptxas loads pixels early: those of a strip without a register of their own, and the most registers that it takes so
+FEATURE_MAP_PIXELS, FEATURE_MAP_LIMIT = 26, 224
+#: registers in reserve for fused operations of feature maps: constant, and of a result
+FEATURE_MAP_MARGIN, RESULT_MARGIN = 16, 4
 PATCH_MARGIN = 40  #: registers in reserve for fused operations of patches: ptxas loads their operands early
 
 
@@ -25,6 +30,7 @@ class DepthwiseGeometry(ThreadLoadGeometry):
     products: IntOrColumn  #: multiply-adds of a thread per step and lane
     steps: IntOrColumn  #: taps along the axes that are not along the strip; 1 if all taps are unrolled
     weights: IntOrColumn  #: loads of filters per step
+    maps: IntOrColumn  #: feature maps of a block in shared memory; 0: none
 
 
 def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
@@ -67,6 +73,25 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         shared = sums * threads * max(4, p.accumulator.bytes)
         tiles = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) if s.grouped else c.block_rows * 0 + s.groups
         tiles_m, tiles_n = tiles, c.block_rows * 0 + 1
+    margin = c.strip_results * 0
+    in_smem, maps, weights = c.feature_map_bytes > 0, c.feature_map_bytes * 0, taps * where(patches, 1, c.vec_lane)
+    if s is not None and s.feature_maps is not None:
+        height, width = s.feature_maps.rows, s.feature_maps.columns
+        of_column = ceil_div(c.strip_results * height.taps, height.ratio)  # products of a column of taps
+        window = ((c.strip_results - 1) * height.stride + (height.taps - 1) * height.dilation) // height.ratio + 1
+        maps = s.feature_maps.maps_in(c.feature_map_bytes)
+        steps, weights = where(in_smem, 1, steps), where(in_smem, s.feature_maps.taps, weights)
+        loads = where(in_smem, np.minimum(window, of_column) * width.taps, loads)
+        products = where(in_smem, of_column * width.taps, products)
+        held = (c.strip_results + s.feature_maps.taps) * words + width.taps + FEATURE_MAP_REGISTERS
+        early = np.maximum(loads - FEATURE_MAP_PIXELS, 0) * 7 // 8
+        held = np.maximum(held, np.minimum(held + early, FEATURE_MAP_LIMIT))
+        registers = where(in_smem, held - FIXED_REGISTERS, registers)
+        margin = (FEATURE_MAP_MARGIN + RESULT_MARGIN * c.strip_results) * words * bool(p.epilogue_ops)
+        shared = where(in_smem, c.feature_map_bytes, shared)
+        tiles_m = where(in_smem, ceil_div(s.feature_maps.count, np.maximum(maps, 1)), tiles_m)
+        tiles_n = where(in_smem, 1, tiles_n)
+        tiles = where(in_smem, tiles_m, tiles)
     return DepthwiseGeometry(
         a=OperandGeometry(loads=threads * loads),
         b=OperandGeometry(loads=threads * taps),
@@ -74,8 +99,9 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         loads=loads,
         products=products,
         steps=steps,
-        weights=taps * where(patches, 1, c.vec_lane),
-        reg_margin=where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0),
+        weights=weights,
+        maps=maps,
+        reg_margin=where(in_smem, margin, where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0)),
         shared=shared,
         registers=registers + FIXED_REGISTERS,
         uk=c.u,

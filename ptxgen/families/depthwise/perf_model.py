@@ -1,4 +1,10 @@
-"""The performance model of depthwise kernels: instructions, or the bytes of global memory."""
+"""The performance model of depthwise kernels: instructions, or the bytes of global memory.
+
+How many feature maps fit the shared memory of a block depends on extents: ``Work`` has the cost of a round, in which
+each thread computes one strip, and ``microseconds`` counts the rounds. The fields of ``Work`` are named for tiles. Of
+kernels with feature maps in shared memory they are ``store``: threads of a block, ``partial``: results of a strip,
+``red``: bytes of shared memory (0: none), ``start``: cycles of a block besides its rounds.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +28,9 @@ LATENCY = 900.0  #: cycles of a load from global memory under load
 #: cycles that many warps take, its growth with few resident warps, share of the bandwidth that kernels reach, share of
 #: the latency of a wave that other blocks do not hide, microseconds of a launch; the exponent of the sum of the three
 BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2.2
+#: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
+#: 16 bytes; loads from global memory that a block waits for
+SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
 #: of filter gradients: instructions of a unit of work, cycles of a block, microseconds of the reduction kernel
 UNIT, BLOCK, REDUCTION_US = 60.0, 2500.0, 1.0
 
@@ -39,20 +48,29 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
         steps = p.strip.outer_taps
         loads = c.strip_results + g.loads * steps
         per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_lane + UNIT
+    in_smem = c.feature_map_bytes > 0
+    of_strip = SMEM_PIXEL * g.loads + g.products + 2 * g.weights + SMEM_STRIP + RESULT * c.strip_results
+    per_thread = np.where(in_smem, of_strip, per_thread)
     issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
     wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_lane * p.element.bytes / 4, 1)
     summed = p.strip is not None and p.strip.wgrad
     resident, busy = resident_blocks(c, g, d), bound(issue, wavefronts)
+    start = (warps * SMEM_FIXED + c.feature_map_bytes / (16 * WARP) * SMEM_COPY) / perf_costs.ISSUE
     if not summed:
-        busy = busy * BUSY * (1 + FEW_WARPS / np.maximum(resident * warps, 1))
+        crowded = BUSY * (1 + FEW_WARPS / np.maximum(resident * warps, 1))
+        busy, start = busy * crowded, start * crowded
     return Work.of(
         len(c),
         resident=resident,
         busy=busy,
         math=issue,
-        latency=LATENCY * (2 if summed else 1 + g.steps),
-        store=c.block_lanes * c.block_rows * c.strip_results * c.strip_columns * c.vec_lane,
-        partial=c.block_lanes * c.vec_lane,
+        latency=LATENCY * np.where(in_smem, SMEM_WAITS, 2 if summed else 1 + g.steps),
+        store=np.where(
+            in_smem, g.threads, c.block_lanes * c.block_rows * c.strip_results * c.strip_columns * c.vec_lane
+        ),
+        partial=np.where(in_smem, c.strip_results, c.block_lanes * c.vec_lane),
+        red=c.feature_map_bytes,
+        start=start,
         moved_a=g.threads * g.loads * c.vec_lane * p.element.bytes,
         stages=2,
     )
@@ -64,16 +82,28 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: A
     each = [n.outer_taps * n.rows * n.lanes for n in (s, *s.other_phases)] if s is not None else [1]  # of each launch
     if s is not None and s.wgrad:
         return _summed(p, d, w, rows, x, cell)
-    blocks, resident = x.blocks[cell] * np.float32(sum(each) / max(each[0], 1)), w.resident[rows]
+    in_smem = w.red[rows] > 0
+    phases = np.where(in_smem, 1, sum(each) / max(each[0], 1))  # feature maps take one launch
+    blocks, resident = x.blocks[cell] * np.float32(1) * phases, w.resident[rows]
     waves = np.ceil(blocks / (resident * d.sms))
-    busy = blocks / d.sms * w.busy[rows]
+    busy = blocks / d.sms * (w.busy[rows] * _rounds(p, w, rows) + np.where(in_smem, w.start[rows], 0))
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * DRAM))
     clock, exponent = np.float32(d.clock), np.float32(EXPONENT)
     waited = waves * w.latency[rows] * np.float32(WAVE)
     overlapped = (busy / clock) ** exponent + (waited / clock) ** exponent + memory**exponent
-    launches = np.float32(START_US + perf_costs.LAUNCH_US * (len(each) - 1))
+    launches = np.float32(START_US) + np.where(in_smem, 0, np.float32(perf_costs.LAUNCH_US * (len(each) - 1)))
     out: Floats = overlapped ** (1 / exponent) + launches
     return out
+
+
+def _rounds(p: KernelGemm, w: Work, rows: Any) -> Any:
+    """The strips that each thread computes: 1 without feature maps in shared memory."""
+    maps = p.strip.feature_maps if p.strip is not None else None
+    if maps is None:
+        return 1
+    size, threads = w.red[rows].astype(np.int64), np.maximum(w.store[rows], 1)
+    strips = maps.maps_in(size) * maps.columns.results * np.ceil(maps.rows.results / w.partial[rows])
+    return np.where(size > 0, np.ceil(strips / threads), 1)
 
 
 def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS
+from ptxgen.lowering.feature_maps import MAX_TAPS
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 TAPS = 32  #: the most taps along a strip, which are unrolled
@@ -19,6 +20,12 @@ def supports(p: KernelGemm) -> bool:
     if p.strip is None or not p.strip.wgrad:
         return p.strip is not None and p.strip.taps <= TAPS
     return bool(p.strip.tap_count <= SUMS)
+
+
+def _height_ratio(p: KernelGemm) -> int:
+    """The results along the height for each pixel of the operand, where feature maps are contiguous."""
+    maps = p.strip.feature_maps if p.strip is not None else None
+    return 1 if maps is None else int(maps.rows.ratio)
 
 
 RULES = (
@@ -69,6 +76,33 @@ RULES = (
         f" gradients, contiguous filters with the alignment of vec_lane={{c.vec_lane}}, block_rows=1, at most"
         f" {MAX_COLUMNS} strips, and about {{g.registers}} registers with {{g.reg_margin}} in reserve, at most"
         f" {PATCH_REGISTERS}",
+    ),
+    Rule(
+        "depthwise_feature_maps",
+        lambda p, c, g, d: (
+            (c.feature_map_bytes == 0)
+            | (
+                (p.strip is not None and p.strip.feature_maps is not None)
+                & (c.block_rows == 1)
+                & (c.strip_columns == 1)
+                & (c.vec_lane == 1)
+            )
+        ),
+        "feature_map_bytes={c.feature_map_bytes}: feature maps in shared memory take NCHW images of two dimensions,"
+        f" forward convolutions and input gradients, contiguous filters of at most {MAX_TAPS} taps, and block_rows=1,"
+        " strip_columns=1, vec_lane=1",
+    ),
+    Rule(
+        "depthwise_feature_map_strips",
+        lambda p, c, g, d: (c.feature_map_bytes == 0) | (c.strip_results % _height_ratio(p) == 0),
+        "strip_results={c.strip_results} must be a multiple of {p.strip.feature_maps.rows.ratio}, the stride along the"
+        " height",
+    ),
+    Rule(
+        "depthwise_feature_map_bytes",
+        lambda p, c, g, d: (c.feature_map_bytes == 0) | (g.maps > 0),
+        "feature_map_bytes={c.feature_map_bytes}: a feature map of images has {p.strip.feature_maps.image_bytes} bytes,"
+        " its results {p.strip.feature_maps.result_map_bytes}; with 64 bytes for their alignment, they do not fit",
     ),
     Rule(
         "depthwise_vec_lane",

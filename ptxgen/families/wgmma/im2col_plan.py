@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.addressing import CAddressing
+from ptxgen.codegen.addressing import CAddressing, multiplier
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.source import Argument, PixelBox, TensorMap
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
@@ -335,12 +335,6 @@ def run_layouts(p: KernelGemm) -> list[RunLayout]:
     pixels = ("rows" if p.im2col.side == "a" else "columns") if p.im2col.phases else ""
     named = zip(("rows", "columns"), p.im2col.result, strict=True)
     return [(PhasePixels if name == pixels else RunLayout)(name, digits) for name, digits in named]
-
-
-def multiplier(n: int) -> tuple[int, int]:
-    """(magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
-    shift = 31 + (n - 1).bit_length()
-    return (1 << shift) // n + 1, shift
 
 
 @dataclass(frozen=True)

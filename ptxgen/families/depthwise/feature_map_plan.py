@@ -1,0 +1,204 @@
+"""The plan of a depthwise convolution whose blocks hold whole feature maps in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ptxgen.codegen.addressing import CAddressing, multiplier
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parts import Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.families.depthwise.mainloop import StripLoop
+from ptxgen.families.depthwise.plan import StripEpilogue
+from ptxgen.lowering.feature_maps import FeatureMaps
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+
+Product = tuple[int, int]  #: a result of a strip, and the row of a tap
+
+
+@dataclass(frozen=True)
+class FeatureMapLoop(StripLoop):
+    """A loop over strips: each is a part of a column of a feature map. All taps are unrolled. ``cp_async``: whether
+    cp.async copies images to shared memory."""
+
+    cp_async: bool
+
+    @property
+    def feature_maps(self) -> FeatureMaps:
+        assert self.strip.feature_maps is not None
+        return self.strip.feature_maps
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.config.strip_results,))
+
+    @cached_property
+    def weights(self) -> Tile:
+        return Tile("weight", self.arithmetic.type, (self.feature_maps.rows.taps, self.feature_maps.columns.taps))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of a strip")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return ["feature maps of images, at their offset from a multiple of 16 bytes", "then those of results"]
+
+    @property
+    def word(self) -> str:
+        """The type of an element as loaded."""
+        return f"b{8 * self.size}"
+
+    # ---- columns: a thread has one result column, and each tap reads one column of the image
+
+    @cached_property
+    def column_limits(self) -> Tile:
+        """The rows of the image if the column that a tap reads is inside, else 0."""
+        return Tile("column_rows", "b32", (self.feature_maps.columns.taps,))
+
+    @cached_property
+    def column_addresses(self) -> Tile:
+        """The addresses in shared memory of the pixel that is next: one for all taps, or one for each if the columns
+        that they read depend on a division."""
+        return Tile(
+            "pixel_addr", "b32", (self.feature_maps.columns.taps if self.feature_maps.columns.ratio > 1 else 1,)
+        )
+
+    def pixel_address(self, tap: int) -> str:
+        """The address of the pixel that a tap along a row reads."""
+        columns = self.feature_maps.columns
+        if columns.ratio > 1:
+            return self.column_addresses[tap]
+        return f"{self.column_addresses[0]}+{columns.tap_step(tap) * self.size}"
+
+    # ---- rows
+
+    @property
+    def row_step(self) -> int:
+        """Rows of the image from one strip to the next."""
+        rows = self.feature_maps.rows
+        return self.config.strip_results * rows.stride // rows.ratio
+
+    @cached_property
+    def pixel_rows(self) -> list[tuple[int, list[Product]]]:
+        """The rows of a strip's windows: rows from the preceding one (of the first: from the start), and the
+        products of each of its pixels."""
+        rows: dict[int, list[Product]] = {}
+        for result in range(self.config.strip_results):
+            for tap in range(self.feature_maps.rows.taps):
+                row = self.feature_maps.rows.offset(result, tap)
+                if row is not None:
+                    rows.setdefault(row, []).append((result, tap))
+        order = sorted(rows)
+        return [(row - before, rows[row]) for row, before in zip(order, [0, *order], strict=False)]
+
+
+@dataclass(frozen=True)
+class FeatureMapEpilogue(StripEpilogue):
+    """Each thread stores its strip of results in shared memory; the block stores its run of results."""
+
+    template = "epilogue/depthwise_feature_maps.mako"
+    via_smem = True
+
+
+@dataclass(frozen=True)
+class FeatureMapParameters(Part):
+    """The parameters of a launch."""
+
+    arithmetic: Arithmetic
+    fused_ops: FusedOps
+
+    #: feature maps in all and of a block; filters; extents; offset of the results in shared memory; the row and the
+    #: column of the image that result 0 begins at; strips of a feature map
+    NUMBERS = (
+        *("maps", "block_maps", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
+        *("result_region", "row_start", "column_start", "map_strips"),
+    )
+    DIVISORS = ("map_strips", "result_columns", "channels")  #: numbers that a thread divides by
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all numbers."""
+        return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
+
+    @property
+    def declarations(self) -> list[str]:
+        """The parameter declarations, in lines."""
+        kind = self.arithmetic.type
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            *self.fused_ops.parameters,
+            " ".join(f".param .u32 {name}," for name in self.names),
+            f".param .{kind} alpha, .param .{kind} beta",
+        ]
+
+    def arguments(self, p: FeatureMaps, c: Config) -> tuple[Argument, ...]:
+        """The values of ``declarations``."""
+        rows, columns, maps = p.rows, p.columns, int(p.maps_in(c.feature_map_bytes))
+        map_strips = -(-rows.results // c.strip_results) * columns.results
+        column_start = columns.padding if columns.gradient else -columns.padding
+        numbers = (
+            *(p.count, maps, p.channels, rows.image, columns.image, rows.results, columns.results),
+            *(int(p.region(maps)), rows.start, column_start, map_strips),
+            *(n for divisor in (map_strips, columns.results, p.channels) for n in multiplier(divisor)),
+        )
+        return (
+            *POINTERS,
+            *self.fused_ops.arguments,
+            *(("u32", n % (1 << 32)) for n in numbers),
+            (self.arithmetic.type, "alpha"),
+            (self.arithmetic.type, "beta"),
+        )
+
+
+@dataclass(frozen=True)
+class FeatureMapScheduler(Part):
+    """A block has adjacent feature maps."""
+
+    config: Config
+
+    grid_text = "(groups of adjacent feature maps)"
+
+    def grid(self, p: FeatureMaps) -> tuple[int, int, int]:
+        return -(-p.count // int(p.maps_in(self.config.feature_map_bytes))), 1, 1
+
+
+class FeatureMapPlan(Plan):
+    """Blocks copy adjacent feature maps to shared memory, and store results through shared memory: accesses to global
+    memory have 16 bytes, whatever the width of an image."""
+
+    kernel = "kernel/depthwise_feature_maps.mako"
+
+    def _compose(self) -> None:
+        p, c = self.problem, self.config
+        self.batch = Batch(False)  # items are feature maps
+        self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
+        self.scheduler: FeatureMapScheduler = FeatureMapScheduler(c)
+        self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
+        self.parameters: FeatureMapParameters = FeatureMapParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def accesses(self) -> str:
+        return "accesses of 16 bytes of images and results"
+
+    @property
+    def block_tile(self) -> str:
+        c = self.config
+        return f"feature maps that fit {c.feature_map_bytes} bytes, strips of {c.strip_results} results"
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if not problem.results:
+            return Launch(())
+        assert problem.strip is not None
+        p: FeatureMaps = problem.strip.feature_maps
+        grid, arguments = self.scheduler.grid(p), self.parameters.arguments(p, self.config)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments),))

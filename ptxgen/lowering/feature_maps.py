@@ -1,0 +1,128 @@
+"""Depthwise convolutions of whole feature maps. A feature map is one channel of one image, or of one result.
+
+In NCHW, adjacent feature maps are contiguous: a block copies several of them to shared memory as one run of bytes,
+whatever the width of an image.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.problem.conv import Conv
+
+VECTOR = 16  #: bytes of the widest access to global memory
+MAX_TAPS = 49  #: upper limit of the taps of a filter, whose weights are in registers
+
+
+@dataclass(frozen=True)
+class FeatureMapAxis:
+    """One axis of a feature map.
+
+    ``image``, ``results``: extents of the operand and of the result; ``taps``, ``dilation``: of the filter;
+    ``padding``: pixels before the first. Forward, tap r of result i reads pixel i · ``stride`` + r · ``dilation`` -
+    ``padding``, and ``ratio`` is 1. In an input gradient, it reads pixel (i + ``padding`` - r · ``dilation``) /
+    ``ratio``, if the division is exact, and ``stride`` is 1.
+    """
+
+    image: int
+    results: int
+    taps: int
+    stride: int
+    dilation: int
+    ratio: int
+    padding: int
+    gradient: bool
+
+    @property
+    def shift(self) -> int:
+        """The results between result 0 and the first one at a multiple of the ratio, before the padding."""
+        return self.padding % self.ratio if self.gradient else 0
+
+    @property
+    def start(self) -> int:
+        """The pixel that offset 0 of ``offset`` is at, for result 0."""
+        return self.padding // self.ratio if self.gradient else -self.padding
+
+    def tap_step(self, tap: int) -> int:
+        """The distance of a tap from tap 0, in pixels before a division by the ratio."""
+        return -tap * self.dilation if self.gradient else tap * self.dilation
+
+    def offset(self, result: int, tap: int) -> int | None:
+        """The pixel that ``tap`` of ``result`` reads, from ``start``; None: there is none."""
+        pixel, remainder = divmod(result * self.stride + self.shift + self.tap_step(tap), self.ratio)
+        return None if remainder else pixel
+
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """The numbers that are constants of the kernel."""
+        return self.taps, self.stride, self.dilation, self.ratio, int(self.gradient)
+
+
+@dataclass(frozen=True)
+class FeatureMaps:
+    """The feature maps of a convolution: ``count`` of them, with ``channels`` filters in turn; ``rows``, ``columns``:
+    their axes; ``element_bytes``, ``result_bytes``: of an element of the operand and of the result."""
+
+    count: int
+    channels: int
+    rows: FeatureMapAxis
+    columns: FeatureMapAxis
+    element_bytes: int
+    result_bytes: int
+
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """The numbers that are constants of the kernel."""
+        return *self.rows.kind, self.rows.shift, *self.columns.kind
+
+    @property
+    def taps(self) -> int:
+        return self.rows.taps * self.columns.taps
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of a feature map of the operand."""
+        return self.rows.image * self.columns.image * self.element_bytes
+
+    @property
+    def result_map_bytes(self) -> int:
+        """Bytes of a feature map of the result."""
+        return self.rows.results * self.columns.results * self.result_bytes
+
+    def region(self, maps: Any) -> Any:
+        """Bytes of shared memory that ``maps`` feature maps of the operand take: a run has the offset from a multiple
+        of 16 that it has in global memory."""
+        return (maps * self.image_bytes + VECTOR - 1) // VECTOR * VECTOR + VECTOR
+
+    def maps_in(self, size: Any) -> Any:
+        """The feature maps whose operand and results fit ``size`` bytes of shared memory. If two groups of maps fit
+        that have a multiple of 16 bytes each, whole groups: then most runs begin at a multiple of 16 bytes."""
+        pair = self.image_bytes + self.result_map_bytes
+        fits = (size - 4 * VECTOR) // max(pair, 1)
+        fits = fits * (fits > 0)
+        group = VECTOR // math.gcd(VECTOR, self.image_bytes, self.result_map_bytes)
+        return fits - fits % group * (fits >= 2 * group)
+
+
+def feature_maps_of(v: Conv) -> FeatureMaps | None:
+    """The feature maps of a depthwise convolution. None: adjacent ones are not contiguous, images have a depth
+    axis, filters are not contiguous or too large, or it is a weight gradient."""
+    contiguous = v.steps("w")["k"] == v.r * v.s
+    if v.direction == "weight_grad" or v.layout != "NCHW" or v.deep or any(v.pads[0]) or not contiguous:
+        return None
+    if v.r * v.s > MAX_TAPS:
+        return None
+    gradient = v.direction == "input_grad"
+
+    def axis(n: int, extent: int, taps: int) -> FeatureMapAxis:
+        image, results = (v.results[n], extent) if gradient else (extent, v.results[n])
+        stride, ratio = (1, v.strides[n]) if gradient else (v.strides[n], 1)
+        return FeatureMapAxis(image, results, taps, stride, v.dilations[n], ratio, v.pads[n][0], gradient)
+
+    rows, columns = axis(1, v.h, v.r), axis(2, v.w, v.s)
+    return FeatureMaps(v.n * v.groups, v.groups, rows, columns, v.element.bytes, v.output.bytes)
+
+
+__all__ = ["MAX_TAPS", "VECTOR", "FeatureMapAxis", "FeatureMaps", "feature_maps_of"]
