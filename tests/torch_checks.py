@@ -362,6 +362,25 @@ class Checks:
         batched = torch.compile(torch.vmap(lambda x: pt.linear(x, w)), backend="aot_eager", fullgraph=True)
         assert torch.equal(batched(x), x @ w.T)
 
+    def test_compiled_code_calls_the_kernel_without_a_second_dispatch(self, monkeypatch):
+        """Unless gradients are recorded, or a tensor has the negative bit, which a kernel of PyTorch resolves."""
+        redispatch, calls = torch._ops.OpOverload.redispatch, []
+        monkeypatch.setattr(
+            torch._ops.OpOverload, "redispatch", lambda op, *args, **k: calls.append(op) or redispatch(op, *args, **k)
+        )
+        x, w = self.integers(3, 4), self.integers(2, 4)
+        compiled = torch.compile(pt.linear, backend="aot_eager", fullgraph=True)
+        compiled(x, w)
+        del calls[:]
+        assert torch.equal(compiled(x, w), x @ w.T)
+        assert not calls
+        operator = torch.ops.ptxgen.linear
+        negative = torch.complex(x, x).conj().imag
+        assert torch.equal(operator(negative, w, None), -x @ w.T)
+        assert len(calls) == 1
+        assert operator(x, w.requires_grad_(), None).requires_grad
+        assert len(calls) == 2
+
     @pytest.mark.parametrize("compiles", [False, True])
     def test_autocast(self, compiles):
         stock, model, x = self.model(torch.float32)
