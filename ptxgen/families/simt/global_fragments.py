@@ -53,7 +53,9 @@ class GlobalFragments:
         self.widens = self.bytes < 4
         self.in_word = 2 if self.widens and self.vec > 1 else 1  #: elements of a register
         kind = f"b{8 * self.bytes * self.in_word}" if self.widens else f"f{8 * self.bytes}"
-        self.loaded = Tile(f"ldg_{self.name}", kind, (self.depth // self.unit, len(self.lines), self.vec // self.in_word))
+        self.loaded = Tile(
+            f"ldg_{self.name}", kind, (self.depth // self.unit, len(self.lines), self.vec // self.in_word)
+        )
         self.zero = {"f32": "0f00000000", "f64": "0d0000000000000000"}.get(kind, "0")
         #: elements of a step as they are multiplied, where they are converted
         self.converted = Tile(f"cvt_{self.name}", "f32", (self.unit, self.thread))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.multistage import WHOLE, MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
