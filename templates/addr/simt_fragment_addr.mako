@@ -6,27 +6,7 @@
     and.b32 %warp, %thread, ${plan.mainloop.group - 1};
     shr.u32 %warp, %warp, 5;
     shr.u32 %k_group, %thread, ${plan.mainloop.log2_group};
-% if plan.mainloop.interleaved:
-    // the bits of the lane number alternate between N and M
-    and.b32 %lane_n, %lane, 1;
-    shr.u32 %lane_m, %lane, 1;
-    and.b32 %lane_m, %lane_m, 1;
-    shr.u32 %tmp0, %lane, 2;
-    and.b32 %tmp1, %tmp0, ${(1 << plan.mainloop.bits_n - 1) - 1};
-    mad.lo.u32 %lane_n, %tmp1, 2, %lane_n;
-    shr.u32 %tmp0, %tmp0, ${plan.mainloop.bits_n - 1};
-    mad.lo.u32 %lane_m, %tmp0, 2, %lane_m;
-% else:
-    and.b32 %lane_n, %lane, ${plan.mainloop.warp_n - 1};
-    shr.u32 %lane_m, %lane, ${plan.mainloop.bits_n};
-% endif
-    // the warp's tile, then the lane's rows and columns in it
-    shr.u32 %row, %warp, ${plan.mainloop.log2_warps_across};
-    and.b32 %col, %warp, ${plan.mainloop.warps_across - 1};
-    mul.lo.u32 %row, %row, ${plan.mainloop.warp_m * plan.mainloop.ms};
-    mul.lo.u32 %col, %col, ${plan.mainloop.warp_n * plan.mainloop.ns};
-    mad.lo.u32 %row, %lane_m, ${plan.a.contiguous}, %row;
-    mad.lo.u32 %col, %lane_n, ${plan.b.contiguous}, %col;
+${rows_and_columns()}\
 % for x, first in ((plan.a, "%row"), (plan.b, "%col")):
     // fragment addresses of ${x.name.upper()}
 % if x.kmajor_smem:
@@ -66,4 +46,29 @@
     add.s32 ${reader}, ${reader}, %stage_step;
 % endfor
 % endfor
+</%def>
+
+## %row, %col: the first row and column of this thread in the tile, from its %lane and %warp.
+<%def name="rows_and_columns()">
+% if plan.mainloop.interleaved:
+    // the bits of the lane number alternate between N and M
+    and.b32 %lane_n, %lane, 1;
+    shr.u32 %lane_m, %lane, 1;
+    and.b32 %lane_m, %lane_m, 1;
+    shr.u32 %tmp0, %lane, 2;
+    and.b32 %tmp1, %tmp0, ${(1 << plan.mainloop.bits_n - 1) - 1};
+    mad.lo.u32 %lane_n, %tmp1, 2, %lane_n;
+    shr.u32 %tmp0, %tmp0, ${plan.mainloop.bits_n - 1};
+    mad.lo.u32 %lane_m, %tmp0, 2, %lane_m;
+% else:
+    and.b32 %lane_n, %lane, ${plan.mainloop.warp_n - 1};
+    shr.u32 %lane_m, %lane, ${plan.mainloop.bits_n};
+% endif
+    // the warp's tile, then the lane's rows and columns in it
+    shr.u32 %row, %warp, ${plan.mainloop.log2_warps_across};
+    and.b32 %col, %warp, ${plan.mainloop.warps_across - 1};
+    mul.lo.u32 %row, %row, ${plan.mainloop.warp_m * plan.mainloop.ms};
+    mul.lo.u32 %col, %col, ${plan.mainloop.warp_n * plan.mainloop.ns};
+    mad.lo.u32 %row, %lane_m, ${plan.a.contiguous}, %row;
+    mad.lo.u32 %col, %lane_n, ${plan.b.contiguous}, %col;
 </%def>

@@ -69,6 +69,12 @@ GOLDEN = {
         "ms=8 ns=4 ml=64 nl=64 cp_async_a=0 cp_async_b=0 vec_a=8 vec_b=8 vec_c=8",
     ),
     "simt_f16_hfma2": ("h200", "gemm 128,128,64 TN f16 compute=f16", "vec_a=8 vec_b=8 vec_c=8 epilogue_smem=1"),
+    "simt_global_fragments": (
+        "h200",
+        "gemm 96,128,3 TN bf16 epilogue=bias_column,relu",
+        "ms=2 ns=4 ml=16 nl=128 lanes_m=1 u=4 stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0 vec_a=2 vec_b=4"
+        " vec_c=4 store_policy=streaming",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

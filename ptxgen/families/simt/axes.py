@@ -13,7 +13,12 @@ AXES = (
     common("ks", (1, 2)),
     common("kl", (1, 2, 4, 8)),
     common("kg", (1, 2, 4, 8, 16, 32, 64)),
-    common("stages", (2, 3, 4)),
+    common(
+        "stages",
+        (2, 3, 4),
+        "pipeline stages in shared memory; 0: threads load A and B from global memory to registers",
+        least=0,
+    ),
     common("cp_async_a", (0, 1)),
     common("cp_async_b", (0, 1)),
     switch("kmajor_smem_a", "1: a K-major A stays K-major in shared memory; 0: it is transposed"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from ptxgen.families.candidates import Grid, default, legal_rows
 from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.simt import axes
-from ptxgen.families.simt.geometry import SimtGeometry, geometry, warp_rows
+from ptxgen.families.simt.geometry import SimtGeometry, geometry, loads_fragments, warp_rows, widest_load
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -30,6 +32,23 @@ class SimtSpace(MultistageSpace):
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
+
+    def neutral(self, p: KernelGemm) -> KernelGemm:
+        """The representative has the depth of kernels without shared memory as its K, if they are candidates."""
+        depth = self.unstaged_depth(p)
+        return replace(super().neutral(p), k=depth) if depth else super().neutral(p)
+
+    def unstaged_depth(self, p: KernelGemm) -> int:
+        """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
+        return 1 << max(p.k - 1, 0).bit_length() if loads_fragments(p) else 0
+
+    def depths(self, p: KernelGemm) -> tuple[int, ...]:
+        """``u`` of the candidates."""
+        return tuple(sorted({*self.axes["u"], self.unstaged_depth(p)} - {0}))
+
+    def tiles(self, p: KernelGemm) -> Columns:
+        values = {n: self.axes[n] for n in self.tile} | {"u": self.depths(p)}
+        return Columns.product(values).replace(family=self.code)
 
     def operand_copy_modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
         """(cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in shared
@@ -52,10 +71,12 @@ class SimtSpace(MultistageSpace):
         return [[dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names]
 
     def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
-        return [[{"stages": n} for n in self.axes["stages"]], *self._copy_modes_by_operand(p)]
+        unstaged = (0,) if self.unstaged_depth(p) else ()
+        staged = self.axes["stages"] if p.compute == p.accumulator.name else ()
+        return [[{"stages": n} for n in (*unstaged, *staged)], *self._copy_modes_by_operand(p)]
 
     def shapes(self, p: KernelGemm) -> Grid:
-        shapes = Grid.combined([{n: self.axes[n]} for n in self.shape])
+        shapes = Grid.combined([{n: self.depths(p) if n == "u" else self.axes[n]} for n in self.shape])
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
     def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
@@ -64,6 +85,8 @@ class SimtSpace(MultistageSpace):
         are not aligned to 16 bytes."""
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
+        if depth := self.unstaged_depth(p):
+            c = self._without_shared_memory(p, c, depth)
         narrow = p.grouped and p.vectors[2] * p.output.bytes < 16
         wanted = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1)
         if wanted.any():
@@ -72,6 +95,33 @@ class SimtSpace(MultistageSpace):
             staged[places] = legal_rows(self, p, some.replace(epilogue_smem=1), d, skip=self.tile_rules)
             wanted = wanted & staged
         return c.replace(epilogue_smem=wanted)
+
+    def _without_shared_memory(self, p: KernelGemm, c: Grid, depth: int) -> Grid:
+        """Of kernels without shared memory: lanes along N, so that a warp stores whole cache lines, the widest loads,
+        and ``u`` of ``depth``; that of the others is one of the axis. Rows with another ``u`` become illegal."""
+        unstaged, g = c.stages == 0, geometry(p, c)
+        lanes_n = np.minimum(c.nl // c.ns, WARP)
+        vec_a, vec_b = (
+            np.where(unstaged, np.minimum(vec, widest_load(c, x)), vec) for vec, x in ((c.vec_a, g.a), (c.vec_b, g.b))
+        )
+        fits = np.where(unstaged, c.u == depth, np.isin(c.u, self.axes["u"]))
+        return c.replace(
+            stages=np.where(fits, c.stages, 1),
+            lanes_m=np.where(unstaged, WARP // np.maximum(lanes_n, 1), c.lanes_m),
+            lane_interleave=np.where(unstaged, 0, c.lane_interleave),
+            fragment_prefetch=np.where(unstaged, 0, default("fragment_prefetch")),
+            vec_a=vec_a,
+            vec_b=vec_b,
+        )
+
+    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+        """Also between kernels with and without shared memory, and to the small depths of the latter."""
+        yield from super().changes(p, d, config)
+        if loads_fragments(p):
+            off = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
+            unset = dict.fromkeys((*off, "fragment_prefetch", "deferred_sts", "stages"), 0) | {"ks": 1, "kl": 1}
+            for u in (1, 2, 4, 8, 16):
+                yield {**unset, "u": u, "vec_a": min(config.vec_a, u), "vec_b": min(config.vec_b, u)}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
         g = geometry(p, c)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
 from ptxgen.codegen.split_k import tiles_and_slices
-from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, where
+from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
@@ -23,6 +23,7 @@ F16X2_MARGIN = 5  #: registers kept in reserve for packed f16 arithmetic, or sev
 PREDICATE_MARGIN = 10  #: for predicated loads
 KMAJOR_MARGIN = 12  #: for K-major rows of two operands in shared memory
 LDG_MARGIN = 12  #: for operands that pass through registers
+SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 
 
@@ -177,7 +178,7 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
     registers = live + np.minimum(2 * pointers, 16) + tables + beyond + early + 34
-    return SimtGeometry(
+    g = SimtGeometry(
         a=a,
         b=b,
         bytes=bytes_,
@@ -194,6 +195,47 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
         registers=registers,
         reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
         **tiles_and_slices(p, c, sum_bytes),
+    )
+    return _without_shared_memory(p, c, g) if np.any(c.stages == 0) else g
+
+
+def plain_sums(p: KernelGemm) -> bool:
+    """Whether it is a product, or a batch, of plain matrices with sums in f32 or f64."""
+    return not p.grouped and p.addr_a == p.addr_b == p.addr_c == STRIDED and p.accumulator.bytes >= 4
+
+
+def loads_fragments(p: KernelGemm) -> bool:
+    """Whether kernels without shared memory are candidates: K is small."""
+    return plain_sums(p) and p.k <= SMALL_K
+
+
+def widest_load(c: Any, x: SimtOperandGeometry) -> Any:
+    """The most elements of a load: an iteration of K, or the adjacent elements of a thread."""
+    return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
+
+
+def _without_shared_memory(p: KernelGemm, c: Any, g: SimtGeometry) -> SimtGeometry:
+    """``g``, with the numbers of kernels without shared memory where ``stages`` is 0."""
+    unstaged = c.stages == 0
+    words = p.accumulator.bytes // 4
+
+    def operand(x: SimtOperandGeometry) -> tuple[SimtOperandGeometry, Any]:
+        """The operand, and the registers of its loads, elements and pointers."""
+        lines = x.thread_tile if x.kmajor else ceil_div(x.thread_tile, x.vec)
+        loads = lines * (ceil_div(c.u, x.vec) if x.kmajor else c.u)
+        held = loads * np.maximum(x.vec * p.element.bytes // 4, 1)
+        held = held + (x.thread_tile * (x.vec if x.kmajor else 1) if p.element.bytes < 4 else 0)
+        return replace(x, loads=where(unstaged, loads * g.threads, x.loads)), held + 2 * lines
+
+    (a, registers_a), (b, registers_b) = operand(g.a), operand(g.b)
+    registers = c.ms * c.ns * words + registers_a + registers_b + 34
+    return replace(
+        g,
+        a=a,
+        b=b,
+        stage_bytes=where(unstaged, 0, g.stage_bytes),
+        registers=where(unstaged, registers, g.registers),
+        reg_margin=where(unstaged, 0, g.reg_margin),
     )
 
 

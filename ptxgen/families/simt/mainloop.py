@@ -6,30 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.multistage import MultistageMainloop, TilePart
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.multistage import WHOLE, MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
 from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
 
 
-@dataclass(frozen=True)
-class SimtMainloop(MultistageMainloop):
-    """Scalar multiply-adds of FP32 or FP64, or of pairs of f16."""
+class ThreadTile:
+    """The tile of C of a thread: accumulators, the order of products, lanes of a warp. ``packed``: whether accumulators
+    are pairs of f16."""
 
-    a: OperandLayout
-    b: OperandLayout
+    config: Config
     arithmetic: Arithmetic
-
-    fragment_addr = "addr/simt_fragment_addr.mako"
-
-    @property
-    def operands(self) -> tuple[OperandLayout, OperandLayout]:
-        return self.a, self.b
-
-    @property
-    def packed(self) -> bool:
-        """Whether accumulators are pairs of f16."""
-        return self.a.packed
+    packed: bool
 
     @property
     def math(self) -> str:
@@ -74,7 +64,7 @@ class SimtMainloop(MultistageMainloop):
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
         """The same of a part of the tile."""
-        if part == self.WHOLE:
+        if part == WHOLE:
             return self.products
         columns = self.ns // 2 if self.packed else self.ns
         return products(self.ms // part.a, columns // part.b, self.config.mma_order)
@@ -109,6 +99,25 @@ class SimtMainloop(MultistageMainloop):
     def interleaved(self) -> bool:
         """Whether the bits of a lane's number alternate between N and M."""
         return bool(self.config.lane_interleave) and all(bits > 0 for bits in lane_bits(self.warp_m))
+
+
+@dataclass(frozen=True)
+class SimtMainloop(ThreadTile, MultistageMainloop):
+    """Scalar multiply-adds of FP32 or FP64, or of pairs of f16."""
+
+    a: OperandLayout
+    b: OperandLayout
+    arithmetic: Arithmetic
+
+    fragment_addr = "addr/simt_fragment_addr.mako"
+
+    @property
+    def operands(self) -> tuple[OperandLayout, OperandLayout]:
+        return self.a, self.b
+
+    @property
+    def packed(self) -> bool:  # type: ignore[override]
+        return self.a.packed
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -78,6 +78,16 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
         copies = _copy_cycles(g.a, p.element.bytes) + _copy_cycles(g.b, p.element.bytes)
     shared = reads * (waves_a + waves_b) + copies
     moved_a, moved_b = (x.loads * x.vec * p.element.bytes for x in (g.a, g.b))
+    unstaged = c.stages == 0
+    if unstaged.any():  # loads that hit the L1 cache, no reads and stores of shared memory
+        mads = fma * banks * order + 4 * loads
+        issue = np.where(unstaged, mads + warps * 8, issue)
+        shared = np.where(unstaged, loads * perf_costs.LDG * 2, shared)
+        arithmetic = np.where(
+            unstaged, np.maximum(issue / perf_costs.ISSUE, math) / perf_costs.PIPE * fetch * spill, arithmetic
+        )
+        moved_a = np.where(unstaged, c.ml * c.u * p.element.bytes, moved_a)
+        moved_b = np.where(unstaged, c.nl * c.u * p.element.bytes, moved_b)
     narrow = np.where(g.a.kmajor | g.b.kmajor, np.maximum(SECTOR / (c.u * p.element.bytes), 1), 1)
     busy = bound(arithmetic, shared, (moved_a + moved_b) * narrow / perf_costs.L2_BYTES)
 
@@ -85,9 +95,14 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
     step = step + np.where(c.fragment_prefetch == 1, 0, perf_costs.SHARED_LATENCY)
     path = g.uk * step + perf_costs.SHARED_LATENCY + perf_costs.BARRIER
     latency = bound(path, perf_costs.GLOBAL_LATENCY / np.maximum(c.stages - 1, 1))
+    if unstaged.any():  # loads, then products; the start of a block has the latency of the store only
+        direct = perf_costs.GLOBAL_LATENCY + c.u * np.maximum(product * np.ceil(warps / 4), perf_costs.ALU_LATENCY)
+        latency = np.where(unstaged, direct, latency)
     if perf_grouped.calibrated(p):
         latency = perf_grouped.load_latency(c, path)
     costs = epilogue_costs(p, c, g, d, width_c(p, c, g))
+    if unstaged.any():
+        costs["start"] = np.where(unstaged, perf_costs.GLOBAL_LATENCY / 2, costs["start"])
     if p.grouped:
         costs |= {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     if perf_grouped.calibrated(p):

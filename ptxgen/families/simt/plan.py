@@ -6,6 +6,7 @@ from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing
 from ptxgen.families.simt.geometry import SimtGeometry
+from ptxgen.families.simt.global_fragments import GlobalFragmentMainloop, GlobalFragments
 from ptxgen.families.simt.layout import OperandLayout
 from ptxgen.families.simt.mainloop import SimtMainloop
 
@@ -35,4 +36,20 @@ class SimtPlan(Plan):
         self.a, self.b = self.mainloop.a, self.mainloop.b
         self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch, self.fused_ops)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
+        compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
+
+
+class GlobalFragmentPlan(Plan):
+    """Schedule without shared memory: each thread loads what it multiplies."""
+
+    kernel = "kernel/global_fragments.mako"
+    geometry: SimtGeometry
+
+    def _compose(self) -> None:
+        p, c, g = self.problem, self.config, self.geometry
+        scheduler = compose_scheduler(self)
+        self.a, self.b = GlobalFragments(p, c, g.a), GlobalFragments(p, c, g.b)
+        self.mainloop = GlobalFragmentMainloop(c, self.a, self.b, self.arithmetic, self.threads)
+        self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
+        compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)

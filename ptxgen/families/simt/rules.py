@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
+from ptxgen.families.simt.geometry import (
+    SMALL_K,
+    SimtGeometry,
+    SimtOperandGeometry,
+    loads_fragments,
+    plain_sums,
+    widest_load,
+)
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -39,12 +48,24 @@ def _kmajor_smem(c: Any, g: SimtGeometry, x: SimtOperandGeometry) -> Any:
     return x.kmajor & (g.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
+def _loads_fragments(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
+    """Whether a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
+    unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
+    off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))
+    loads = (c.vec_a <= widest_load(c, g.a)) & (c.vec_b <= widest_load(c, g.b))
+    return plain_sums(p) & off & (c.ks == 1) & (c.kl == 1) & loads
+
+
 RULES = (
     Rule(
         "simt_dtype",
-        lambda p, c, g, d: p.compute == p.accumulator.name and p.element.bytes > 1 and d.sm >= p.element.sm,
+        lambda p, c, g, d: (
+            (p.compute == p.accumulator.name or (p.compute == "tf32" and loads_fragments(p)))
+            and p.element.bytes > 1
+            and d.sm >= p.element.sm
+        ),
         "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
-        " is for tensor cores",
+        f" is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32",
     ),
     Rule(
         "simt_tile_m",
@@ -65,13 +86,24 @@ RULES = (
         "simt_depth",
         lambda p, c, g, d: (
             (c.u % np.maximum(c.kl, 1) == 0)
-            & (g.uk >= 2)
+            & ((g.uk >= 2) | (c.u == 1))
             & (g.uk % np.maximum(c.ks, 1) == 0)
             & (c.prefetch_k >= 0)
             & (c.prefetch_k <= np.maximum(g.uk - 2, 0))
         ),
-        "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2, a multiple of ks={c.ks},"
+        "u={c.u} over kl={c.kl} leaves {g.uk} steps; they must be at least 2 (u=1: one), a multiple of ks={c.ks},"
         " and at least prefetch_k={c.prefetch_k} and two more",
+    ),
+    Rule(
+        "simt_stages",
+        lambda p, c, g, d: np.where(
+            c.stages == 0, _loads_fragments(p, c, g), (c.stages >= 2) & (c.u > 1) & (p.compute != "tf32")
+        ),
+        "stages={c.stages}, u={c.u}: kernels with shared memory have two stages or more and u of 2 or more, and do not"
+        " compute tf32; stages=0 is for one product of plain matrices with sums in f32 or f64, and takes"
+        " ks=1, kl=1, cp_async_a=0, cp_async_b=0, kmajor_smem_a=0, kmajor_smem_b=0, epilogue_smem=0, prefetch_k=0,"
+        " fragment_prefetch=0, deferred_sts=0, and vec_a={c.vec_a}, vec_b={c.vec_b} of at most u along K, else of at"
+        " most the thread tile and 16 bytes of sums",
     ),
     Rule(
         "simt_kmajor_smem_a",
@@ -112,12 +144,12 @@ RULES = (
     ),
     Rule(
         "simt_loads_a",
-        lambda p, c, g, d: _loads_divide(g, g.a),
+        lambda p, c, g, d: (c.stages == 0) | _loads_divide(g, g.a),
         "the {g.a.loads} loads of A's tile, {g.a.row_loads} side by side, do not split evenly over {g.threads} threads",
     ),
     Rule(
         "simt_loads_b",
-        lambda p, c, g, d: _loads_divide(g, g.b),
+        lambda p, c, g, d: (c.stages == 0) | _loads_divide(g, g.b),
         "the {g.b.loads} loads of B's tile, {g.b.row_loads} side by side, do not split evenly over {g.threads} threads",
     ),
     Rule(

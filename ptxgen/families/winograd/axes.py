@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ptxgen.codegen.axes import SPLIT_MEMSET, SPLIT_WORKSPACE
+from ptxgen.codegen.axes import SPLIT_MEMSET, SPLIT_WORKSPACE, common, searched
 from ptxgen.families.simt.axes import AXES as SIMT_AXES
 
 #: the values of axes that have fewer than in the family simt
 VALUES = {"splitk": (SPLIT_MEMSET, SPLIT_WORKSPACE), "stream_k": (0,)}
 
-AXES = tuple(replace(a, values=VALUES.get(a.name, a.values)) for a in SIMT_AXES)
+#: its kernels have stages
+_STAGES = common("stages", searched(SIMT_AXES)["stages"])
+
+AXES = tuple(_STAGES if a.name == "stages" else replace(a, values=VALUES.get(a.name, a.values)) for a in SIMT_AXES)

@@ -22,6 +22,9 @@ class WinogradSpace(SimtSpace):
     fixed = ("winograd_filter",)
     extent_rules = (*SimtSpace.extent_rules, "winograd_slices")
 
+    def unstaged_depth(self, p: KernelGemm) -> int:
+        return 0
+
     def shapes(self, p: KernelGemm) -> Grid:
         return super().shapes(p).replace(family=self.code)
 
