@@ -15,7 +15,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import grouped_rows, operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
-from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, resident_blocks
+from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, phase_count, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -175,7 +175,7 @@ def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> t
         return np.zeros(1), np.zeros(1)
     phases = p.im2col.phases
     each = [-(-length(p, c, (phase,)) // np.maximum(c.u, 1)) for phase in phases]
-    tiles = g.blocks / len(phases)
+    tiles = g.blocks / phase_count(p, c)
     rounds = [np.ceil(n * tiles / resident) for n in range(len(phases) + 1)]
     first = sum((rounds[n + 1] - rounds[n]) * iterations for n, iterations in enumerate(each))
     mean = sum(each) * tiles / resident
