@@ -88,6 +88,7 @@ DONE:
 % endfor
 )
 .maxntid ${k.THREADS}, 1, 1
+.minnctapersm ${k.BLOCKS_PER_SM}
 {
     .reg .b64 %C, %workspace, %image_table, %c_addr, %image_addr<${k.stride}>, %product;
     .reg .b32 %segment, %segments, %row, %plane, %image_row, %c_column, %image_column, %columns_rem, %image_offset, %tmp0, %tmp1;

@@ -66,7 +66,8 @@ class PhaseInterleaving(CKernels):
     template = "epilogue/interleave_phases.mako"
     names = ("copy_to_phases", "interleave_phases")  # type: ignore[assignment]
 
-    NONE, CHUNK = NONE, CHUNK
+    NONE = NONE
+    BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
 
     @property
     def window(self) -> Im2colDescriptor:
