@@ -42,6 +42,7 @@ class CKernels(Part):
     scheduler: Slicing
 
     THREADS = AUX_KERNEL_THREADS
+    template = "epilogue/splitk_kernels.mako"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -77,6 +77,8 @@ RED_US = 1.2  #: splitk=memset_red besides the memset
 TRANSPOSE_US, TRANSPOSE_DRAM = 2.5, 0.8  #: a transposing kernel, and its share of the bandwidth
 PACK_ROWS_US, PACK_ROWS_DRAM = 0.8, 0.7  #: a row-packing kernel, likewise
 PACK_CHANNELS_US, PACK_CHANNELS_DRAM = 1.9, 0.87  #: a kernel that packs images, likewise
+#: stores of parts of sectors of C, as so many stores of C; kernels that interleave images of phases
+PARTIAL_SECTORS, INTERLEAVE_US = 9.0, 4.0
 SPLIT_BF16X3_US, SPLIT_BF16X3_DRAM = 1.5, 0.75  #: the kernel that splits f32 into planes, likewise
 PLANES_NARROW = 0.16  #: slow-down of products of planes, times the share by which a tile is narrower than 128 columns
 PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: adding planes to the totals

@@ -159,6 +159,21 @@ class Im2colPhase:
 
 
 @dataclass(frozen=True)
+class PhaseImages:
+    """How the pixels of C, a strided input gradient, are in images of their phases. Axes are listed innermost first.
+
+    ``channels``: of C, whose pixels are contiguous in each; ``extents``: its pixels along each axis; ``strides``: those
+    of the convolution. The phase of remainders (a, b) by the strides has number ``phase_of[b · strides[0] + a]``; -1:
+    no pixel has these remainders.
+    """
+
+    channels: int
+    extents: tuple[int, int]
+    strides: tuple[int, int]
+    phase_of: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Im2colDescriptor:
     """An operand that TMA loads through an im2col tensor map. Rows are pixels; columns are taps times channels.
 
@@ -175,6 +190,8 @@ class Im2colDescriptor:
     ``phases``: those of a strided input gradient, the one with most taps first; none otherwise. All have the positions
     of the largest one, so that the rows of C are the same in every phase; ``taps`` are those of the filter. A phase
     has every ``tap_steps``-th tap along each axis; two neighbours are ``dilation`` pixels of the operand apart.
+    ``images``: set if a kernel can interleave images of the phases to C; ``by_phase``: C is these images, one of each
+    phase that has taps, one after the other: [phase][image][channel][position].
     """
 
     side: str
@@ -194,6 +211,8 @@ class Im2colDescriptor:
     result: tuple[Digits, Digits] | None = None
     phases: tuple[Im2colPhase, ...] = ()
     tap_steps: tuple[int, ...] = ()
+    images: PhaseImages | None = None
+    by_phase: bool = False
 
     @property
     def wgrad(self) -> bool:
@@ -209,6 +228,31 @@ class Im2colDescriptor:
     def contiguous_columns(self) -> bool:
         """Whether adjacent columns of C are adjacent in memory."""
         return self.result is None or self.result[1][-1][1] == 1
+
+    @property
+    def computed_phases(self) -> tuple[Im2colPhase, ...]:
+        """The phases that have taps, or one phase without taps if there are no others."""
+        return tuple(phase for phase in self.phases if phase.tap_count) or self.phases[:1]
+
+    @property
+    def image_elements(self) -> int:
+        """Elements of the image of a phase."""
+        assert self.images is not None
+        return self.count * self.images.channels * math.prod(self.positions)
+
+    def stored_by_phase(self) -> Im2colDescriptor:
+        """The descriptor of a product that stores images of the phases."""
+        assert self.images is not None
+        pixels, channels = math.prod(self.positions), self.images.channels
+        of_channels: Digits = ((channels, pixels),)
+        of_pixels: Digits = ((self.count, channels * pixels), (pixels, 1))
+        phases = [replace(phase, start=n * self.image_elements) for n, phase in enumerate(self.computed_phases)]
+        return replace(
+            self,
+            result=(of_channels, of_pixels) if self.side == "b" else (of_pixels, of_channels),
+            phases=tuple(phases),
+            by_phase=True,
+        )
 
     @property
     def merged_phases(self) -> int:
@@ -242,6 +286,7 @@ class Im2colDescriptor:
             result=self.result and (rows, columns),
             phases=self.phases and (Im2colPhase(ones, 0, (taps, *ones[1:]), none, 0),),
             tap_steps=self.tap_steps and ones,
+            images=self.images and PhaseImages(1, (1, 1), (1, 1), (0,)),
         )
 
     def merge_row_taps(self, size: int) -> Im2colDescriptor:

@@ -13,6 +13,7 @@ from ptxgen.lowering.im2col_descriptor import (
     Im2colPhase,
     PackedCopy,
     PaddedPixels,
+    PhaseImages,
     packed,
 )
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
@@ -24,6 +25,8 @@ from ptxgen.problem.conv import Conv
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
 COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
 DIGITS = 3  #: upper limit of the digits of a row number of a copy
+INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
+OFFSETS = 1 << 31  #: elements that offsets reach
 
 #: a digit of the row number of a copy: extent, stride in the operand in elements, stride in the copy in rows
 Digit = tuple[int, int, int]
@@ -153,8 +156,10 @@ def _with_phases(
             multiplies * sum(last[n] * math.prod(filter_taps[n + 1 :]) for n in range(3)),
         )
 
-    every = sorted(map(phase_of, itertools.product(*phases)), key=lambda phase: -phase.tap_count)
-    return replace(
+    chosen = list(itertools.product(*phases))
+    every = [phase_of(each) for each in chosen]
+    order = sorted(range(len(every)), key=lambda n: -every[n].tap_count)
+    window = replace(
         window,
         positions=positions,
         lower=of(lower, 0),
@@ -162,8 +167,25 @@ def _with_phases(
         dilation=of([v.dilations[n] // common[n] for n in range(3)], 1),
         tap_steps=of([v.strides[n] // common[n] * math.prod(filter_taps[n + 1 :]) for n in range(3)], 0),
         result=(channels, pixels) if v.swapped else (pixels, channels),
-        phases=tuple(every),
+        phases=tuple(every[n] for n in order),
     )
+    firsts = [(chosen[n][1].first, chosen[n][2].first) for n in order]
+    return replace(window, images=_phase_images(v, window, firsts))
+
+
+def _phase_images(v: Conv, window: Im2colDescriptor, firsts: list[tuple[int, int]]) -> PhaseImages | None:
+    """How images of the phases are interleaved to C, if its pixels are contiguous and no epilogue follows. ``firsts``:
+    (row, column) of the first pixel of each phase. None: not in this layout, or images or C are too large."""
+    (_, down, across), (rows, columns) = v.strides, (v.h, v.w)
+    plain = v.layout == "NCHW" and len(window.extents) == 2 and v.output.bytes in COPIED and not v.epilogue_ops
+    if not plain or not 1 < across <= INTERLEAVED or 0 in (v.n, v.c, v.h, v.w):
+        return None
+    numbers = {first: n for n, first in enumerate(firsts)}
+    phase_of = tuple(numbers.get((b, a), -1) for b in range(down) for a in range(across))
+    images = PhaseImages(v.c, (columns, rows), (across, down), phase_of)
+    whole = replace(window, images=images)
+    padded = v.n * v.c * math.prod(whole.positions) * down * across
+    return images if max(padded, len(whole.phases) * whole.image_elements) < OFFSETS else None
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:

@@ -14,7 +14,7 @@
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>\
-<%namespace name="aux_kernels" file="/epilogue/splitk_kernels.mako"/>\
+<%namespace name="aux_kernels" file="/${context['plan'].c_kernels.template}"/>\
 <% pipe, warpgroups = plan.pipeline, plan.config.math_warpgroups %>\
     .reg .b64 %C, %workspace, ${", ".join(f"%{name}" for name in plan.parameters.maps)}, %tmp64, %tmp64b;
     .reg .b32 %M, %N, %K, %ldc, %min_iters, %extra_iters, %thread, %smem, %bars, %warp, %lane, %wg, %wg_thread, %wg_warp, %rank;

@@ -25,14 +25,14 @@ ${phase()}\
 ${phase()}\
 </%def>
 
-## %item_c: the first pixel of the phase in C; %phase_pixels: its pixels along each axis; %min_iters: its iterations of K.
+## %item_c: the first pixel of the phase in C, or in its images; %phase_pixels: its pixels along each axis; %min_iters: its iterations of K.
 <%def name="phase()">
     mad.wide.u32 %phase_row, %item, ${plan.batch.row_bytes}, %phase_table;
     ld.global.nc.v2.u32 {%min_iters, %phase_start}, [%phase_row];
 % for a in range(plan.batch.axes):
     ld.global.nc.u32 %phase_pixels${a}, [%phase_row+${16 + 16 * a}];
 % endfor
-    mad.wide.u32 %item_c, %phase_start, ${plan.c.bytes}, %C;
+    mad.wide.u32 %item_c, %phase_start, ${plan.c.bytes}, ${plan.batch.phases_base};
 </%def>
 
 <%def name="tensor_coordinates()"></%def>

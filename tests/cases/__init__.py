@@ -24,6 +24,7 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.PHASED,
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
+        conv_wgmma.INTERLEAVED,
         winograd.SOURCE,
     )
 }

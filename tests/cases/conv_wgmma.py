@@ -145,6 +145,28 @@ def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if x is not None and x.phases else None
 
 
+def interleaved(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """As ``phased``, of phases whose images a kernel interleaves: unequal phases, some without taps, any alignment."""
+    p = phased(rng, limit, d)
+    if p is None or p.deep or any(p.pads[0]) or p.element.bytes == 1:
+        return None
+    try:
+        q = replace(
+            p,
+            layout="NCHW",
+            stride=(1, int(rng.choice([1, 2, 3])), int(rng.choice([2, 2, 2, 3, 4]))),
+            w=int(rng.integers(1, 40)),
+            k=int(rng.integers(1, limit)),
+            filters=str(rng.choice(list(FILTERS.values()))),
+            epilogue="",
+            aligned_input=max(p.output.bytes, (2, 8, 16, 16)[rng.integers(4)]),
+        )
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and x.images is not None else None
+
+
 def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     """A strided input gradient of few channels, whose phases, or those along the width, are columns of a product."""
     dtype = ("f16", "bf16", "f32")[rng.integers(3)]
@@ -185,8 +207,14 @@ def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     return None if lower(p).im2col is None else wgmma.config(lower(p), d, rng, threads)
 
 
+def interleaving(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration that interleaves images of phases, or None if none was drawn."""
+    return wgmma.config(lower(p), d, rng, threads, interleave_phases=1, kg=1, cluster_k=1)
+
+
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
 FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)
+INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

@@ -10,6 +10,7 @@ import pytest
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
@@ -332,6 +333,86 @@ def test_phases_of_packed_gradients(case):
     path = "direct" if layout == "CHWN" else "pack"
     c = parse_config(f"family=wgmma stages=3 operand_path_a={path} operand_path_b=pack {config}")
     verify(p, c, "normal" if p.epilogue else "integers", 2.0, 1.0, replace(H200, sms=4))
+
+
+#: shape, what else, configuration: a kernel interleaves images of the phases
+INTERLEAVED_PHASES = {
+    "three phases without taps": ("C=24,H=8,W=16,K=40,R=1,S=1,stride=2", {"dtype": "bf16"}, "ml=64 nl=64 u=64"),
+    "four phases of different taps, through shared memory": (
+        "C=70,H=8,W=16,K=24,R=3,S=3,stride=2,pad=1",
+        {},
+        "ml=128 nl=48 u=64 math_warpgroups=2 pingpong=1 persistent=1 epilogue_smem=1",
+    ),
+    "unequal phases, rows of odd length": (
+        "C=24,H=7,W=9,K=72,R=3,S=3,stride=2,pad=1",
+        {},
+        "transposed_mma=1 ml=24 nl=64 u=64 epilogue_smem=1",
+    ),
+    "an odd stride": ("C=40,H=8,W=24,K=36,R=2,S=2,stride=3", TF32, "transposed_mma=1 ml=40 nl=128 u=32"),
+    "a stride along rows only, f32 from f16": (
+        "C=24,H=5,W=22,K=16,R=2,S=3,stride=1x2,pad=1",
+        {"out": "f32", "aligned_input": 8},
+        "ml=64 nl=32 u=32",
+    ),
+}
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.0), (1.0, -3.0)])
+@pytest.mark.parametrize("case", INTERLEAVED_PHASES)
+def test_interleaved_phases(case, alpha, beta):
+    shape, fields, config = INTERLEAVED_PHASES[case]
+    fields = {"dtype": "f16", "direction": "input_grad", "layout": "NCHW", **fields}
+    p = Conv(**Conv.read_shape(f"N=2,{shape}"), **fields)
+    a, b = ("pack" if copy else "direct" for copy in lower(p).im2col.copies[::-1])
+    c = parse_config(f"family=wgmma stages=3 interleave_phases=1 operand_path_a={a} operand_path_b={b} {config}")
+    verify(p, c, "integers", alpha, beta, replace(H200, sms=4))
+
+
+def test_interleaved_phases_are_rounded_once():
+    """The product adds beta C to sums that are not rounded: 2049 + 1 is 2050 in f16, but 2049 alone rounds to 2048."""
+    p = Conv(1, 8, 4, 4, 64, 1, 1, stride=2, layout="NCHW", dtype="f16", direction="input_grad")
+    gradients, filters = np.ones((1, 64, 2, 2), np.float16), np.zeros((64, 8, 1, 1), np.float16)
+    filters[0], filters[1] = 2048, 1
+    c = parse_config("family=wgmma ml=64 nl=32 u=64 stages=3 interleave_phases=1 operand_path_b=pack")
+    before = np.ones((1, 8, 4, 4), np.float16)
+    out = Runner.of(EmulatedDriver(H200), p, c).compute(gradients, filters, before, 1.0, 1.0)
+    assert (out[:, :, ::2, ::2] == 2050).all()
+    out[:, :, ::2, ::2] = 1
+    assert (out == 1).all()
+
+
+def test_interleaved_phases_with_programmatic_dependent_launch():
+    p = Conv(2, 16, 8, 8, 24, 3, 3, stride=2, padding=1, layout="NCHW", dtype="f16", direction="input_grad")
+    c = parse_config(
+        "family=wgmma ml=64 nl=32 u=32 stages=3 interleave_phases=1 operand_path_a=pack operand_path_b=pack pdl=on_exit"
+    )
+    verify(p, c, "integers", 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        ("C=24,H=8,W=16,K=40,R=3,S=3,stride=2", {"layout": "NHWC"}),
+        ("C=24,H=8,W=16,K=40,R=3,S=3,stride=2x1", {}),
+        ("C=24,H=8,W=16,K=40,R=3,S=3,stride=5", {}),
+        ("C=24,H=8,W=16,K=40,R=3,S=3,stride=2", {"epilogue": "bias"}),
+        ("C=24,D=4,H=8,W=16,K=40,T=2,R=3,S=3,stride=2", {}),
+    ],
+)
+def test_phases_that_are_not_interleaved(shape, fields):
+    p = Conv(**Conv.read_shape(f"N=2,{shape}"), **{"layout": "NCHW", "dtype": "f16", "direction": "input_grad", **fields})
+    a, b = ("pack" if copy else "direct" for copy in lower(p).im2col.copies[:: 1 if p.layout == "NHWC" else -1])
+    c = parse_config(f"family=wgmma ml=64 nl=32 u=32 interleave_phases=1 operand_path_a={a} operand_path_b={b}")
+    with pytest.raises(ConfigError) as error:
+        plan_for(p, c, H200)
+    assert error.value.rule == "wgmma_interleave_phases"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_interleaved_phases(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_interleaved"].cases(seed, 4, H200, limit=60)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
 
 #: shape, configuration: blocks compute tiles of several phases

@@ -177,6 +177,12 @@ GOLDEN = {
         "conv N=16,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad",
         "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 raster_group=8 math_warpgroups=2 pingpong=1",
     ),
+    "wgmma_interleaved_phases": (
+        "h200",
+        "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NCHW bf16 direction=input_grad",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 epilogue_smem=1 operand_path_a=pack operand_path_b=pack"
+        " interleave_phases=1",
+    ),
     "wgmma_merged_phases": (
         "h200",
         "conv N=8,C=3,H=64,W=64,K=64,R=7,S=7,stride=2,pad=3 NHWC f16 direction=input_grad",

@@ -34,6 +34,7 @@ FAMILIES = {
     "conv_wgmma": (300, 700),
     "conv_wgmma_phased": (300, 400),
     "conv_wgmma_few_channels": (200, 400),
+    "conv_wgmma_interleaved": (300, 300),
     "winograd": (200, 400),
 }
 

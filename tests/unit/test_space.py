@@ -951,6 +951,9 @@ def test_refinements_of_wgmma_reach_every_axis():
     reached |= changed(KernelGemm(4096, 32, 144, "NT", "f16"), narrow) & {"resident_b"}
     turned = Config(family="wgmma", ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
     reached |= changed(KernelGemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
+    strided = Conv(8, 64, 16, 16, 64, 1, 1, stride=2, layout="NCHW", dtype="f16", direction="input_grad")
+    scattered = Config(family="wgmma", ml=64, nl=64, u=64, operand_path_b=1)
+    reached |= changed(lower(strided), scattered) & {"interleave_phases"}
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, transposed_mma=1) in near

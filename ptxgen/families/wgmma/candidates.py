@@ -83,7 +83,7 @@ CLASS_AXES = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffer
 class WgmmaSpace(CandidateSpace):
     name = "wgmma"
     axes, class_axes = AXES, CLASS_AXES
-    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS)
+    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS, "interleave_phases")
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
@@ -99,6 +99,7 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_tma_rows",
         "wgmma_tensor_map_a",
         "wgmma_tensor_map_b",
+        "wgmma_interleave_phases",
     )
     extent_rules = (
         "range",
@@ -151,6 +152,7 @@ class WgmmaSpace(CandidateSpace):
             ],
             ("kg", "splitk"): splitk_pairs(self.axes),
             PATHS: self._operand_paths(p),
+            ("interleave_phases",): [(n,) for n in self._interleaving(p)],
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -192,6 +194,10 @@ class WgmmaSpace(CandidateSpace):
             return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
         return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
 
+    def _interleaving(self, p: KernelGemm) -> tuple[int, ...]:
+        """Values of interleave_phases."""
+        return (0, 1) if p.im2col is not None and p.im2col.images is not None else (0,)
+
     def tiles(self, p: KernelGemm) -> Columns:
         paths = np.array(self._operand_paths(p))
         grid = np.meshgrid(
@@ -201,9 +207,10 @@ class WgmmaSpace(CandidateSpace):
             (0, 1),
             np.arange(len(CLUSTERS)),
             np.arange(len(paths)),
+            self._interleaving(p),
             indexing="ij",
         )
-        long, short, u, transposed, index, path = (g.ravel() for g in grid)
+        long, short, u, transposed, index, path, interleaved = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[index]
         sides = self._sides(ROWS * long, short, transposed)
         c = Columns(
@@ -214,6 +221,7 @@ class WgmmaSpace(CandidateSpace):
                 "cluster_y": clusters[:, 1],
                 "cluster_k": clusters[:, 2],
                 **dict(zip(PATHS, paths[path].T, strict=True)),
+                "interleave_phases": interleaved,
             }
         )
         return c.replace(family=self.code)
@@ -230,6 +238,7 @@ class WgmmaSpace(CandidateSpace):
                 {"cluster_x": x, "cluster_y": y, "cluster_k": k},
                 {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.tma_n)})},
                 dict(zip(PATHS, np.array(self._operand_paths(p)).T, strict=True)),
+                {"interleave_phases": self._interleaving(p)},
             ]
         )
         return c.replace(family=self.code, **self._sides(c.ml, c.nl, c.transposed_mma))

@@ -492,8 +492,9 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def phased(self) -> bool:
-        """Whether rows of C are pixels of a phase of a strided input gradient."""
-        return self.problem.im2col is not None and bool(self.problem.im2col.phases)
+        """Whether rows of C are strided pixels of a phase of a strided input gradient."""
+        x = self.problem.im2col
+        return x is not None and bool(x.phases) and not x.by_phase
 
     @property
     def locations(self) -> str:

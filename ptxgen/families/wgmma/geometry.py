@@ -134,14 +134,20 @@ def unit(p: KernelGemm, c: Any) -> Any:
 
 def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
     """K as stages count it: in a convolution the channels of each filter tap are padded to whole units. ``phases``:
-    those of a strided input gradient whose average K it is; none: all."""
+    those of a strided input gradient whose average K it is; none: all that ``c`` computes."""
     if p.im2col is None or p.im2col.wgrad:
         return p.k
     padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
     if p.im2col.phases:  # of the average phase
-        taps = [phase.tap_count for phase in phases or p.im2col.phases]
-        return ceil_div(sum(taps) * padded, len(taps))
+        taps = sum(phase.tap_count for phase in phases or p.im2col.phases)
+        return ceil_div(taps * padded, len(phases) if phases else phase_count(p, c))
     return p.im2col.tap_count * padded
+
+
+def phase_count(p: KernelGemm, c: Any) -> Any:
+    """The phases of a strided input gradient that ``c`` computes: images are of those with taps only."""
+    assert p.im2col is not None
+    return where(c.interleave_phases == 1, len(p.im2col.computed_phases), len(p.im2col.phases))
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
@@ -209,7 +215,7 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
         where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
-        where(via_smem & phased, located, 0),
+        where(via_smem & phased & (c.interleave_phases == 0), located, 0),
         where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
         where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
@@ -309,7 +315,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
     blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
     if p.im2col is not None and p.im2col.phases:
-        blocks = blocks * len(p.im2col.phases)
+        blocks = blocks * phase_count(p, c)
     if p.grouped:
         blocks = _grouped_blocks(p, c)
     partial_bytes = x_tile * owner_columns * 4

@@ -309,15 +309,22 @@ class PhaseTable(Table):
 @dataclass(frozen=True)
 class PhaseBatch(TensorBatch):
     """The phases of a strided input gradient take the place of batch items: the tile scheduler assigns a phase and a
-    tile of it to a block. ``unit``: channels of a box, ``u``: of a stage, ``axes``: of an image."""
+    tile of it to a block. ``unit``: channels of a box, ``u``: of a stage, ``axes``: of an image; ``by_phase``: whether
+    C is images of the phases, which are at the start of the workspace."""
 
     unit: int
     u: int
     axes: int
+    by_phase: bool = False
 
     template = "sched/phases.mako"
     skipped, frees_last = "%skipped_iters", "%arrives_prev"
     row_bytes = 4 * PhaseTable.WORDS
+
+    @property
+    def phases_base(self) -> str:
+        """The register with the address that offsets of phases start at."""
+        return "%workspace" if self.by_phase else "%C"
 
     @property
     def parameters(self) -> list[str]:
@@ -332,7 +339,8 @@ def run_layouts(p: KernelGemm) -> list[RunLayout]:
     """The run layouts of rows and columns of C, if C is not a matrix; else none."""
     if p.im2col is None or not p.im2col.result:
         return []
-    pixels = ("rows" if p.im2col.side == "a" else "columns") if p.im2col.phases else ""
+    strided = p.im2col.phases and not p.im2col.by_phase
+    pixels = ("rows" if p.im2col.side == "a" else "columns") if strided else ""
     named = zip(("rows", "columns"), p.im2col.result, strict=True)
     return [(PhasePixels if name == pixels else RunLayout)(name, digits) for name, digits in named]
 

@@ -15,7 +15,7 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import grouped_rows, operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
-from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, resident_blocks
+from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, phase_count, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -75,7 +75,9 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     phased = p.im2col is not None and bool(p.im2col.phases)
     if p.im2col is not None and phased:
         strided = np.where(c.transposed_mma == 1, *perf_costs.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
-        via_smem, direct, unaligned = perf_costs.TILE_VECTORS, perf_costs.TILE_SCATTERED * strided, False
+        images = c.interleave_phases == 1
+        via_smem = np.where(images, via_smem, perf_costs.TILE_VECTORS)
+        direct, unaligned = np.where(images, direct, perf_costs.TILE_SCATTERED * strided), images & unaligned
     store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
     exposed = np.where(resident == 1, perf_costs.TILE_ONE_CTA, perf_costs.TILE_SEVERAL_CTAS)
     pingpong = perf_costs.TILE_PINGPONG_PHASES if phased else perf_costs.TILE_PINGPONG
@@ -150,7 +152,7 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + perf_costs.SPLIT_BF16X3_US + moves / (d.bandwidth * 1e3 * perf_costs.SPLIT_BF16X3_DRAM)
-    extra = extra + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
+    extra = extra + _phase_us(p, c, d) + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
     resident = np.maximum(resident_blocks(d, c), 1)  # a device may be smaller than a cluster
     persistent_sum, one_tile_sum = _phase_sums(p, c, g, resident)
     numbers = {
@@ -175,11 +177,23 @@ def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> t
         return np.zeros(1), np.zeros(1)
     phases = p.im2col.phases
     each = [-(-length(p, c, (phase,)) // np.maximum(c.u, 1)) for phase in phases]
-    tiles = g.blocks / len(phases)
+    tiles = g.blocks / phase_count(p, c)
     rounds = [np.ceil(n * tiles / resident) for n in range(len(phases) + 1)]
     first = sum((rounds[n + 1] - rounds[n]) * iterations for n, iterations in enumerate(each))
     mean = sum(each) * tiles / resident
     return first, np.maximum(each[0], mean + each[-1] / 2)
+
+
+def _phase_us(p: KernelGemm, c: Columns, d: Device) -> Any:
+    """Microseconds that the stores of phases take besides one store of C: of the images and their kernels, or of parts
+    of sectors, which are read and written again."""
+    x = p.im2col
+    if x is None or x.images is None:
+        return 0.0
+    us = x.image_elements * p.output.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM)  # of one image
+    parts = perf_costs.PARTIAL_SECTORS * len(x.phases) * us
+    images = perf_costs.INTERLEAVE_US + 2 * len(x.computed_phases) * us
+    return np.where(c.interleave_phases == 1, images, parts)
 
 
 def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:

@@ -10,6 +10,7 @@ from ptxgen.codegen.jagged import JaggedTable
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.source import Launch
 from ptxgen.families.wgmma import bf16x3, grouped_rows
 from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
@@ -25,11 +26,13 @@ from ptxgen.families.wgmma.pack_merged_filters import MergedFilterPacking
 from ptxgen.families.wgmma.pack_pixels import PixelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
 from ptxgen.families.wgmma.parameters import TmaParameters
+from ptxgen.families.wgmma.phase_images import PhaseInterleaving, stores_by_phase
 from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler, TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
+from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 class WgmmaPlan(Plan):
@@ -40,7 +43,8 @@ class WgmmaPlan(Plan):
     shared_alignment = 1024
 
     def _compose(self) -> None:
-        p, c, g = self.problem, self.config, self.geometry
+        c, g = self.config, self.geometry
+        self.problem = p = stores_by_phase(self.problem, c)
         self.target = f"{self.device.target}a"
         if p.grouped:  # the kernel starts while another one makes its descriptor table
             self.pdl = Pdl(c.replace(pdl=PDL_WITHIN))
@@ -63,6 +67,9 @@ class WgmmaPlan(Plan):
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
         self.pipeline = Pipeline(c, g, m.a_from_registers, m.split, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
+        if c.interleave_phases:
+            common = (self.reduction, self.arithmetic, self.batch, self.fused_ops, self.c, self.scheduler)
+            self.c_kernels = PhaseInterleaving(self.entry, *common)
         self.loads = loads  # after the reductions: where K is zero, it claims workspace if nothing else does
         self.parameters: TmaParameters = TmaParameters(
             self.arithmetic,
@@ -77,10 +84,14 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
+    def launch(self, problem: KernelGemm) -> Launch:
+        return super().launch(stores_by_phase(problem, self.config))
+
     def _batch(self, names: str) -> TensorBatch:
         p = self.problem
-        if p.im2col is not None and p.im2col.phases:
-            return PhaseBatch(True, names, False, int(self.geometry.unit), self.config.u, len(p.im2col.extents))
+        x = p.im2col
+        if x is not None and x.phases:
+            return PhaseBatch(True, names, False, int(self.geometry.unit), self.config.u, len(x.extents), x.by_phase)
         return TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
 
     def _scheduler(self) -> TileScheduler:

@@ -108,7 +108,7 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     return np.where(
         c.epilogue_smem == 1,
         (p.output.bytes == 2)
-        & (_has_rows(p) or _has_vector_rows(p))
+        & (_has_rows(p) | _has_vector_rows(p) | (c.interleave_phases == 1))
         & (operand_packing.boxed(p) | _has_vector_rows(p) | (not p.elementwise_operands))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
@@ -203,7 +203,7 @@ RULES = (
         "wgmma_axis_range",
         lambda p, c, g, d: (
             _binary(c.transposed_mma, c.pingpong, c.dsmem_completion)
-            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b)
+            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b, c.interleave_phases)
             & _between(c.l2_evict_first, 0, 3)
             & _between(c.math_warpgroups, 1, 2)
             & _between(c.stages, 1, 16)
@@ -360,6 +360,13 @@ RULES = (
         "wgmma_phases",
         lambda p, c, g, d: (p.im2col is None or not (p.im2col.phases or p.im2col.merged_phases > 1)) | (g.slices == 1),
         "{g.slices} slices of K: the phases of a strided input gradient have different taps; they take one slice",
+    ),
+    Rule(
+        "wgmma_interleave_phases",
+        lambda p, c, g, d: (c.interleave_phases == 0) | (p.im2col is not None and p.im2col.images is not None),
+        "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW in"
+        " two dimensions, with a stride of 2 to 4 along a row, C of two or four bytes per element, no fused operations,"
+        " and offsets below 2^31",
     ),
     Rule(
         "wgmma_resident_b",

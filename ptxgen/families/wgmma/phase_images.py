@@ -1,0 +1,201 @@
+"""Images of the phases of a strided input gradient: the product stores them in the workspace, and a kernel interleaves
+them to rows of C.
+
+The pixels of a phase are a stride apart in C. Where pixels are contiguous in memory, as in NCHW, each 32-byte sector of
+C has pixels of several phases, whose tiles are far apart in time. In an image the pixels of a phase are contiguous, and
+the kernel that interleaves the images writes whole sectors of C, zeros where a phase has no taps. If beta is not zero,
+another kernel first copies C to the images, so that the product adds it to its sums before they are rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.c_kernels import CKernels
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.parts import Allocator
+from ptxgen.codegen.registers import Tile, braces, width
+from ptxgen.codegen.source import Argument, Step
+from ptxgen.families.wgmma.im2col_plan import multiplier
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages
+from ptxgen.lowering.implicit_gemm import ImplicitGemm
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.table import Table
+
+CHUNK = 16  #: bytes of C that a thread stores at once
+WORD = 4  #: bytes of a register
+NONE = 0xFFFFFFFF  #: the offset of the image of a phase without taps
+MOST_BLOCKS = 1 << 12  #: of the kernel that copies C to images, which ends at once if beta is zero
+
+
+def stores_by_phase(p: KernelGemm, c: Config) -> KernelGemm:
+    """The problem that the product's kernel computes: C is the images of the phases if ``c`` interleaves them."""
+    x = p.im2col
+    if not c.interleave_phases or x is None or x.by_phase:
+        return p
+    assert isinstance(p, ImplicitGemm)
+    pairs = math.gcd(math.prod(x.positions), CHUNK // p.output.bytes)
+    return replace(p, im2col=x.stored_by_phase(), wide_c=pairs)
+
+
+@dataclass(frozen=True)
+class ImageTable(Table):
+    """The first element of the image of each phase, by the remainders of a pixel's row and column by the strides; NONE:
+    the phase has no image."""
+
+    window: Im2colDescriptor
+
+    def words(self) -> NDArray[np.uint32]:
+        x, images = self.window, self.window.images
+        assert images is not None
+        starts = {n: phase.start for n, phase in enumerate(x.phases) if phase.tap_count}
+        return np.array([starts.get(n, NONE) for n in images.phase_of], np.uint32)
+
+
+@dataclass(frozen=True)
+class PhaseInterleaving(CKernels):
+    """The kernel that interleaves images of phases to rows of C, and the one that copies C to the images. A thread has
+    a segment of a row: whole chunks of C, and as many pixels of each phase."""
+
+    template = "epilogue/interleave_phases.mako"
+    names = ("copy_to_phases", "interleave_phases")  # type: ignore[assignment]
+
+    NONE = NONE
+    BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
+
+    @property
+    def window(self) -> Im2colDescriptor:
+        window = self.c.problem.im2col
+        assert window is not None
+        return window
+
+    @property
+    def images(self) -> PhaseImages:
+        images = self.window.images
+        assert images is not None
+        return images
+
+    # ---- numbers of the kernels
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.c.bytes
+
+    @property
+    def stride(self) -> int:
+        """The stride of the pixels of a phase in a row of C."""
+        return self.images.strides[0]
+
+    @property
+    def segment(self) -> int:
+        """Elements of a row of C that a thread has."""
+        return math.lcm(self.stride, CHUNK // self.size)
+
+    @property
+    def pixels(self) -> int:
+        """Elements of a segment in each phase."""
+        return self.segment // self.stride
+
+    @cached_property
+    def c_vec(self) -> int:
+        """Elements of an access to C."""
+        return math.gcd(CHUNK // self.size, self.images.extents[0], self.c.problem.aligned_c // self.size)
+
+    @cached_property
+    def image_vec(self) -> int:
+        """Elements of an access to an image, whose rows have the same alignment."""
+        return math.gcd(CHUNK // self.size, self.pixels, self.window.positions[0])
+
+    def access(self, elements: int) -> str:
+        """The type of an access."""
+        size = elements * self.size
+        return f"b{8 * size}" if size < WORD else width(size // WORD, "b32")
+
+    # ---- registers
+
+    @cached_property
+    def pixel(self) -> Tile:
+        """The elements of each phase."""
+        return Tile("pixel", f"b{8 * self.size}", (self.stride, self.pixels))
+
+    @cached_property
+    def word(self) -> Tile:
+        """The words of an access."""
+        return Tile("word", "b32", (CHUNK // WORD,))
+
+    def element(self, n: int) -> str:
+        """The register of element ``n`` of a segment of C."""
+        return self.pixel[n % self.stride, n // self.stride]
+
+    def in_c(self, vector: int) -> list[str]:
+        """The elements of an access to C."""
+        return [self.element(vector * self.c_vec + n) for n in range(self.c_vec)]
+
+    def in_image(self, phase: int, vector: int) -> list[str]:
+        """The elements of an access to an image."""
+        return [self.pixel[phase, vector * self.image_vec + n] for n in range(self.image_vec)]
+
+    def words(self, elements: list[str]) -> list[tuple[str, str]]:
+        """The registers of an access, each with the pair of elements in it; none: elements are accessed themselves."""
+        if self.size == WORD or len(elements) == 1:
+            return []
+        return [(self.word[n // 2], braces(elements[n : n + 2])) for n in range(0, len(elements), 2)]
+
+    def operand(self, elements: list[str]) -> str:
+        """The operand of an access."""
+        registers = [word for word, _ in self.words(elements)] or elements
+        return braces(registers) if len(registers) > 1 else registers[0]
+
+    # ---- launches
+
+    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+        """The images are the first region of the workspace: the product takes its address as that of C."""
+        x = p.im2col
+        assert x is not None
+        size = len(x.phases) * x.image_elements * p.output.bytes
+        region = workspace.claim(size, "images of phases [phase][image][channel][position]")
+        assert region.offset == 0
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters of both kernels after the addresses, in lines."""
+        return [
+            ".param .u64 image_table,",
+            ".param .u32 segments, .param .u32 row_segments, .param .u32 magic_segments, .param .u32 shift_segments,",
+            ".param .u32 plane_rows, .param .u32 magic_rows, .param .u32 shift_rows,",
+            ".param .u32 stride, .param .u32 magic_stride, .param .u32 shift_stride,",
+            ".param .u32 rows, .param .u32 columns, .param .u32 image_rows, .param .u32 image_columns,",
+            f".param .{self.arithmetic.type} beta",
+        ]
+
+    def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
+        x = p.im2col
+        assert x is not None and x.images is not None
+        (columns, rows), (across, down) = x.images.extents, x.images.strides
+        image_columns, image_rows = x.positions
+        # rows of C with those that the largest phase has more
+        row_segments, plane_rows = -(-image_columns * across // self.segment), image_rows * down
+        segments = x.count * x.images.channels * plane_rows * row_segments
+        numbers = (segments, row_segments, *multiplier(row_segments), plane_rows, *multiplier(plane_rows))
+        numbers += (down, *multiplier(down), rows, columns, image_rows, image_columns)
+        arguments: tuple[Argument, ...] = (
+            ("u64", "C"),
+            ("u64", "W"),
+            ("u64", ImageTable(x)),
+            *(("u32", n) for n in numbers),
+            (self.arithmetic.type, "beta"),
+        )
+        arguments = tuple(("table", v) if isinstance(v, Table) else (kind, v) for kind, v in arguments)
+        blocks = -(-segments // self.THREADS)
+        copy, interleave = (
+            Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, arguments)
+            for name, n in zip(self.names, (min(blocks, MOST_BLOCKS), blocks), strict=True)
+        )
+        return copy, main, interleave
