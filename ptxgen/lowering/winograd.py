@@ -25,10 +25,14 @@ from ptxgen.settings import settings
 TILES = {"winograd": 2, "winograd_4x4": 4}  #: family -> rows and columns of results of a tile
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
-LEAST_CHANNELS = 16  #: of images and results: with fewer, transforms take longer than the products that they save
-#: tile -> rows and columns of images and of results for weight gradients: sums of fewer products have larger errors than
-#: direct ones, relative to the products
-LEAST_PIXELS = {2: 6, 4: 6}
+#: tile -> channels of images and results: with fewer, transforms take longer than the products that they save, or sums
+#: of fewer products have larger errors than direct ones, relative to the products
+LEAST_CHANNELS = {2: 16, 4: 32}
+#: tile -> rows and columns of images and of results for weight gradients, likewise
+LEAST_PIXELS = {2: 6, 4: 10}
+#: tile -> rows and columns of padding on each side of a convolution, if limited: a result at a corner has products with
+#: few pixels of its patch, but the errors of all of them
+MOST_PADDING = {4: 1}
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,9 @@ def winograd_gemms(v: Conv) -> dict[str, WinogradGemm]:
 
 
 def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
-    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has other filters, strides or types, few channels, groups
-    or a depth axis, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
+    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has other
+    filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size allow, or
+    few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
@@ -137,19 +142,21 @@ def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
         return None
     if settings().winograd == "off":
         return None
-    if min(channels, filters) < LEAST_CHANNELS or 0 in (v.n, v.h, v.w, *v.results):
+    if min(channels, filters) < LEAST_CHANNELS[tile] or 0 in (v.n, v.h, v.w, *v.results):
         return None
     if weights and min(v.h, v.w, *v.results[1:]) < LEAST_PIXELS[tile]:
+        return None
+    pads = [2 - n if gradient else n for n in (*v.pads[1], *v.pads[2])]
+    if not weights and max(pads) > MOST_PADDING.get(tile, max(pads)):
         return None
     x, w, y = (v.steps(name) for name in "xwy")
     image, filter_, result = (_of_axes(x, "nchw"), _of_axes(w, "kcrs"), _of_axes(y, "nkpq"))
     extents, results, start = (v.h, v.w), v.results[1:], 0
-    first = (-v.pads[1][0], -v.pads[2][0])
+    first = (-pads[0], -pads[2])
     if gradient:  # a convolution of the gradient of results with the rotated filters
         image, result, extents, results = result, image, results, extents
         start = 2 * (w["r"] + w["s"])
         filter_ = (w["c"], w["k"], -w["r"], -w["s"])
-        first = (v.pads[1][0] - 2, v.pads[2][0] - 2)
     adjacent = v.layout == "NHWC"
     transform = WinogradTransform(
         v.n,

@@ -24,6 +24,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.PHASED,
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
-        winograd.SOURCE,
+        *winograd.SOURCES,
     )
 }
