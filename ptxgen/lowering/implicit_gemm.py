@@ -314,7 +314,7 @@ def implicit_gemm_of(
     strip: Any = None,
     scalar_bias: bool = False,
     swapped: bool = False,
-    winograd: Mapping[str, KernelGemm] = MappingProxyType({}),
+    winograd: Mapping[str, Any] = MappingProxyType({}),
     **fields: Any,
 ) -> KernelGemm:
     """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch

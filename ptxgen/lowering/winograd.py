@@ -38,11 +38,11 @@ MOST_PADDING = {4: 1}
 @dataclass(frozen=True)
 class WinogradTransform:
     """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
-    ``height``, ``width`` of the images, ``tile``: rows and
-    columns of results of a tile; ``results``: those of the results; ``first``: the row and column of the image
-    at the top left of the first patch. Steps in elements: ``image_steps`` and ``result_steps`` by image, channel, row,
-    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on. For weight gradients,
-    ``results`` are the extents of the gradients of the results, and filters those of the gradients to compute."""
+    ``height``, ``width`` of the images, ``tile``: rows and columns of results of a tile; ``results``: those of the
+    results; ``first``: the row and column of the image at the top left of the first patch. Steps in elements:
+    ``image_steps`` and ``result_steps`` by image, channel, row, column; ``filter_steps`` by filter, channel, row,
+    column, from tap ``filter_start`` on. For weight gradients, ``results`` are the extents of the gradients of the
+    results, and filters those of the gradients to compute."""
 
     images: int
     channels: int
@@ -75,10 +75,10 @@ class WinogradGemm(KernelGemm):
     """The batch of GEMMs of a convolution, one for each point of a transformed patch: transformed filters times
     transformed images, or of a weight gradient: transformed gradients of results times transformed images.
 
-    ``tile``: rows and columns of results of a tile. ``transform``: the tensors; None: the representative of a class. ``epilogue_arrays``: the operands of the
-    convolution's epilogue, whose addresses every kernel of a launch takes. ``image``: the operand with the images, of
-    the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether channels are adjacent in memory (NHWC), not
-    pixels."""
+    ``tile``: rows and columns of results of a tile. ``transform``: the tensors; None: the representative of a class.
+    ``epilogue_arrays``: the operands of the convolution's epilogue, whose addresses every kernel of a launch takes.
+    ``image``: the operand with the images, of the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether
+    channels are adjacent in memory (NHWC), not pixels."""
 
     tile: int = 2
     transform: WinogradTransform | None = None
@@ -131,9 +131,9 @@ def winograd_gemms(v: Conv) -> dict[str, WinogradGemm]:
 
 
 def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
-    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has other
-    filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size allow, or
-    few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
+    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has
+    other filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size
+    allow, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep

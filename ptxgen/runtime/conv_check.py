@@ -155,8 +155,9 @@ def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[floa
 
 def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
     """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
-    (not for 8-bit results, which saturate). A family that rounds sums of integers is checked on them by the tolerance. If a kernel wrote memory outside the result, the deviation is at (-1,).
-    ``row_padding`` is unused: results have guard zones."""
+    (not for 8-bit results, which saturate). Results of integers need not be equal where the family's transforms round.
+    If a kernel wrote memory outside the result, the deviation is at (-1,). ``row_padding`` is unused: results have
+    guard zones."""
     runner = Runner.of(driver, p, config)
     exact = registry.of(config).exact_integers
     try:

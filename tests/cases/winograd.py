@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from functools import partial
+
+import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.rules import legal

@@ -101,7 +101,12 @@ def wrong(runner, p, kind, seed, alpha, beta) -> str:
         if not found.ok:
             return f"{name} launch: {found}"
         exact = registry.of(runner.plan.config).exact_integers
-        if kind == "integers" and exact and not p.epilogue and not np.array_equal(got.astype(np.float64), expected.rounded):
+        if (
+            kind == "integers"
+            and exact
+            and not p.epilogue
+            and not np.array_equal(got.astype(np.float64), expected.rounded)
+        ):
             return f"{name} launch: not exact"
         if not unchanged:
             return f"{name} launch: written outside the result"

@@ -1,9 +1,9 @@
 """The interpolation points of F(4x4, 3x3) and F(3x3, 4x4), as constants of PTX: 0, infinity and two pairs.
 
-Of points that are exact in f32, ±5/8 and ±3/2 had the smallest errors: half of those of ±1 and ±2. The transform of a
-patch evaluates polynomials whose zeros are the other points; that of the other operand evaluates one at each point and
-divides by the derivative there of the polynomial whose zeros are all points.
-"""
+All results are exact for any points; errors depend on them. ±5/8 and ±3/2, whose powers are exact in f32, have half of
+the errors of ±1 and ±2. The transform of a patch evaluates, for each point, the polynomial whose zeros are the other
+points. The transform of filters or gradients evaluates them as polynomials at each point, over the derivative of the
+polynomial whose zeros are all points. Results are sums of products by powers of the points."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PointPair:
 
     @property
     def odd(self) -> str:
-        """Factor of the terms with odd powers of a point, without that power less one."""
+        """Factor of the terms with odd powers of a point, which are by its square once the point is factored out."""
         return _f32(self.value / self.derivative)
 
     @property

@@ -147,7 +147,11 @@ class WinogradPacking(Packing):
         if not self.product.weight_grad:
             return []
         operand, formula = other_operand(self.product).upper(), "G d, then (G d) G^T"
-        return [TileTransform("transform_gradients", "gradients", operand, self.product.tile, "the gradients of a tile", formula)]
+        return [
+            TileTransform(
+                "transform_gradients", "gradients", operand, self.product.tile, "the gradients of a tile", formula
+            )
+        ]
 
     @property
     def images(self) -> TileTransform:
