@@ -8,6 +8,7 @@ from ptxgen.families.simt.family import FAMILY as SIMT
 from ptxgen.families.skinny.family import FAMILY as SKINNY
 from ptxgen.families.wgmma.family import FAMILY as WGMMA
 from ptxgen.families.winograd.family import FAMILY as WINOGRAD
+from ptxgen.families.winograd.family import FAMILY_4X4 as WINOGRAD_4X4
 
-for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD):
+for _family in (SIMT, MMA, WGMMA, SKINNY, DEPTHWISE, WINOGRAD, WINOGRAD_4X4):
     register(_family)

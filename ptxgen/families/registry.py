@@ -62,6 +62,7 @@ class Family:
     family, because trees that saw only others do not rank them; empty: none.
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
+    ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     """
 
@@ -86,6 +87,7 @@ class Family:
     grouped_model: Any = None
     calibrated: Callable[[KernelGemm], bool] = lambda p: False
     training_class: Callable[[KernelGemm], str] = lambda p: ""
+    exact_integers: bool = True
 
     @property
     def code(self) -> int:

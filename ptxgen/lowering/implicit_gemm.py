@@ -8,9 +8,10 @@ channel, filter row, filter column), each with a fixed stride.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -276,7 +277,8 @@ class ImplicitGemm(KernelGemm):
 
     @property
     def shape_class(self) -> KernelGemm:
-        return replace(self, im2col=None, winograd=None, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS)
+        strides: dict[str, Any] = dict.fromkeys(STRIDES, CONTIGUOUS)
+        return replace(self, im2col=None, winograd=None, winograd_4x4=None, **strides)
 
     @property
     def extent_gcd(self) -> tuple[int, int, int]:
@@ -312,12 +314,12 @@ def implicit_gemm_of(
     strip: Any = None,
     scalar_bias: bool = False,
     swapped: bool = False,
-    winograd: KernelGemm | None = None,
+    winograd: Mapping[str, Any] = MappingProxyType({}),
     **fields: Any,
 ) -> KernelGemm:
     """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch
     and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes moved;
-    ``fields``: fields of Gemm."""
+    ``winograd``: the GEMMs of Winograd's algorithms, by the field of KernelGemm; ``fields``: fields of Gemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
@@ -341,7 +343,7 @@ def implicit_gemm_of(
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
     if {lowered[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
-        return KernelGemm(**fields, swapped=swapped, winograd=winograd)
+        return KernelGemm(**fields, swapped=swapped, **winograd)
     if strip is not None:
         lowered.update(strip=strip, strip_kind=strip.kind)
     return ImplicitGemm(
@@ -352,5 +354,5 @@ def implicit_gemm_of(
         im2col=im2col,
         scalar_bias=scalar_bias,
         swapped=swapped,
-        winograd=winograd,
+        **winograd,
     )

@@ -20,7 +20,8 @@ class KernelGemm(Gemm):
     descriptor, if TMA can load an operand as im2col; ``strip``: the depthwise strips, if a depthwise kernel can compute
     it; ``strip_kind``: the numbers of the strips that are constants of the kernel, the vector width last.
     ``scalar_bias``: all rows and columns of C add the same bias. ``swapped``: A is the user's second operand.
-    ``winograd``: the GEMMs of Winograd's algorithm (``WinogradGemm``), if it can compute the convolution.
+    ``winograd``: the GEMMs of Winograd's algorithm over tiles of 2x2 results (``WinogradGemm``), if it can compute the
+    convolution; ``winograd_4x4``: those over tiles of 4x4.
     """
 
     addr_a: str = STRIDED
@@ -32,6 +33,7 @@ class KernelGemm(Gemm):
     scalar_bias: bool = False
     swapped: bool = field(default=False, compare=False)
     winograd: KernelGemm | None = None
+    winograd_4x4: KernelGemm | None = None
 
     batched_bias: ClassVar[bool] = False  #: whether each product of a batch has its own bias
     grouped: ClassVar[bool] = False  #: whether items have shapes of their own, which a descriptor table holds

@@ -1,13 +1,15 @@
-"""Convolutions with 3x3 filters by Winograd's minimal filtering: 16 GEMMs over tiles of 2x2 results.
+"""Convolutions with 3x3 filters by Winograd's minimal filtering: 16 GEMMs over tiles of 2x2 results, or 36 over tiles
+of 4x4.
 
 A tile of 2x2 results depends on a patch of 4x4 pixels. With the matrices of Lavin and Gray ("Fast Algorithms for
 Convolutional Neural Networks", CVPR 2016) results are Y = Aᵀ[(G g Gᵀ) ⊙ (Bᵀ d B)]A, for a filter g and a patch d,
 summed over channels before the last transform. Each of the 16 points of transformed filters and patches is one GEMM:
-filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36.
+filters by channels times channels by tiles. A tile takes 16 products, where a direct convolution takes 36. A tile of
+4x4 results has a patch of 6x6 pixels and takes 36 products in place of 144, with larger errors.
 
 F(2x2, 3x3) computes results and input gradients. Gradients of filters have 3x3 elements, which the 2x2 gradients of a
 tile's results and its patch give: F(3x3, 2x2) has the same points and the same B, and the GEMMs are filters by tiles
-times tiles by channels.
+times tiles by channels. So have F(4x4, 3x3) and F(3x3, 4x4).
 """
 
 from __future__ import annotations
@@ -20,29 +22,34 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import CONTIGUOUS
 from ptxgen.settings import settings
 
-POINTS = 16  #: of a transformed patch: the GEMMs of the batch
-TILE = 2  #: rows and columns of results of a tile
+TILES = {"winograd": 2, "winograd_4x4": 4}  #: family -> rows and columns of results of a tile
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
-LEAST_CHANNELS = 16  #: of images and results: with fewer, transforms take longer than the products that they save
-#: rows and columns of images and of results for weight gradients: sums of fewer products have larger errors than direct
-#: ones, relative to the products
-LEAST_PIXELS = 6
+#: tile -> channels of images and results: with fewer, transforms take longer than the products that they save, or sums
+#: of fewer products have larger errors than direct ones, relative to the products
+LEAST_CHANNELS = {2: 16, 4: 32}
+#: tile -> rows and columns of images and of results for weight gradients, likewise
+LEAST_PIXELS = {2: 6, 4: 10}
+#: tile -> rows and columns of padding on each side of a convolution, if limited: a result at a corner has products with
+#: few pixels of its patch, but the errors of all of them
+MOST_PADDING = {4: 1}
 
 
 @dataclass(frozen=True)
 class WinogradTransform:
     """The tensors that the transforms read and write. ``channels`` of the images, ``filters``: channels of the results;
-    ``height``, ``width`` of the images, ``results``: those of the results; ``first``: the row and column of the image
-    at the top left of the first patch. Steps in elements: ``image_steps`` and ``result_steps`` by image, channel, row,
-    column; ``filter_steps`` by filter, channel, row, column, from tap ``filter_start`` on. For weight gradients,
-    ``results`` are the extents of the gradients of the results, and filters those of the gradients to compute."""
+    ``height``, ``width`` of the images, ``tile``: rows and columns of results of a tile; ``results``: those of the
+    results; ``first``: the row and column of the image at the top left of the first patch. Steps in elements:
+    ``image_steps`` and ``result_steps`` by image, channel, row, column; ``filter_steps`` by filter, channel, row,
+    column, from tap ``filter_start`` on. For weight gradients, ``results`` are the extents of the gradients of the
+    results, and filters those of the gradients to compute."""
 
     images: int
     channels: int
     filters: int
     height: int
     width: int
+    tile: int
     results: tuple[int, int]
     first: tuple[int, int]
     image_steps: tuple[int, int, int, int]
@@ -53,7 +60,7 @@ class WinogradTransform:
     @property
     def tiles(self) -> tuple[int, int]:
         """Rows and columns of tiles of an image."""
-        rows, columns = (-(-n // TILE) for n in self.results)
+        rows, columns = (-(-n // self.tile) for n in self.results)
         return rows, columns
 
     @property
@@ -65,19 +72,30 @@ class WinogradTransform:
 
 @dataclass(frozen=True)
 class WinogradGemm(KernelGemm):
-    """The batch of 16 GEMMs of a convolution: transformed filters times transformed images, or of a weight gradient:
-    transformed gradients of results times transformed images.
+    """The batch of GEMMs of a convolution, one for each point of a transformed patch: transformed filters times
+    transformed images, or of a weight gradient: transformed gradients of results times transformed images.
 
-    ``transform``: the tensors; None: the representative of a class. ``epilogue_arrays``: the operands of the
-    convolution's epilogue, whose addresses every kernel of a launch takes. ``image``: the operand with the images, of
-    the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether channels are adjacent in memory (NHWC), not
-    pixels."""
+    ``tile``: rows and columns of results of a tile. ``transform``: the tensors; None: the representative of a class.
+    ``epilogue_arrays``: the operands of the convolution's epilogue, whose addresses every kernel of a launch takes.
+    ``image``: the operand with the images, of the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether
+    channels are adjacent in memory (NHWC), not pixels."""
 
+    tile: int = 2
     transform: WinogradTransform | None = None
     epilogue_arrays: tuple[str, ...] = ()
     image: str = "b"
     channels_adjacent: bool = False
     weight_grad: bool = False
+
+    @property
+    def patch(self) -> int:
+        """Rows and columns of the pixels that a tile of results depends on."""
+        return patch_of(self.tile)
+
+    @property
+    def points(self) -> int:
+        """Points of a transformed patch: the GEMMs of the batch."""
+        return self.patch**2
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -95,9 +113,27 @@ class WinogradGemm(KernelGemm):
         return not (self.channels_adjacent or self.weight_grad)
 
 
-def winograd_gemm(v: Conv) -> WinogradGemm | None:
-    """The GEMMs of a convolution or of a gradient. None: it has other filters, strides or types, few channels, groups
-    or a depth axis, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
+def patch_of(tile: int) -> int:
+    """Rows and columns of the pixels that a tile of results depends on."""
+    return tile + TAPS[1] - 1
+
+
+def product_of(p: KernelGemm, family: str) -> KernelGemm:
+    """The GEMMs of a convolution by the algorithm of a family; ``p`` itself if it has none, or is one of them."""
+    product: KernelGemm | None = getattr(p, family)
+    return p if product is None else product
+
+
+def winograd_gemms(v: Conv) -> dict[str, WinogradGemm]:
+    """The GEMMs of a convolution or of a gradient by each algorithm that can compute it, by family."""
+    gemms = {family: winograd_gemm(v, tile) for family, tile in TILES.items()}
+    return {family: p for family, p in gemms.items() if p is not None}
+
+
+def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
+    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has
+    other filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size
+    allow, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
@@ -106,25 +142,28 @@ def winograd_gemm(v: Conv) -> WinogradGemm | None:
         return None
     if settings().winograd == "off":
         return None
-    if min(channels, filters) < LEAST_CHANNELS or 0 in (v.n, v.h, v.w, *v.results):
+    if min(channels, filters) < LEAST_CHANNELS[tile] or 0 in (v.n, v.h, v.w, *v.results):
         return None
-    if weights and min(v.h, v.w, *v.results[1:]) < LEAST_PIXELS:
+    if weights and min(v.h, v.w, *v.results[1:]) < LEAST_PIXELS[tile]:
+        return None
+    pads = [2 - n if gradient else n for n in (*v.pads[1], *v.pads[2])]
+    if not weights and max(pads) > MOST_PADDING.get(tile, max(pads)):
         return None
     x, w, y = (v.steps(name) for name in "xwy")
     image, filter_, result = (_of_axes(x, "nchw"), _of_axes(w, "kcrs"), _of_axes(y, "nkpq"))
     extents, results, start = (v.h, v.w), v.results[1:], 0
-    first = (-v.pads[1][0], -v.pads[2][0])
+    first = (-pads[0], -pads[2])
     if gradient:  # a convolution of the gradient of results with the rotated filters
         image, result, extents, results = result, image, results, extents
         start = 2 * (w["r"] + w["s"])
         filter_ = (w["c"], w["k"], -w["r"], -w["s"])
-        first = (v.pads[1][0] - 2, v.pads[2][0] - 2)
     adjacent = v.layout == "NHWC"
     transform = WinogradTransform(
         v.n,
         channels,
         filters,
         *extents,
+        tile,
         (results[0], results[1]),
         first,
         image,
@@ -144,8 +183,9 @@ def winograd_gemm(v: Conv) -> WinogradGemm | None:
         columns,
         depth,
         "TN" if weights or not adjacent else "NN",
-        batch=POINTS,
+        batch=patch_of(tile) ** 2,
         deterministic=v.deterministic,
+        tile=tile,
         transform=transform,
         epilogue_arrays=tuple(v.epilogue_operands),
         image="a" if images_first else "b",

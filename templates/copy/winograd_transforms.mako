@@ -1,10 +1,11 @@
-## Winograd's transforms of filters (or gradients of results) and of images: 16 matrices of each in the workspace, one for each
-## point of a transformed patch of 4x4 pixels. Elements that pad the matrices are zero.
+## Winograd's transforms of filters (or gradients of results) and of images: matrices of each in the workspace, one for each
+## point of a transformed patch. Elements that pad the matrices are zero.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>
 <%namespace name="minimal" file="/${context['plan'].packing.minimal_filtering}"/>
+<%namespace name="patches" file="/${context['plan'].packing.patch_points}"/>
 <%def name="operand_addresses()">
-    // A, B and C are 16 matrices each in the workspace: transformed ${plan.packing.tensors}, and their products
+    // A, B and C are ${plan.packing.product.points} matrices each in the workspace: transformed ${plan.packing.tensors}, and their products
 % for x in "ABC":
     ld.param.u32 %tmp0, [offset128_${x.lower()}];
     mad.wide.u32 %${x}, %tmp0, ${plan.packing.ROW}, %workspace;
@@ -19,13 +20,13 @@ ${filters(operand)}\
 % for t in plan.packing.gradients:
 ${pixels(t, minimal.operand_points)}\
 % endfor
-${pixels(plan.packing.images, image_points)}\
+${pixels(plan.packing.images, patches.image_points)}\
 </%def>
 
 <%def name="filters(operand)">
 <% x = plan.packing %>\
 
-// C = A B of 16 matrices of transformed filters: each thread transforms the filter of a channel
+// C = A B of ${x.product.points} matrices of transformed filters: each thread transforms the filter of a channel
 .visible .entry ${plan.entry}_transform_filters(
 ${parameters(x.FILTER_NUMBERS)}\
 )
@@ -71,10 +72,10 @@ ${pdl.trigger_and_wait()}\
 % endfor
     // G g, then (G g) G^T
 % for j in range(3):
-${minimal.operand_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(4)])}\
+${minimal.operand_points([x.taps[i, j] for i in range(3)], [x.rows[i, j] for i in range(x.product.patch)])}\
 % endfor
-% for i in range(4):
-${minimal.operand_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(4)])}\
+% for i in range(x.product.patch):
+${minimal.operand_points([x.rows[i, j] for j in range(3)], [x.patch[i, j] for j in range(x.product.patch)])}\
 % endfor
     mad.lo.u32 %tmp0, %channel, %matrix_filters, %filter;
 ${store_points()}\
@@ -87,7 +88,7 @@ DONE:
 <%def name="pixels(t, points)">
 <% x = plan.packing %>\
 
-// C = A B of 16 matrices of transformed ${t.tensor}: each thread transforms ${t.pixels} of ${x.threads.channels} channels
+// C = A B of ${x.product.points} matrices of transformed ${t.tensor}: each thread transforms ${t.pixels} of ${x.threads.channels} channels
 .visible .entry ${plan.entry}_${t.name}(
 ${parameters(x.TILE_NUMBERS)}\
 )
@@ -100,9 +101,9 @@ ${tiles.registers()}\
 ${pdl.trigger_and_wait()}\
 ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
     // the patch's first pixel; a tile that pads the matrices has a row outside the image
-    shl.b32 %row, %tile_row, 1;
+    shl.b32 %row, %tile_row, ${x.log2_tile};
     add.s32 %row, %row, %first_row;
-    shl.b32 %column, %tile_column, 1;
+    shl.b32 %column, %tile_column, ${x.log2_tile};
     add.s32 %column, %column, %first_column;
     mul.lo.s32 %tmp0, %image, %image_step;
     mad.lo.s32 %tmp0, %row, %row_step, %tmp0;
@@ -143,10 +144,10 @@ ${tiles.tile_and_channel(x.threads, "%matrix_tiles", "%matrix_channels")}\
 % endfor
     // ${t.formula}
 % for j in range(t.extent):
-${points([x.patch[i, j] for i in range(t.extent)], [x.rows[i, j] for i in range(4)])}\
+${points([x.patch[i, j] for i in range(t.extent)], [x.rows[i, j] for i in range(x.product.patch)])}\
 % endfor
-% for i in range(4):
-${points([x.rows[i, j] for j in range(t.extent)], [x.patch[i, j] for j in range(4)])}\
+% for i in range(x.product.patch):
+${points([x.rows[i, j] for j in range(t.extent)], [x.patch[i, j] for j in range(x.product.patch)])}\
 % endfor
     mul.lo.u32 %tmp0, %tile, %tile_step;
     mad.lo.u32 %tmp0, %channel, %depth_step, %tmp0;
@@ -183,20 +184,12 @@ DONE:
     mad.wide.u32 %matrix, %matrix_offset128, ${plan.packing.ROW}, %workspace;
 </%def>
 
-## The points of a row or column of a patch.
-<%def name="image_points(pixels, points)">
-    sub.rn.f32 ${points[0]}, ${pixels[0]}, ${pixels[2]};
-    add.rn.f32 ${points[1]}, ${pixels[1]}, ${pixels[2]};
-    sub.rn.f32 ${points[2]}, ${pixels[2]}, ${pixels[1]};
-    sub.rn.f32 ${points[3]}, ${pixels[1]}, ${pixels[3]};
-</%def>
-
 ## Stores the points to element %tmp0 of the matrices.
 <%def name="store_points()">
     mad.wide.u32 %global_addr, %tmp0, 4, %matrix;
 % for n, element in enumerate(plan.packing.patch.all):
     st.global.f32 [%global_addr], ${element};
-% if n < plan.packing.POINTS - 1:
+% if n < plan.packing.product.points - 1:
     add.s64 %global_addr, %global_addr, %matrix_bytes;
 % endif
 % endfor

@@ -1,5 +1,4 @@
-## Winograd's transform of the products: results of F(2x2, 3x3), or gradients of filters of F(3x3, 2x2), from the 16 matrices of
-## products in the workspace, with the epilogue of the convolution. A gradient of filters is stored like an image of one tile: the
+## Winograd's transform of the products: results, or gradients of filters, from the matrices of products in the workspace, with the epilogue of the convolution. A gradient of filters is stored like an image of one tile: the
 ## filter (or channel) of a row of C is its image.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>\
@@ -49,8 +48,8 @@ ${pdl.trigger_and_wait()}\
 ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
     setp.neu.f32 %has_beta, %beta, 0f00000000;
     // the tile's first result; its last row and column may be outside
-    shl.b32 %row, %tile_row, 1;
-    shl.b32 %column, %tile_column, 1;
+    shl.b32 %row, %tile_row, ${x.log2_tile};
+    shl.b32 %column, %tile_column, ${x.log2_tile};
     mul.lo.u32 %tmp0, %image, %image_step;
     mad.lo.u32 %tmp0, %row, %row_step, %tmp0;
     mad.lo.u32 %tmp0, %column, %column_step, %tmp0;
@@ -80,7 +79,7 @@ ${tiles.tile_and_channel(x.threads, "%tiles", "%channels")}\
     mov.b64 %slice_addr, %global_addr;
 ${load_products(x.products)}\
     // the products of the other slices, in their order
-    mul.lo.u64 %slice_bytes, %matrix_bytes, ${x.POINTS};
+    mul.lo.u64 %slice_bytes, %matrix_bytes, ${x.product.points};
     mov.u32 %slice, 1;
 ADD_SLICE${n}:
     setp.ge.u32 %p, %slice, %slices;
@@ -98,11 +97,11 @@ ADDED${n}:
 ${load_products(x.products)}\
 % endif
     // A^T m, then (A^T m) A
-% for j in range(4):
-${minimal.result_points([x.products[i, j] for i in range(4)], [x.rows[i, j] for i in range(x.extent)])}\
+% for j in range(x.product.patch):
+${minimal.result_points([x.products[i, j] for i in range(x.product.patch)], [x.rows[i, j] for i in range(x.extent)])}\
 % endfor
 % for i in range(x.extent):
-${minimal.result_points([x.rows[i, j] for j in range(4)], [x.results[i, j] for j in range(x.extent)])}\
+${minimal.result_points([x.rows[i, j] for j in range(x.product.patch)], [x.results[i, j] for j in range(x.extent)])}\
 % endfor
     mov.b64 %global_addr, %tile_addr;
 % for i in range(x.extent):
@@ -128,11 +127,11 @@ DONE:
     ret;
 }
 
-## Loads one product of each of the 16 matrices.
+## Loads one product of each matrix.
 <%def name="load_products(elements)">
 % for n, element in enumerate(elements.all):
     ld.global.f32 ${element}, [%global_addr];
-% if n < plan.POINTS - 1:
+% if n < plan.product.points - 1:
     add.s64 %global_addr, %global_addr, %matrix_bytes;
 % endif
 % endfor

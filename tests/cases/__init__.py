@@ -25,6 +25,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
         conv_wgmma.INTERLEAVED,
-        winograd.SOURCE,
+        *winograd.SOURCES,
     )
 }

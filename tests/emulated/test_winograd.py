@@ -11,13 +11,15 @@ import pytest
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import require
 from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import parse
-from ptxgen.runtime.check import CASES
+from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -28,11 +30,13 @@ H200 = device("h200")
 SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4")
 
 SLICED = SMALL.replace(kg=3, splitk=SPLIT_WORKSPACE)
+SMALL_4X4, SLICED_4X4 = (parse_config(str(c).replace("winograd", "winograd_4x4")) for c in (SMALL, SLICED))
 
 
+@pytest.mark.parametrize("family", TILES)
 @pytest.mark.parametrize("seed", range(6))
-def test_random_cases(seed):
-    for p, c in SOURCES["winograd"].cases(seed, 3, H200, limit=40, threads=256):
+def test_random_cases(seed, family):
+    for p, c in SOURCES[family].cases(seed, 3, H200, limit=40, threads=256):
         right(p, c, seed)
 
 
@@ -49,6 +53,31 @@ def test_last_rows_and_columns(extents, pad):
 def test_last_rows_and_columns_of_weight_gradients(extents, pad):
     p = parse(f"conv N=2,C=17,{extents},K=21,R=3,S=3,pad={pad} NCHW f32 direction=weight_grad")
     right(p, SMALL, cases=CASES[:2])
+
+
+@pytest.mark.parametrize("pad", ["0", "1", "0x1x1x0"])
+@pytest.mark.parametrize("extents", ["H=3,W=4", "H=5,W=6", "H=7,W=9", "H=8,W=8"])
+def test_last_rows_and_columns_of_tiles_of_4x4(extents, pad):
+    """Padding of 1 is that of an input gradient whose convolution has none but what its filter leaves."""
+    p = parse(f"conv N=2,C=33,{extents},K=37,R=3,S=3,pad={pad} NCHW f32")
+    right(p, SMALL_4X4, cases=(CASES[0],))
+    gradient = replace(p, direction="input_grad", padding={"0": 2, "1": 1, "0x1x1x0": (2, 1, 1, 3)}[pad])
+    right(gradient, SMALL_4X4, cases=(CASES[3],))
+
+
+@pytest.mark.parametrize("pad", ["0", "1", "0x2x1x0", "3"])
+@pytest.mark.parametrize("extents", ["H=12,W=13", "H=14,W=15"])
+def test_last_rows_and_columns_of_weight_gradients_of_tiles_of_4x4(extents, pad):
+    p = parse(f"conv N=2,C=33,{extents},K=37,R=3,S=3,pad={pad} NCHW f32 direction=weight_grad")
+    right(p, SMALL_4X4, cases=CASES[:2])
+
+
+@pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("config", [SMALL_4X4, SLICED_4X4], ids=["whole", "slices"])
+def test_weight_gradients_of_tiles_of_4x4_in_every_layout(layout, filters, config):
+    p = parse(f"conv N=2,C=34,H=11,W=12,K=37,R=3,S=3,pad=1x0x0x1 {layout} f32 direction=weight_grad")
+    right(replace(p, filters=filters), config, 3)
 
 
 @pytest.mark.parametrize("filters", ["KCRS", "KRSC", "CRSK"])
@@ -72,21 +101,23 @@ def test_slices_of_weight_gradients_are_of_the_launch():
     right(p, SLICED, cases=(CASES[0],))
 
 
-def test_slices_of_weight_gradients_are_added_in_their_order():
-    p = parse("conv N=2,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NHWC f32 direction=weight_grad deterministic=1")
+@pytest.mark.parametrize("config", [SLICED, SLICED_4X4], ids=TILES)
+def test_slices_of_weight_gradients_are_added_in_their_order(config):
+    p = parse("conv N=2,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NHWC f32 direction=weight_grad deterministic=1")
     a, b, c = operands(p, 0)
-    runner = Runner.of(EmulatedDriver(H200), p, SLICED)
+    runner = Runner.of(EmulatedDriver(H200), p, config)
     first, second = (guarded(runner, a, b, c, 1.0, 0.0, ())[0] for _ in range(2))
     assert np.array_equal(first, second)
     with pytest.raises(ConfigError, match="winograd_slices"):
-        plan_for(p, SLICED.replace(splitk=SPLIT_MEMSET), H200)
+        plan_for(p, config.replace(splitk=SPLIT_MEMSET), H200)
 
 
 @pytest.mark.parametrize("pdl", ["on_exit", "on_start", "within_launch"])
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
-def test_dependent_launch(pdl, direction):
-    p = parse("conv N=1,C=16,H=6,W=6,K=16,R=3,S=3,pad=1 NCHW f32")
-    config = parse_config(f"{SMALL} pdl={pdl}")
+@pytest.mark.parametrize("plain", [SMALL, SMALL_4X4], ids=TILES)
+def test_dependent_launch(plain, pdl, direction):
+    p = parse("conv N=1,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NCHW f32")
+    config = parse_config(f"{plain} pdl={pdl}")
     right(replace(p, direction=direction), config, 2)
 
 
@@ -116,14 +147,15 @@ def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
 
 
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
-def test_error_beside_that_of_direct_products(direction):
+@pytest.mark.parametrize("small", [SMALL, SMALL_4X4], ids=TILES)
+def test_error_beside_that_of_direct_products(small, direction):
     """The error is at most a few times that of a direct convolution in f32, relative to float64."""
-    p = parse("conv N=1,C=64,H=8,W=8,K=32,R=3,S=3,pad=1 NCHW f32")
+    p = parse("conv N=1,C=64,H=12,W=12,K=32,R=3,S=3,pad=1 NCHW f32")
     p = replace(p, direction=direction)
     a, b, c = operands(p, 0)
     exact = reference(p, a, b, c).exact
     errors = []
-    for config in (SMALL, parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=1 vec_b=1 vec_c=1 u=8 stages=2")):
+    for config in (small, parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=1 vec_b=1 vec_c=1 u=8 stages=2")):
         out, _ = guarded(Runner.of(EmulatedDriver(H200), p, config), a, b, c, 1.0, 0.0, ())
         errors.append(float(np.sqrt(np.mean((out - exact) ** 2))))
     assert 0 < errors[0] < 3 * errors[1]
@@ -154,6 +186,55 @@ def test_other_convolutions_are_refused(change):
         plan_for(Conv(**fields), SMALL, H200)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"padding": 2},
+        {"padding": (1, 1, 0, 2)},
+        {"direction": "input_grad", "padding": 0},
+        {"direction": "input_grad", "padding": (1, 1, 1, 0)},
+        {"direction": "weight_grad", "h": 9},
+        {"direction": "weight_grad", "h": 11, "padding": 0},
+        {"c": 31},
+        {"k": 31},
+        {"stride": 2},
+        {"n": 0},
+    ],
+    ids=str,
+)
+def test_convolutions_with_larger_errors_have_no_tiles_of_4x4(change):
+    """With more padding, fewer pixels or channels, sums have few products of the patch whose errors they get."""
+    fields = {"n": 2, "c": 32, "h": 12, "w": 12, "k": 32, "r": 3, "s": 3, "padding": 1}
+    direction = {"direction": change.get("direction", "forward")}
+    assert plan_for(Conv(**fields | direction), SMALL_4X4, H200)
+    with pytest.raises(ConfigError, match=r"winograd_filter.*winograd_4x4 computes"):
+        plan_for(Conv(**fields | change), SMALL_4X4, H200)
+
+
+@pytest.mark.parametrize(("plain", "other"), [(SMALL, "winograd_4x4"), (SMALL_4X4, "winograd")], ids=TILES)
+def test_a_family_does_not_compute_the_gemms_of_another(plain, other):
+    p = lower(Conv(2, 32, 12, 12, 32, 3, 3, padding=1))
+    with pytest.raises(ConfigError, match="winograd_filter"):
+        require(getattr(p, other), plain, H200)
+
+
+def test_integers_are_checked_by_the_tolerance():
+    """Interpolation points are fractions, so the products of integers are rounded."""
+    p = parse("conv N=1,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NCHW f32")
+    found = check(EmulatedDriver(H200), p, SMALL_4X4)
+    assert [x.kind for x in found] == ["integers", "normal", "scaled", "normal, alpha=-1.5, beta=0.75"]
+    assert 0 < found[0].deviation.ratio < 0.5
+    assert check(EmulatedDriver(H200), p, SMALL)[0].deviation.ratio == 0
+
+
+def test_the_workspace_holds_the_thirty_six_matrices():
+    p = parse("conv N=2,C=34,H=7,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
+    product = lower(p).winograd_4x4
+    assert (product.m, product.n, product.k, product.batch) == (40, 12, 36, 36)
+    launch = plan_for(p, SMALL_4X4, H200).launch(lower(p))
+    assert launch.workspace == sum(-(-4 * 36 * n // 128) * 128 for n in (40 * 36, 36 * 12, 40 * 12))
+
+
 def test_the_workspace_holds_the_sixteen_matrices():
     p = parse("conv N=2,C=17,H=7,W=9,K=21,R=3,S=3,pad=1 NCHW f32")
     product = lower(p).winograd
@@ -180,7 +261,7 @@ def test_the_gemms_of_weight_gradients_sum_over_tiles(layout, filters, m, n):
 
 
 def test_a_variable_excludes_the_family(monkeypatch):
-    p = parse("conv N=2,C=18,H=5,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
-    assert lower_conv(p).winograd is not None
+    p = parse("conv N=2,C=34,H=5,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
+    assert all(getattr(lower_conv(p), family) is not None for family in TILES)
     monkeypatch.setenv("PTXGEN_WINOGRAD", "off")
-    assert lower_conv(p).winograd is None
+    assert all(getattr(lower_conv(p), family) is None for family in TILES)

@@ -122,6 +122,16 @@ GOLDEN = {
         "conv N=2,C=16,H=7,W=9,K=20,R=3,S=3,pad=1 NHWC f32 direction=weight_grad",
         "family=winograd ms=4 ns=4 ml=32 nl=32 u=8 kg=2 stages=2 vec_a=4 vec_b=4 vec_c=4 splitk=workspace",
     ),
+    "winograd_4x4": (
+        "h200",
+        "conv N=2,C=32,H=7,W=9,K=32,R=3,S=3,pad=1 NCHW f32 epilogue=bias,relu",
+        "family=winograd_4x4 ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4",
+    ),
+    "winograd_4x4_weight_grad": (
+        "h200",
+        "conv N=2,C=32,H=11,W=10,K=36,R=3,S=3,pad=1 NHWC f32 direction=weight_grad",
+        "family=winograd_4x4 ms=4 ns=4 ml=32 nl=32 u=8 kg=2 stages=2 vec_a=4 vec_b=4 vec_c=4 splitk=workspace",
+    ),
     "mma_f16": (
         "h200",
         "gemm 512,512,512 NT f16",

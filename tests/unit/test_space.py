@@ -32,13 +32,14 @@ from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.sampler import Categorical
 
-SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD = space.SPACES
+SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD, WINOGRAD_4X4 = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
@@ -441,11 +442,12 @@ ALL = [
 ]
 
 
-def test_every_searched_value_of_a_winograd_axis_is_legal():
+@pytest.mark.parametrize("space_of_tiles", [WINOGRAD, WINOGRAD_4X4], ids=lambda f: f.name)
+def test_every_searched_value_of_a_winograd_axis_is_legal(space_of_tiles):
     """Its products are no list, and only those of weight gradients are split along K."""
     p = Conv(8, 64, 56, 56, 64, 3, 3, padding=1)
-    plain_config = Config(family="winograd", ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
-    values = {axis.name: axis.values for axis in axes_of("winograd")}
+    plain_config = Config(family=space_of_tiles.name, ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
+    values = {axis.name: axis.values for axis in axes_of(space_of_tiles.name)}
     assert values["stream_k"] == (0,)
     for direction in ("forward", "input_grad", "weight_grad"):
         lowered = lower(replace(p, direction=direction))
@@ -454,7 +456,7 @@ def test_every_searched_value_of_a_winograd_axis_is_legal():
             broken = rules.first_violation(lowered, replace(plain_config, kg=kg, splitk=splitk), H200)
             assert (broken is None) == legal, (direction, kg, splitk)
         c = space.candidates(lowered, H200)
-        assert (c.kg[c.family == WINOGRAD.code] > 1).any() == (direction == "weight_grad")
+        assert (c.kg[c.family == space_of_tiles.code] > 1).any() == (direction == "weight_grad")
 
 
 def test_families_are_those_that_compute_the_types():
@@ -633,7 +635,7 @@ def test_explain_accounts_for_every_row(small_axes):
         legal = {ceil_div(p.k, ceil_div(ceil_div(p.k, kg), u) * u) for kg in slices if kg <= blocks}
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "depthwise_filter": 1}  # f32 in f32, no short side
-    cannot["winograd_filter"] = 1
+    cannot["winograd_filter"] = 2  # tiles of 2x2, and of 4x4
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
@@ -729,10 +731,13 @@ CLASSES = {
         lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
         for n, kind in ((1, "f32"), (2, "f32"), (1, "f64"))
     ),
-    5: tuple(
-        lower(Conv(2, 40 * n, 9, 12 * n, 30, 3, 3, padding=1, layout=layout)).winograd
-        for n, layout in ((1, "NCHW"), (2, "NCHW"), (1, "NHWC"))
-    ),
+    **{
+        5 + i: tuple(
+            getattr(lower(Conv(2, 40 * n, 9, 12 * n, 40, 3, 3, padding=1, layout=layout)), family)
+            for n, layout in ((1, "NCHW"), (2, "NCHW"), (1, "NHWC"))
+        )
+        for i, family in enumerate(TILES)
+    },
 }
 
 

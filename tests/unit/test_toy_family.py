@@ -66,7 +66,8 @@ def test_a_family_leaves_nothing_behind() -> None:
 def test_the_axes_are_the_familys_own(registered: None) -> None:
     assert str(Config(family="toy")) == "family=toy"
     with pytest.raises(
-        ConfigError, match="'ms', which is an axis of simt, mma, skinny, winograd; the axes of toy are threads"
+        ConfigError,
+        match="'ms', which is an axis of simt, mma, skinny, winograd, winograd_4x4; the axes of toy are threads",
     ):
         parse_config("family=toy ms=4")
     with pytest.raises(ConfigError, match="threads=48 must be a multiple of a warp"):

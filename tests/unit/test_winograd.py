@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import Config
-from ptxgen.families import registry
+from ptxgen.families import perf_model, registry, space
+from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.tuning.measurement import Environment, Measurement
@@ -38,6 +40,63 @@ def test_minimal_filtering_is_correlation(g, a_t):
     assert found == pytest.approx(np.array(direct), abs=1e-12)
 
 
+def interpolated(a_t_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bᵀ, G and Aᵀ of six points from the constants of the templates, by the rule of Cook and Toom."""
+    x = Interpolation()
+    points = [0.0, x.near, -x.near, x.far, -x.far]
+    b_t, g, a_t = np.zeros((6, 6)), np.zeros((6, 7 - a_t_rows)), np.zeros((a_t_rows, 6))
+    for i, point in enumerate(points):
+        others = np.delete(points, i)
+        b_t[i, :5] = np.polynomial.polynomial.polyfromroots(others)
+        g[i] = point ** np.arange(7 - a_t_rows) / np.prod(point - others)
+        a_t[:, i] = point ** np.arange(a_t_rows)
+    b_t[5] = np.polynomial.polynomial.polyfromroots(points)
+    g[5, -1] = a_t[-1, 5] = 1
+    return b_t, g, a_t
+
+
+@pytest.mark.parametrize("tile", [4, 3], ids=["F(4x4, 3x3)", "F(3x3, 4x4)"])
+def test_minimal_filtering_of_six_points_is_correlation(tile):
+    rng = np.random.default_rng(0)
+    b_t, g, a_t = interpolated(tile)
+    patch, taps = rng.standard_normal((6, 6)), 7 - tile
+    filter_ = rng.standard_normal((taps, taps))
+    found = a_t @ ((g @ filter_ @ g.T) * (b_t @ patch @ b_t.T)) @ a_t.T
+    direct = [[np.sum(patch[i : i + taps, j : j + taps] * filter_) for j in range(tile)] for i in range(tile)]
+    assert found == pytest.approx(np.array(direct), abs=1e-11)
+
+
+def number(bits: str) -> float:
+    return float(np.uint32(int(bits[2:], 16)).view(np.float32))
+
+
+def test_interpolation_points_are_exact():
+    """Constants of images and of results have no rounding error; those of the other operand are divided."""
+    x = Interpolation()
+    assert number(x.at_zero) == (x.near * x.far) ** 2
+    b_t, g, _ = interpolated(4)
+    for pair in x.pairs:
+        assert number(pair.plus) == -number(pair.minus) == pair.value
+        assert number(pair.square) == -number(pair.minus_square) == pair.value**2
+        assert number(pair.cube) == pair.value**3
+        assert number(pair.minus_other_square) == b_t[pair.first, 2]
+        assert [number(pair.even), number(pair.odd)] == pytest.approx(g[pair.first, :2], rel=2**-24)
+        assert number(pair.minus_odd) == -number(pair.odd)
+    assert number(x.inverse_at_zero) == pytest.approx(g[0, 0], rel=2**-24)
+
+
+@pytest.mark.parametrize(
+    ("size", "family"), [(2, "winograd"), (5, "winograd"), (7, "winograd_4x4"), (28, "winograd_4x4")], ids=str
+)
+def test_tiles_of_4x4_compute_images_that_they_fill(size, family):
+    """5x5 results are 9 tiles of 16 products, or 4 of 36; 7x7 are 16 of 16, or 4 of 36."""
+    p = lower(Conv(32, 256, size, size, 256, 3, 3, padding=1))
+    c = space.candidates(p, H200)
+    us = perf_model.predict(p, c, H200)
+    best = {name: us[c.family == registry.FAMILIES[name].code].min() for name in TILES}
+    assert min(best, key=best.get) == family, best
+
+
 def test_trees_that_saw_no_weight_gradient_do_not_rank_them():
     p = Conv(8, 64, 28, 28, 64, 3, 3, padding=1)
     gradient = lower(Conv(8, 64, 28, 28, 64, 3, 3, padding=1, direction="weight_grad"))
@@ -61,8 +120,8 @@ def test_training_counts_weight_gradients():
 @pytest.mark.parametrize(
     ("shape", "family"),
     [
-        ((13, 768, 32, 32, 1536, 3, 3), "winograd"),
-        ((32, 128, 28, 28, 128, 3, 3), "winograd"),
+        ((13, 768, 32, 32, 1536, 3, 3), "winograd_4x4"),
+        ((32, 128, 28, 28, 128, 3, 3), "winograd_4x4"),
         ((32, 512, 7, 7, 512, 3, 3), "winograd"),
         ((32, 16, 56, 56, 16, 3, 3), "simt"),
         ((32, 16, 56, 56, 256, 3, 3), "simt"),

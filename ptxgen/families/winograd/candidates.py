@@ -15,12 +15,14 @@ from ptxgen.problem.device import Device
 
 
 class WinogradSpace(SimtSpace):
-    """The candidates of SIMT kernels for the transformed products."""
+    """The candidates of SIMT kernels for the transformed products of the family ``name``."""
 
-    name = "winograd"
     axes = searched(axes.AXES)
     fixed = ("winograd_filter",)
     extent_rules = (*SimtSpace.extent_rules, "winograd_slices")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def unstaged_depth(self, p: KernelGemm) -> int:
         return 0

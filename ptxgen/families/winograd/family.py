@@ -1,6 +1,9 @@
-"""The family winograd: 3x3 convolutions with fewer multiplications, by CUDA cores."""
+"""The families winograd and winograd_4x4: 3x3 convolutions with fewer multiplications, by CUDA cores, over tiles of 2x2
+and of 4x4 results."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from ptxgen.codegen.config import Config
 from ptxgen.families import perf_costs
@@ -11,37 +14,39 @@ from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import WinogradGemm
+from ptxgen.lowering.winograd import TILES, WinogradGemm, product_of
 from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
 
 
-def _product(p: KernelGemm) -> KernelGemm:
-    return p if p.winograd is None else p.winograd
+def _training_class(family: str, p: KernelGemm) -> str:
+    q = product_of(p, family)
+    return f"{family} weight_grad" if isinstance(q, WinogradGemm) and q.weight_grad else ""
 
 
-def _training_class(p: KernelGemm) -> str:
-    return "winograd weight_grad" if isinstance(q := _product(p), WinogradGemm) and q.weight_grad else ""
-
-
-def _probes() -> tuple[Probe, ...]:
-    configs = Config(family="winograd"), Config(family="winograd", ml=128, nl=128, vec_a=4, vec_b=4, vec_c=4)
+def _probes(family: str) -> tuple[Probe, ...]:
+    configs = Config(family=family), Config(family=family, ml=128, nl=128, vec_a=4, vec_b=4, vec_c=4)
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NCHW f32")), configs),)
 
 
-FAMILY = Family(
-    name="winograd",
-    axes=axes.AXES,
-    geometry=geometry,
-    rules=rules.RULES,
-    candidates=WinogradSpace(),
-    model=perf_model,
-    rate=perf_costs.fma_rate,
-    issuer_tile=issuer_tile,
-    thread_products=thread_products,
-    plan=lambda p, c: resolve("ptxgen.families.winograd.plan:WinogradPlan"),
-    gathers=lambda p: True,
-    product=_product,
-    training_class=_training_class,
-    probes=_probes,
-)
+def _family(name: str) -> Family:
+    return Family(
+        name=name,
+        axes=axes.AXES,
+        geometry=geometry,
+        rules=rules.rules_of(name),
+        candidates=WinogradSpace(name),
+        model=perf_model,
+        rate=perf_costs.fma_rate,
+        issuer_tile=issuer_tile,
+        thread_products=thread_products,
+        plan=lambda p, c: resolve("ptxgen.families.winograd.plan:WinogradPlan"),
+        gathers=lambda p: True,
+        product=lambda p: product_of(p, name),
+        exact_integers=TILES[name] == 2,
+        training_class=partial(_training_class, name),
+        probes=partial(_probes, name),
+    )
+
+
+FAMILY, FAMILY_4X4 = _family("winograd"), _family("winograd_4x4")

@@ -39,7 +39,7 @@ def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
 
 
 def transform_microseconds(p: KernelGemm, d: Device) -> float:
-    """Microseconds of the transforms: each reads its tensor once and writes its 16 matrices, or the reverse."""
+    """Microseconds of the transforms: each reads its tensor once and writes its matrices, or the reverse."""
     if not isinstance(p, WinogradGemm) or p.transform is None:
         return 0.0
     t = p.transform

@@ -13,6 +13,7 @@ from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_
 from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.mainloop import SimtMainloop
 from ptxgen.families.simt.plan import KERNEL, mainloop
+from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernels, WinogradPacking, transformed
 
 
@@ -20,19 +21,20 @@ class WinogradPlan(Plan):
     """The SIMT kernel of the transformed products, with kernels that transform before and after it."""
 
     kernel = KERNEL
+    interpolation = Interpolation()
     geometry: SimtGeometry
 
     def _compose(self) -> None:
-        conv, arithmetic = self.problem, self.arithmetic
+        conv, arithmetic, family = self.problem, self.arithmetic, self.config.family
         c = CAccess(conv, arithmetic, CAddressing(False), 1, False, bool(self.config.store_policy))
         self.results = ResultTransform(
-            conv, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry, self.reduction.active
+            conv, family, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry, self.reduction.active
         )
-        self.problem = transformed(conv)[0]
+        self.problem = transformed(conv, family)[0]
         scheduler = compose_scheduler(self)
         self.mainloop: SimtMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops)
+        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops, family)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -19,11 +19,13 @@ from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
+from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.winograd import POINTS, TAPS, TILE, WinogradGemm, WinogradTransform
+from ptxgen.lowering.winograd import TAPS, WinogradGemm, WinogradTransform, product_of
 
 THREADS = 128  #: per block of the transforms
-PATCH = 4  #: rows and columns of a patch
+IMAGE_CHANNELS = {2: 4, 4: 2}  #: tile -> channels of a thread of the transforms of images and of gradients
+RESULT_CHANNELS = {2: 2, 4: 1}  #: tile -> channels of a thread of the transform of products
 #: adjacent threads along channels where pixels are adjacent in memory and channels in the matrices: they store whole
 #: sectors, and those along tiles load whole ones
 SECTOR_CHANNELS = 8
@@ -32,9 +34,9 @@ WORD = 1 << 32
 Ints = tuple[int, ...]
 
 
-def transformed(p: KernelGemm) -> tuple[WinogradGemm, WinogradTransform]:
-    """The products of a convolution, and the tensors that are transformed."""
-    product = p if isinstance(p, WinogradGemm) else p.winograd
+def transformed(p: KernelGemm, family: str) -> tuple[WinogradGemm, WinogradTransform]:
+    """The products of a convolution by the algorithm of ``family``, and the tensors that are transformed."""
+    product = product_of(p, family)
     assert isinstance(product, WinogradGemm)
     assert product.transform is not None
     return product, product.transform
@@ -72,7 +74,8 @@ class ChannelsAndTiles:
 
 
 def _minimal_filtering(p: WinogradGemm) -> str:
-    return "math/winograd_f3x3_2x2.mako" if p.weight_grad else "math/winograd_f2x2_3x3.mako"
+    results, taps = (TAPS[1], p.tile) if p.weight_grad else (p.tile, TAPS[1])
+    return f"math/winograd_f{results}x{results}_{taps}x{taps}.mako"
 
 
 def other_operand(p: WinogradGemm) -> str:
@@ -102,11 +105,13 @@ class TileTransform:
 
 @dataclass(frozen=True)
 class WinogradPacking(Packing):
-    """Transformed operands in the workspace: images and filters, or images and gradients of results."""
+    """Transformed operands in the workspace: images and filters, or images and gradients of results. ``family``: of the
+    algorithm."""
+
+    family: str
 
     template = "copy/winograd_transforms.mako"
-    THREADS, ROW, POINTS, LOG2_WARP = THREADS, ROW, POINTS, log2(WARP)
-    CHANNELS = 4  #: channels of a thread of the transform of images
+    THREADS, ROW, LOG2_WARP = THREADS, ROW, log2(WARP)
     #: lanes of a warp of the transform of filters. Along channels they load adjacent filters (KCRS), along filters they
     #: store whole sectors
     LANES_FILTERS, LANES_CHANNELS = 8, WARP // 8
@@ -129,7 +134,7 @@ class WinogradPacking(Packing):
 
     @cached_property
     def product(self) -> WinogradGemm:
-        return transformed(self.problem)[0]
+        return transformed(self.problem, self.family)[0]
 
     @property
     def filters(self) -> list[str]:
@@ -142,13 +147,17 @@ class WinogradPacking(Packing):
         if not self.product.weight_grad:
             return []
         operand, formula = other_operand(self.product).upper(), "G d, then (G d) G^T"
-        return [TileTransform("transform_gradients", "gradients", operand, TILE, "the gradients of a tile", formula)]
+        return [
+            TileTransform(
+                "transform_gradients", "gradients", operand, self.product.tile, "the gradients of a tile", formula
+            )
+        ]
 
     @property
     def images(self) -> TileTransform:
         """The kernel that transforms patches of images."""
         operand, formula = self.product.image.upper(), "B^T d, then (B^T d) B"
-        return TileTransform("transform_images", "images", operand, PATCH, "a patch", formula)
+        return TileTransform("transform_images", "images", operand, self.product.patch, "a patch", formula)
 
     @property
     def tensors(self) -> str:
@@ -156,15 +165,24 @@ class WinogradPacking(Packing):
         return "gradients and images" if self.product.weight_grad else "filters and images"
 
     @property
+    def log2_tile(self) -> int:
+        return log2(self.product.tile)
+
+    @property
     def minimal_filtering(self) -> str:
         """The slot of the transforms that differ between the algorithms."""
         return _minimal_filtering(self.product)
+
+    @property
+    def patch_points(self) -> str:
+        """The slot of the transform of patches, which forward and weight gradients have in common."""
+        return f"math/winograd_patch_{self.product.patch}x{self.product.patch}.mako"
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
         p = self.product
         lanes = WARP if p.channels_adjacent else 1 if p.tiles_adjacent else SECTOR_CHANNELS
-        return ChannelsAndTiles(lanes, self.CHANNELS)
+        return ChannelsAndTiles(lanes, IMAGE_CHANNELS[p.tile])
 
     @cached_property
     def taps(self) -> Tile:
@@ -173,21 +191,21 @@ class WinogradPacking(Packing):
     @cached_property
     def patch(self) -> Tile:
         """Pixels of a patch, or elements of a transformed filter."""
-        return Tile("elem", "f32", (4, 4))
+        return Tile("elem", "f32", (self.product.patch, self.product.patch))
 
     @cached_property
     def rows(self) -> Tile:
         """A patch or a filter after the transform of its columns."""
-        return Tile("half", "f32", (4, 4))
+        return Tile("half", "f32", (self.product.patch, self.product.patch))
 
     def product_problem(self, p: KernelGemm) -> KernelGemm:
-        return transformed(p)[0]
+        return transformed(p, self.family)[0]
 
     def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
-        q = transformed(p)[0]
+        q = transformed(p, self.family)[0]
         sizes = {"a": q.rows_a * q.lda, "b": q.rows_b * q.ldb}
         packed = {
-            name: workspace.claim(POINTS * size * q.element.bytes, f"transformed {name.upper()}", ROW).offset
+            name: workspace.claim(q.points * size * q.element.bytes, f"transformed {name.upper()}", ROW).offset
             for name, size in sizes.items()
         }
         return Buffers({**packed, "c": PRODUCTS})
@@ -200,7 +218,7 @@ class WinogradPacking(Packing):
         return tuple(("u32", offset // ROW) for offset in buffers.packed.values())
 
     def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        q, t = transformed(p)
+        q, t = transformed(p, self.family)
         other = other_operand(q)
         matrix_filters, tiles = (q.n, q.m) if q.image == "a" else (q.m, q.n)
         channels = q.k
@@ -245,9 +263,11 @@ class ResultEpilogue:
 @dataclass(frozen=True)
 class ResultTransform:
     """The kernel that computes results from the products: a plan of its own for the templates of the epilogue.
-    ``problem``: the convolution; ``sums_slices``: whether several slices of K have products."""
+    ``problem``: the convolution; ``family``: of the algorithm; ``sums_slices``: whether several slices of K have
+    products."""
 
     problem: KernelGemm
+    family: str
     arithmetic: Arithmetic
     c: CAccess
     fused_ops: FusedOps
@@ -257,8 +277,8 @@ class ResultTransform:
 
     kernel: ClassVar[str] = "kernel/winograd_results.mako"
     epilogue: ClassVar[ResultEpilogue] = ResultEpilogue()
-    THREADS, ROW, POINTS = THREADS, ROW, POINTS
-    CHANNELS = 2  #: channels of a thread
+    interpolation: ClassVar[Interpolation] = Interpolation()
+    THREADS, ROW = THREADS, ROW
     NUMBERS = (
         *("tiles", "tile_rows", "tile_columns", "tile_step", "depth_step"),
         *("channels", "height", "width", "image_step", "channel_step", "row_step", "column_step", "matrix_offset128"),
@@ -266,7 +286,7 @@ class ResultTransform:
 
     @cached_property
     def product(self) -> WinogradGemm:
-        return transformed(self.problem)[0]
+        return transformed(self.problem, self.family)[0]
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -275,12 +295,16 @@ class ResultTransform:
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
-        return ChannelsAndTiles(1 if self.product.tiles_adjacent else WARP, self.CHANNELS)
+        return ChannelsAndTiles(1 if self.product.tiles_adjacent else WARP, RESULT_CHANNELS[self.product.tile])
 
     @property
     def extent(self) -> int:
         """Rows and columns of results of the products of one channel and tile."""
-        return TAPS[1] if self.product.weight_grad else TILE
+        return TAPS[1] if self.product.weight_grad else self.product.tile
+
+    @property
+    def log2_tile(self) -> int:
+        return log2(self.product.tile)
 
     @property
     def minimal_filtering(self) -> str:
@@ -288,17 +312,17 @@ class ResultTransform:
 
     @cached_property
     def products(self) -> Tile:
-        return Tile("elem", "f32", (4, 4))
+        return Tile("elem", "f32", (self.product.patch, self.product.patch))
 
     @cached_property
     def addends(self) -> Tile:
         """The products of another slice of K."""
-        return Tile("addend", "f32", (4, 4))
+        return Tile("addend", "f32", (self.product.patch, self.product.patch))
 
     @cached_property
     def rows(self) -> Tile:
         """Products after the transform of their columns."""
-        return Tile("half", "f32", (self.extent, 4))
+        return Tile("half", "f32", (self.extent, self.product.patch))
 
     @cached_property
     def results(self) -> Tile:
@@ -306,7 +330,7 @@ class ResultTransform:
 
     def step(self, p: KernelGemm, slices: int) -> Step:
         """The launch. ``slices``: of K, whose products are consecutive."""
-        q, t = transformed(p)
+        q, t = transformed(p, self.family)
         tiles, channels = t.tile_count, t.filters
         numbers: Ints = (*_tile_numbers(q, t, "c"), channels, *t.results, *t.result_steps)
         if q.weight_grad:  # an image of one tile for each row of C, a channel for each column
