@@ -65,7 +65,7 @@ BREAKS = {
         (P, "u=-8", "h200", "u=-8"),
     ],
     "range": [
-        (P, "stages=1", "h200", "stages=1"),
+        (P, "stages=-1", "h200", "stages=-1"),
         (P, "stages=9", "h200", "stages=9"),
         (P, "kg=0", "h200", "kg=0"),
         (P, "kg=65536", "h200", "kg=65536"),
@@ -92,6 +92,13 @@ BREAKS = {
         (P, "prefetch_k=7", "h200", "prefetch_k=7"),
         (P, "prefetch_k=-1", "h200", "prefetch_k=-1"),
         (P, "u=2 kl=4", "h200", "kl=4"),
+    ],
+    "simt_stages": [
+        (P, "stages=1", "h200", "stages=1"),
+        (P, "u=1", "h200", "u=1"),
+        (P, "stages=0", "h200", "stages=0"),
+        (P, "stages=0 cp_async_a=0 cp_async_b=0", "h200", "fragment_prefetch=0"),
+        (P, "stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0 kl=2", "h200", "kl=1"),
     ],
     "simt_kmajor_smem_a": [
         (P, "kmajor_smem_a=1", "h200", "kmajor_smem_a"),

@@ -464,9 +464,10 @@ def test_families_are_those_that_compute_the_types():
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
     assert names(KernelGemm(8, 16, 8)) == ["simt", "skinny"]
-    assert names(KernelGemm(16, 16, 8, "NT", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(KernelGemm(16, 16, 8, "TN", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(KernelGemm(9, 9, 9, "NN", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(KernelGemm(16, 16, 8, "NT", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(KernelGemm(16, 16, 8, "TN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(KernelGemm(9, 9, 9, "NN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(KernelGemm(9, 9, 17, "NN", "f32", "tf32")) == ["mma", "wgmma"]
     assert names(KernelGemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
     assert names(KernelGemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
     assert names(KernelGemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
