@@ -400,7 +400,9 @@ def test_interleaved_phases_with_programmatic_dependent_launch():
     ],
 )
 def test_phases_that_are_not_interleaved(shape, fields):
-    p = Conv(**Conv.read_shape(f"N=2,{shape}"), **{"layout": "NCHW", "dtype": "f16", "direction": "input_grad", **fields})
+    p = Conv(
+        **Conv.read_shape(f"N=2,{shape}"), **{"layout": "NCHW", "dtype": "f16", "direction": "input_grad", **fields}
+    )
     a, b = ("pack" if copy else "direct" for copy in lower(p).im2col.copies[:: 1 if p.layout == "NHWC" else -1])
     c = parse_config(f"family=wgmma ml=64 nl=32 u=32 interleave_phases=1 operand_path_a={a} operand_path_b={b}")
     with pytest.raises(ConfigError) as error:

@@ -18,6 +18,7 @@ from ptxgen.families.mma import cost
 from ptxgen.families.perf_model import Counts, blocks_of_rows, from_stats, microseconds, predict, roofline, work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 from ptxgen.tuning.model import Model
@@ -542,3 +543,17 @@ def test_the_search_counts_all_launches_of_a_strided_gradient():
     assert best.family == "wgmma"
     p = lower(parse(STRIDED_GRADIENT))
     assert us == pytest.approx(predict(p, best, H200), rel=1e-3)
+
+
+def test_interleaved_phases_are_predicted_faster_where_pixels_are_contiguous():
+    """Measured on an H100 without interleaving: 660 µs. Three of four phases have no taps, and then no tiles."""
+    p = Conv(60, 384, 56, 56, 768, 1, 1, stride=2, layout="NCHW", dtype="bf16", direction="input_grad")
+    text = "family=wgmma ml=128 nl=128 u=64 stages=4 math_warpgroups=2 persistent=1 transposed_mma=1"
+    scattered = parse_config(f"{text} operand_path_b=pack")
+    interleaved = scattered.replace(interleave_phases=1, epilogue_smem=1)
+    h100 = device("h100")
+    before, after = (predict(lower(p), c, h100) for c in (scattered, interleaved))
+    assert 550 < before < 770
+    assert 90 < after < 200
+    blocks = [int(geometry(lower(p), c).blocks) for c in (scattered, interleaved)]
+    assert blocks[0] == 4 * blocks[1]

@@ -55,8 +55,8 @@ AXES = (
     common("operand_path_b", (0, 1, 2)),
     switch(
         "interleave_phases",
-        "1: strided input gradients store an image of each phase, and an auxiliary kernel interleaves them to rows of C;"
-        " 0: phases store to C",
+        "1: strided input gradients store images of phases, which an auxiliary kernel interleaves to rows of C; 0: they"
+        " store to C",
     ),
     Axis("tma_rows", 0, "rows of a 64-row tile that TMA loads where C has no more, 0: all", (0, 16, 32)),
     common("pdl"),

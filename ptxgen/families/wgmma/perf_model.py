@@ -152,7 +152,9 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
         extra = extra + perf_costs.SPLIT_BF16X3_US + moves / (d.bandwidth * 1e3 * perf_costs.SPLIT_BF16X3_DRAM)
-    extra = extra + _phase_us(p, c, d) + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
+    extra = (
+        extra + _phase_us(p, c, d) + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
+    )
     resident = np.maximum(resident_blocks(d, c), 1)  # a device may be smaller than a cluster
     persistent_sum, one_tile_sum = _phase_sums(p, c, g, resident)
     numbers = {

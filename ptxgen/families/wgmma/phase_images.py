@@ -64,7 +64,7 @@ class PhaseInterleaving(CKernels):
     a segment of a row: whole chunks of C, and as many pixels of each phase."""
 
     template = "epilogue/interleave_phases.mako"
-    names = ("copy_to_phases", "interleave_phases")  # type: ignore[assignment]
+    names = ("copy_to_phases", "interleave_phases")
 
     NONE = NONE
     BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
@@ -177,22 +177,24 @@ class PhaseInterleaving(CKernels):
 
     def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
         x = p.im2col
-        assert x is not None and x.images is not None
+        assert x is not None
+        assert x.images is not None
         (columns, rows), (across, down) = x.images.extents, x.images.strides
         image_columns, image_rows = x.positions
         # rows of C with those that the largest phase has more
         row_segments, plane_rows = -(-image_columns * across // self.segment), image_rows * down
         segments = x.count * x.images.channels * plane_rows * row_segments
-        numbers = (segments, row_segments, *multiplier(row_segments), plane_rows, *multiplier(plane_rows))
-        numbers += (down, *multiplier(down), rows, columns, image_rows, image_columns)
+        numbers = (
+            *(segments, row_segments, *multiplier(row_segments), plane_rows, *multiplier(plane_rows)),
+            *(down, *multiplier(down), rows, columns, image_rows, image_columns),
+        )
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
             ("u64", "W"),
-            ("u64", ImageTable(x)),
+            ("table", ImageTable(x)),
             *(("u32", n) for n in numbers),
             (self.arithmetic.type, "beta"),
         )
-        arguments = tuple(("table", v) if isinstance(v, Table) else (kind, v) for kind, v in arguments)
         blocks = -(-segments // self.THREADS)
         copy, interleave = (
             Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, arguments)

@@ -364,9 +364,9 @@ RULES = (
     Rule(
         "wgmma_interleave_phases",
         lambda p, c, g, d: (c.interleave_phases == 0) | (p.im2col is not None and p.im2col.images is not None),
-        "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW in"
-        " two dimensions, with a stride of 2 to 4 along a row, C of two or four bytes per element, no fused operations,"
-        " and offsets below 2^31",
+        "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW"
+        " in two dimensions, with a stride of 2 to 4 along a row, C of two or four bytes per element, no fused"
+        " operations, and offsets below 2^31",
     ),
     Rule(
         "wgmma_resident_b",
