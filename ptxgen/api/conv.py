@@ -80,8 +80,8 @@ def conv2d(
     ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. Its errors on data of
-    one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN. The
-    environment variable PTXGEN_WINOGRAD=off excludes it.
+    one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN.
+    The environment variable PTXGEN_WINOGRAD=off excludes it.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
