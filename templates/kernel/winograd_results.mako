@@ -18,6 +18,9 @@
     .param .f32 beta
 )
 .maxntid ${x.THREADS}, 1, 1
+% if x.min_ctas_per_sm:
+.minnctapersm ${x.min_ctas_per_sm}
+% endif
 {
     .reg .b64 %C, %c_addr, %workspace, %matrix, %matrix_bytes, %row_bytes, %column_bytes, %tile_addr, %global_addr, %tmp64;
     .reg .b32 ${", ".join(f"%{name}" for name in x.numbers)}, %tmp0, %row, %column;

@@ -26,6 +26,9 @@ from ptxgen.lowering.winograd import TAPS, WinogradGemm, WinogradTransform, prod
 THREADS = 128  #: per block of the transforms
 IMAGE_CHANNELS = {2: 4, 4: 2}  #: tile -> channels of a thread of the transforms of images and of gradients
 RESULT_CHANNELS = {2: 2, 4: 1}  #: tile -> channels of a thread of the transform of products
+#: tile -> blocks per multiprocessor for which the registers of the transform of products are limited, 0: no limit.
+#: Without one, ptxas chose 40 registers for GELU of tiles of 4x4 on sm_80, and spilled
+RESULT_CTAS = {2: 0, 4: 6}
 #: adjacent threads along channels where pixels are adjacent in memory and channels in the matrices: they store whole
 #: sectors, and those along tiles load whole ones
 SECTOR_CHANNELS = 8
@@ -296,6 +299,12 @@ class ResultTransform:
     @cached_property
     def threads(self) -> ChannelsAndTiles:
         return ChannelsAndTiles(1 if self.product.tiles_adjacent else WARP, RESULT_CHANNELS[self.product.tile])
+
+    @property
+    def min_ctas_per_sm(self) -> int:
+        """Blocks per multiprocessor for which registers are limited; 0: no limit. With a limit, ptxas hoists the loads
+        of an epilogue until it spills."""
+        return 0 if self.fused_ops.operands else RESULT_CTAS[self.product.tile]
 
     @property
     def extent(self) -> int:
