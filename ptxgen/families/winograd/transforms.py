@@ -302,9 +302,10 @@ class ResultTransform:
 
     @property
     def min_ctas_per_sm(self) -> int:
-        """Blocks per multiprocessor for which registers are limited; 0: no limit. With a limit, ptxas hoists the loads
-        of an epilogue until it spills."""
-        return 0 if self.fused_ops.operands else RESULT_CTAS[self.product.tile]
+        """Blocks per multiprocessor for which registers are limited: with an activation; 0: no limit. With a limit, ptxas
+        hoists the loads of an epilogue until it spills."""
+        fused = bool(self.problem.epilogue_ops)
+        return RESULT_CTAS[self.product.tile] if fused and not self.fused_ops.operands else 0
 
     @property
     def extent(self) -> int:
