@@ -302,8 +302,8 @@ class ResultTransform:
 
     @property
     def min_ctas_per_sm(self) -> int:
-        """Blocks per multiprocessor for which registers are limited: with an activation; 0: no limit. With a limit, ptxas
-        hoists the loads of an epilogue until it spills."""
+        """Blocks per multiprocessor for which registers are limited, with an activation; 0: no limit. With a limit,
+        ptxas hoists the loads of an epilogue until it spills."""
         fused = bool(self.problem.epilogue_ops)
         return RESULT_CTAS[self.product.tile] if fused and not self.fused_ops.operands else 0
 
