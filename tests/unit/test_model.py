@@ -455,12 +455,14 @@ def test_predicted_time_of_an_unmeasured_family_is_the_one_that_ranks(fitted):
 
 
 def test_predicted_time_of_an_unmeasured_family_counts_all_phases_of_a_strided_gradient(fitted):
-    """Beside a kernel of a family with trees, too: mma kernels compute each of the four phases in a launch."""
+    """Beside a kernel of a family with trees, too: mma kernels compute each of the four phases in a launch, whose times
+    the performance model adds."""
     p = parse("conv N=9,C=256,H=104,W=104,K=512,R=2,S=2,stride=2 NCHW f16 direction=input_grad")
     columns = Columns.of([parse_config(f"family={family}") for family in ("simt", "mma")])
     mma = perf_model.predict(lower(p), columns, H200)[1]
     assert set(fitted.facts.families) == {"simt"}
-    assert fitted.predict(p, columns, 1.5)[1] == pytest.approx(1.5 * 4 * mma)
+    assert fitted.predict(p, columns, 1.5)[1] == pytest.approx(1.5 * mma)
+    assert mma == pytest.approx(4 * perf_model.microseconds(lower(p), columns.take(np.array([1])), H200)[0])
 
 
 def test_one_model_is_trained_on_every_family(both):
