@@ -11,6 +11,7 @@ SOURCES: dict[str, CaseSource] = {
     for source in (
         simt.SOURCE,
         simt.WIDE,
+        simt.UNSTAGED,
         mma.SOURCE,
         skinny.SOURCE,
         wgmma.SOURCE,

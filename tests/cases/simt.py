@@ -85,7 +85,19 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
 
 def wide_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration that the search need not visit, or None if none was drawn."""
-    c = columns(rng, WIDE_DRAWS)
+    return _one_of(columns(rng, WIDE_DRAWS), p, d, rng, threads)
+
+
+def unstaged_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration without shared memory, or None if none was drawn."""
+    zero = ("stages", "cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
+    fixed = dict.fromkeys((*zero, "fragment_prefetch", "deferred_sts"), 0) | {"ks": 1, "kl": 1}
+    c = columns(rng, WIDE_DRAWS).replace(**fixed)
+    return _one_of(c.replace(u=1 << rng.integers(0, 5, WIDE_DRAWS)), p, d, rng, threads)
+
+
+def _one_of(c: Columns, p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+    """A random row that is legal and has at most ``threads`` threads, or None."""
     small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
     rows = np.flatnonzero(legal(p, c, d) & small)
     return c.row(int(rng.choice(rows))) if len(rows) else None
@@ -93,3 +105,4 @@ def wide_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int
 
 SOURCE = RandomCases("simt", problem, config)
 WIDE = RandomCases("simt_wide", problem, wide_config)
+UNSTAGED = RandomCases("simt_unstaged", problem, unstaged_config)
