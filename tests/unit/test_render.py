@@ -20,6 +20,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.simt.mainloop import ThreadTile
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -92,7 +93,7 @@ def test_none_is_an_error_with_template_and_line(value, monkeypatch):
 
 def test_missing_attribute_is_an_error_with_template(monkeypatch):
     plan = plan_for(Gemm(64, 64, 64), Config(), device("h200"))
-    monkeypatch.delattr(type(plan.mainloop), "products")
+    monkeypatch.delattr(ThreadTile, "products")
     with pytest.raises(RenderError, match=r"(?s)products.*math/fma\.mako") as caught:
         render(plan)
     assert isinstance(caught.value.__cause__, AttributeError)
