@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.codegen.addressing import multiplier
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import CKernels
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Step
-from ptxgen.families.wgmma.im2col_plan import multiplier
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.lowering.kernel_gemm import KernelGemm
