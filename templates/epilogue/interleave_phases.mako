@@ -2,6 +2,7 @@
 ## rows of C. A thread has a segment of a row: the pixels of each phase, or the vectors of C.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="entries()">
 <% k = plan.c_kernels %>\
 
@@ -91,8 +92,8 @@ DONE:
 .minnctapersm ${k.BLOCKS_PER_SM}
 {
     .reg .b64 %C, %workspace, %image_table, %c_addr, %image_addr<${k.stride}>, %product;
-    .reg .b32 %segment, %segments, %row, %plane, %image_row, %c_column, %image_column, %columns_rem, %image_offset, %tmp0, %tmp1;
-    .reg .b32 ${", ".join(f"%{n}" for n in ("row_segments", "magic_segments", "shift_segments", "plane_rows", "magic_rows", "shift_rows", "stride", "magic_stride", "shift_stride", "rows", "columns", "image_rows", "image_columns"))};
+    .reg .b32 %segment, %row, %plane, %image_row, %c_column, %image_column, %columns_rem, %image_offset, %tmp0, %tmp1;
+    .reg .b32 ${", ".join(f"%{n}" for n in k.NUMBERS)};
     .reg .pred %p, %has_beta, %in_rows, %has_image<${k.stride}>, %in_image<${k.pixels // k.image_vec}>;
     .reg .${plan.arithmetic.type} %beta, %value;
     ${k.pixel.declaration}
@@ -100,7 +101,7 @@ DONE:
     ld.param.u64 %C, [C];  ld.param.u64 %workspace, [W];  ld.param.u64 %image_table, [image_table];
     cvta.to.global.u64 %C, %C;  cvta.to.global.u64 %workspace, %workspace;  cvta.to.global.u64 %image_table, %image_table;
     ld.param.${plan.arithmetic.type} %beta, [beta];
-% for n in ("segments", "row_segments", "magic_segments", "shift_segments", "plane_rows", "magic_rows", "shift_rows", "stride", "magic_stride", "shift_stride", "rows", "columns", "image_rows", "image_columns"):
+% for n in k.NUMBERS:
     ld.param.u32 %${n}, [${n}];
 % endfor
 ${pdl.trigger_and_wait()}\
@@ -111,10 +112,8 @@ ${pdl.trigger_and_wait()}\
     @%p bra DONE;
 </%def>
 
-<%def name="divide(to, rest, number, divisor, name)">
-    mul.wide.u32 %product, ${number}, %magic_${name};
-    shr.u64 %product, %product, %shift_${name};
-    cvt.u32.u64 ${to}, %product;
+<%def name="divide(to, rest, number, divisor)">
+${radix.divide(to, number, divisor)}\
     mul.lo.u32 ${rest}, ${to}, %${divisor};
     sub.u32 ${rest}, ${number}, ${rest};
 </%def>
@@ -123,18 +122,18 @@ ${pdl.trigger_and_wait()}\
 ## with an image, vectors in the row of an image.
 <%def name="place(k)">
     // row %row of plane %plane of C, from column %c_column on
-${divide("%row", "%c_column", "%segment", "row_segments", "segments")}\
+${divide("%row", "%c_column", "%segment", "row_segments")}\
     mul.lo.u32 %image_column, %c_column, ${k.pixels};
     mul.lo.u32 %c_column, %c_column, ${k.segment};
     mov.u32 %tmp0, %row;
-${divide("%plane", "%row", "%tmp0", "plane_rows", "rows")}\
+${divide("%plane", "%row", "%tmp0", "plane_rows")}\
     setp.lt.u32 %in_rows, %row, %rows;
     sub.s32 %columns_rem, %columns, %c_column;
     mad.lo.u32 %tmp0, %plane, %rows, %row;
     mad.lo.u32 %tmp0, %tmp0, %columns, %c_column;
     mad.wide.u32 %c_addr, %tmp0, ${k.size}, %C;
     // row %image_row of the images of the phases that have pixels in it
-${divide("%image_row", "%tmp1", "%row", "stride", "stride")}\
+${divide("%image_row", "%tmp1", "%row", "stride")}\
     mad.lo.u32 %image_offset, %plane, %image_rows, %image_row;
     mad.lo.u32 %image_offset, %image_offset, %image_columns, %image_column;
     mul.wide.u32 %product, %tmp1, ${4 * k.stride};

@@ -38,7 +38,7 @@ ${fragments.pointers(x, own)}\
 ${math.clear_accumulators()}\
 ${pdl.wait()}\
 ${store_op.prepare()}\
-${ptx.banner(f"K loop: {plan.config.u} of K per iteration; %k_len: what is left of K")}\
+${ptx.banner(f"K loop: {plan.config.u} of K per iteration; %k_len: the remaining elements of K")}\
     setp.eq.u32 %p, %k_len, 0;
     @%p bra.uni EPILOGUE;
     .pragma "nounroll";

@@ -65,6 +65,12 @@ class PhaseInterleaving(CKernels):
 
     template = "epilogue/interleave_phases.mako"
     names = ("copy_to_phases", "interleave_phases")
+    #: parameters of both kernels; a thread divides by those that have a magic number and a shift
+    NUMBERS = (
+        *("segments", "row_segments", "magic_row_segments", "shift_row_segments"),
+        *("plane_rows", "magic_plane_rows", "shift_plane_rows", "stride", "magic_stride", "shift_stride"),
+        *("rows", "columns", "image_rows", "image_columns"),
+    )
 
     NONE = NONE
     BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
@@ -168,10 +174,7 @@ class PhaseInterleaving(CKernels):
         """The parameters of both kernels after the addresses, in lines."""
         return [
             ".param .u64 image_table,",
-            ".param .u32 segments, .param .u32 row_segments, .param .u32 magic_segments, .param .u32 shift_segments,",
-            ".param .u32 plane_rows, .param .u32 magic_rows, .param .u32 shift_rows,",
-            ".param .u32 stride, .param .u32 magic_stride, .param .u32 shift_stride,",
-            ".param .u32 rows, .param .u32 columns, .param .u32 image_rows, .param .u32 image_columns,",
+            " ".join(f".param .u32 {name}," for name in self.NUMBERS),
             f".param .{self.arithmetic.type} beta",
         ]
 
