@@ -19,6 +19,15 @@ def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
 Digits = tuple[tuple[int, int], ...]
 
 
+def offset(digits: Digits, index: int) -> int:
+    """The offset of an index in elements; 0 past the last one."""
+    out = 0
+    for extent, step in reversed(digits):
+        index, digit = divmod(index, extent)
+        out += digit * step
+    return out
+
+
 @dataclass(frozen=True)
 class PackedCopy:
     """A packed copy of an operand, in rows of channels with a pitch of ``pitch`` elements.
@@ -192,6 +201,9 @@ class Im2colDescriptor:
     has every ``tap_steps``-th tap along each axis; two neighbours are ``dilation`` pixels of the operand apart.
     ``images``: set if a kernel can interleave images of the phases to C; ``by_phase``: C is these images, one of each
     phase that has taps, one after the other: [phase][image][channel][position].
+
+    ``row_taps``: if above 1, a tap is a row of so many filter taps, which read the pixels of adjacent positions; the
+    last ``row_taps`` - 1 positions of a row of pixels are its halo, and have no row in C.
     """
 
     side: str
@@ -213,6 +225,7 @@ class Im2colDescriptor:
     tap_steps: tuple[int, ...] = ()
     images: PhaseImages | None = None
     by_phase: bool = False
+    row_taps: int = 1
 
     @property
     def wgrad(self) -> bool:
@@ -255,6 +268,48 @@ class Im2colDescriptor:
         )
 
     @property
+    def shares_row_taps(self) -> bool:
+        """Whether the taps of a filter row read the pixels of adjacent positions."""
+        plain = not self.wgrad and not self.phases and self.merged_phases == 1
+        return plain and self.taps[0] > 1 and self.steps[0] == 1 and self.dilation[0] == 1
+
+    @property
+    def halo_positions(self) -> tuple[int, ...]:
+        """The positions along each axis, with the halo of a filter row."""
+        return (self.positions[0] + self.taps[0] - 1, *self.positions[1:])
+
+    @property
+    def halo_pixels(self) -> int:
+        """The number of rows with the halo of a filter row."""
+        return self.count * math.prod(self.halo_positions)
+
+    def with_row_taps(self, ldc: int) -> Im2colDescriptor:
+        """The descriptor of a product whose taps are rows of filter taps: one phase, of the pixels without the halo.
+        ``ldc``: the leading dimension of C, if C is a matrix."""
+        assert self.shares_row_taps
+        number = int(self.side == "b")
+        rows, columns = self.result or (((1, ldc),), ((1, 1),))
+        digits, other = (columns, rows) if number else (rows, columns)
+        if self.result is None:
+            digits = ((self.pixels, digits[0][1]),)
+        filter_rows = (1, *self.taps[1:])
+        spans = list(itertools.accumulate(self.taps[:-1], operator.mul, initial=1))  # filter taps from tap to tap
+        pixel_steps = [offset(digits, n) for n in itertools.accumulate(self.positions, operator.mul, initial=1)]
+        *along, image = pixel_steps
+        pixels: Digits = ((self.count, image), *zip(reversed(self.halo_positions), reversed(along), strict=True))
+        first = self.tap_count - self.taps[0] if self.flipped else 0
+        origin = (0,) * len(self.taps)
+        return replace(
+            self,
+            positions=self.halo_positions,
+            taps=filter_rows,
+            result=(other, pixels) if number else (pixels, other),
+            phases=(Im2colPhase(self.positions, 0, filter_rows, origin, first),),
+            tap_steps=tuple(n if self.flipped else -n for n in spans),
+            row_taps=self.taps[0],
+        )
+
+    @property
     def merged_phases(self) -> int:
         """The number of phases that are columns of C, for each channel; 1: no phases are."""
         copy = self.copies[1]
@@ -268,6 +323,7 @@ class Im2colDescriptor:
         """One descriptor for all that have this number of channels and taps, for caches of candidates."""
         ones = (1,) * len(self.extents)
         none = (0,) * len(self.extents)
+        shared = self.shares_row_taps
         images, other = (copy and copy.representative() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
         return replace(
@@ -279,8 +335,8 @@ class Im2colDescriptor:
             positions=ones,
             lower=none,
             steps=ones,
-            taps=(taps, *ones[1:]),
-            dilation=none,
+            taps=(self.taps[0], taps, *ones[2:]) if shared else (taps, *ones[1:]),
+            dilation=(int(shared), *none[1:]),
             row=0,
             copies=(images, other),
             result=self.result and (rows, columns),

@@ -101,6 +101,6 @@ ${addr.step()}\
 % for b in x.boxes_of(unit):
 ${constants.add("%box_smem", base, x.base + b.offset)}\
 ${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
-    ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
+    ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(b, first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

@@ -29,6 +29,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (36, "conv_wgmma_few_channels"),
         (37, "wgmma_resident_b"),
         (39, "conv_wgmma_interleaved"),
+        (40, "conv_wgmma_row_taps"),
     ],
 )
 def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):

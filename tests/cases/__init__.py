@@ -26,6 +26,7 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.FEW_CHANNELS,
         conv_wgmma.MERGED,
         conv_wgmma.INTERLEAVED,
+        conv_wgmma.ROW_TAPS,
         *winograd.SOURCES,
     )
 }

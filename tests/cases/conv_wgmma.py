@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import ShapeError
+from ptxgen.families.wgmma.geometry import widest_unit
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import FILTERS, Conv
@@ -167,6 +168,21 @@ def interleaved(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if x is not None and x.images is not None else None
 
 
+def row_shared(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A convolution, or an input gradient, whose filters have several taps along a row, without stride or dilation
+    there."""
+    p = either(rng, limit, d)
+    if p is None or p.direction == "weight_grad":
+        return None
+    stride = (*p.strides[:2], 1) if p.direction == "forward" else (1, 1, 1)
+    try:
+        q = replace(p, s=int(rng.choice([2, 3, 3, 3, 4, 5, 7])), stride=stride, dilation=(*p.dilations[:2], 1))
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and x.shares_row_taps else None
+
+
 def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     """A strided input gradient of few channels, whose phases, or those along the width, are columns of a product."""
     dtype = ("f16", "bf16", "f32")[rng.integers(3)]
@@ -212,9 +228,19 @@ def interleaving(p: Conv, d: Device, rng: np.random.Generator, threads: int = 10
     return wgmma.config(lower(p), d, rng, threads, interleave_phases=1, kg=1, cluster_k=1)
 
 
+def sharing_rows(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration whose stages have all taps of a filter row, or None if none was drawn."""
+    g = lower(p)
+    assert g.im2col is not None
+    resident = int(rng.random() < 0.3)
+    fixed = {"kg": 1, "cluster_k": 1, "row_taps": g.im2col.taps[0], "u": widest_unit(g), "resident_b": resident}
+    return wgmma.config(g, d, rng, threads, **fixed, **({"persistent": 1} if resident else {}))
+
+
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
 FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
+ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

@@ -280,6 +280,92 @@ def test_phases_of_strided_input_gradients(case):
     verify(p, parse_config("family=wgmma stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
+#: layout, shape, what else, configuration: stages have all taps of a filter row
+ROW_TAPS = {
+    "a slice of images, of several tiles": (
+        "NHWC",
+        "C=128,H=9,W=11,K=72,R=3,S=3,pad=1",
+        {},
+        "ml=128 nl=48 u=64 row_taps=3 math_warpgroups=2 epilogue_smem=1 epilogue_subtiles=2 persistent=1",
+    ),
+    "rows of 32 bytes, multicast filters, a tile for each warpgroup": (
+        "NHWC",
+        "C=16,H=9,W=11,K=32,R=3,S=3,pad=0x1x2x0",
+        {"dtype": "bf16"},
+        "ml=128 nl=32 u=16 row_taps=3 math_warpgroups=2 pingpong=1 persistent=1 cluster_x=2",
+    ),
+    "rows of 64 bytes, a stride along the height": (
+        "NHWC",
+        "C=32,H=9,W=11,K=24,R=5,S=5,stride=2x1,pad=2,dilation=2x1",
+        {},
+        "ml=256 nl=24 u=32 row_taps=5 math_warpgroups=2",
+    ),
+    "filters that stay in the stages": (
+        "NHWC",
+        "C=64,H=9,W=11,K=64,R=3,S=3,pad=1",
+        {"epilogue": "scale,bias,residual,silu"},
+        "ml=64 nl=64 u=64 row_taps=3 persistent=1 resident_b=1 epilogue_smem=1",
+    ),
+    "pixels on the side of the columns": (
+        "NHWC",
+        "C=24,H=9,W=11,K=24,R=3,S=3,pad=1",
+        TF32,
+        "ml=64 nl=64 u=8 row_taps=3 transposed_mma=1",
+    ),
+    "taps in reverse order, filters from registers": (
+        "NHWC",
+        "C=64,H=9,W=11,K=72,R=3,S=2,pad=1",
+        TF32 | {"direction": "input_grad"},
+        "ml=64 nl=64 u=16 row_taps=2 transposed_mma=1",
+    ),
+    "taps in reverse order, filters that are not K-major": (
+        "NHWC",
+        "C=72,H=9,W=11,K=64,R=3,S=3,pad=1",
+        {"direction": "input_grad"},
+        "ml=64 nl=64 u=64 row_taps=3",
+    ),
+    "packed images, columns of C are pixels": (
+        "NCHW",
+        "C=64,H=9,W=11,K=72,R=3,S=3,pad=1",
+        {},
+        "ml=64 nl=64 u=64 row_taps=3 operand_path_a=pack operand_path_b=pack",
+    ),
+    "depth": ("NHWC", "C=64,D=3,H=5,W=6,K=72,T=3,R=3,S=3,pad=1", {"dtype": "e4m3"}, "ml=128 nl=64 u=64 row_taps=3"),
+}
+
+
+@pytest.mark.parametrize("case", ROW_TAPS)
+def test_stages_of_all_taps_of_a_filter_row(case):
+    layout, shape, fields, config = ROW_TAPS[case]
+    p = Conv(**Conv.read_shape("N=2," + shape), **{"layout": layout, "dtype": "f16", **fields})
+    kind = "normal" if p.epilogue or p.element.bytes == 1 else "integers"
+    verify(p, parse_config("family=wgmma stages=3 " + config), kind, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", (0, 2))
+def test_random_stages_of_all_taps_of_a_filter_row(seed):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_row_taps"].cases(seed, 4, H200, limit=48)):
+        kind = ("integers", "normal", "scaled")[(n + seed) % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
+
+
+@pytest.mark.parametrize(
+    ("shape", "config"),
+    [
+        ("R=3,S=3,pad=1,stride=2", "u=64 row_taps=3"),
+        ("R=3,S=3,pad=1,dilation=2", "u=64 row_taps=3"),
+        ("R=3,S=5,pad=1", "u=64 row_taps=3"),
+        ("R=3,S=3,pad=1", "u=128 row_taps=3"),
+        ("R=3,S=3,pad=1", "u=64 row_taps=3 kg=2"),
+        ("R=3,S=3,pad=1", "u=64 row_taps=3 cluster_y=2"),
+    ],
+)
+def test_illegal_stages_of_a_filter_row(shape, config):
+    p = Conv(**Conv.read_shape("N=2,C=64,H=9,W=11,K=128," + shape), layout="NHWC", dtype="f16")
+    with pytest.raises(ConfigError, match="wgmma_row_taps"):
+        plan_for(p, parse_config("family=wgmma ml=64 nl=64 stages=3 " + config), H200)
+
+
 #: layout, shape, what else, configuration: gradients of results are packed, pixels of C are in rows of their own
 PACKED_PHASES = {
     "pixels on the side of the rows": (

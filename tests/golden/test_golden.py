@@ -187,6 +187,11 @@ GOLDEN = {
         "conv N=16,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad",
         "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 raster_group=8 math_warpgroups=2 pingpong=1",
     ),
+    "wgmma_row_taps": (
+        "h200",
+        "conv N=16,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16",
+        "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 math_warpgroups=2 row_taps=3",
+    ),
     "wgmma_interleaved_phases": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NCHW bf16 direction=input_grad",

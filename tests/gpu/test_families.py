@@ -36,6 +36,7 @@ FAMILIES = {
     "conv_wgmma_phased": (300, 400),
     "conv_wgmma_few_channels": (200, 400),
     "conv_wgmma_interleaved": (300, 300),
+    "conv_wgmma_row_taps": (300, 400),
     "winograd": (200, 400),
     "winograd_4x4": (200, 400),
 }

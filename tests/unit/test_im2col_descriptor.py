@@ -257,8 +257,9 @@ def copied(copy, array):
 
 def test_representative_keeps_channels_and_taps_only():
     like = window("N=2,C=64,H=9,W=11,K=8,R=3,S=4,pad=1x0x2x1").representative(32, 1 << 15)
-    assert (like.channels, like.tap_count, like.pixels) == (32, 1 << 15, 1)
-    assert max(like.reach) == 0
+    assert (like.channels, like.taps, like.pixels) == (32, (4, 1 << 15), 1)
+    assert like.shares_row_taps
+    assert like.reach == (3, 0)
     assert math.prod(like.steps) == 1
 
 

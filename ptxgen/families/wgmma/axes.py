@@ -58,6 +58,14 @@ AXES = (
         "1: strided input gradients store images of phases, which an auxiliary kernel interleaves to rows of C; 0: they"
         " store to C",
     ),
+    Axis(
+        "row_taps",
+        1,
+        "taps of a filter row that a stage has: they read one copy of its pixels in shared memory, with a halo",
+        (1, 3, 5),
+        least=1,
+        most=8,
+    ),
     Axis("tma_rows", 0, "rows of a 64-row tile that TMA loads where C has no more, 0: all", (0, 16, 32)),
     common("pdl"),
 )

@@ -83,7 +83,18 @@ CLASS_AXES = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffer
 class WgmmaSpace(CandidateSpace):
     name = "wgmma"
     axes, class_axes = AXES, CLASS_AXES
-    tile = ("ml", "nl", "u", "transposed_mma", "cluster_x", "cluster_y", "cluster_k", *PATHS, "interleave_phases")
+    tile = (
+        "ml",
+        "nl",
+        "u",
+        "transposed_mma",
+        "cluster_x",
+        "cluster_y",
+        "cluster_k",
+        *PATHS,
+        "interleave_phases",
+        "row_taps",
+    )
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
     fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
@@ -114,6 +125,7 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_operand_path",
         "wgmma_realign_k",
         "grouped_slices",
+        "wgmma_row_taps_offsets",
         "wgmma_resident_b_stages",
         "wgmma_grouped_k",
     )
@@ -153,6 +165,7 @@ class WgmmaSpace(CandidateSpace):
             ("kg", "splitk"): splitk_pairs(self.axes),
             PATHS: self._operand_paths(p),
             ("interleave_phases",): [(n,) for n in self._interleaving(p)],
+            ("row_taps",): [(n,) for n in self._row_taps(p)],
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -198,6 +211,11 @@ class WgmmaSpace(CandidateSpace):
         """Values of interleave_phases."""
         return (0, 1) if p.im2col is not None and p.im2col.images is not None else (0,)
 
+    def _row_taps(self, p: KernelGemm) -> tuple[int, ...]:
+        """Values of row_taps."""
+        x = p.im2col
+        return (1, x.taps[0]) if x is not None and x.shares_row_taps and x.taps[0] in self.axes["row_taps"] else (1,)
+
     def tiles(self, p: KernelGemm) -> Columns:
         paths = np.array(self._operand_paths(p))
         grid = np.meshgrid(
@@ -208,9 +226,10 @@ class WgmmaSpace(CandidateSpace):
             np.arange(len(CLUSTERS)),
             np.arange(len(paths)),
             self._interleaving(p),
+            self._row_taps(p),
             indexing="ij",
         )
-        long, short, u, transposed, index, path, interleaved = (g.ravel() for g in grid)
+        long, short, u, transposed, index, path, interleaved, row_taps = (g.ravel() for g in grid)
         clusters = np.array(CLUSTERS)[index]
         sides = self._sides(ROWS * long, short, transposed)
         c = Columns(
@@ -222,6 +241,7 @@ class WgmmaSpace(CandidateSpace):
                 "cluster_k": clusters[:, 2],
                 **dict(zip(PATHS, paths[path].T, strict=True)),
                 "interleave_phases": interleaved,
+                "row_taps": row_taps,
             }
         )
         return c.replace(family=self.code)
@@ -239,6 +259,7 @@ class WgmmaSpace(CandidateSpace):
                 {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.tma_n)})},
                 dict(zip(PATHS, np.array(self._operand_paths(p)).T, strict=True)),
                 {"interleave_phases": self._interleaving(p)},
+                {"row_taps": self._row_taps(p)},
             ]
         )
         return c.replace(family=self.code, **self._sides(c.ml, c.nl, c.transposed_mma))
@@ -369,12 +390,16 @@ class WgmmaSpace(CandidateSpace):
             v["dsmem_completion"] = 0
         if v["pingpong"] and "persistent" not in changes:
             v["persistent"], v["math_warpgroups"] = 1, 2
+        if v["row_taps"] > 1:
+            v["u"] = widest_unit(p)
         if not v["epilogue_smem"]:
             v.update(epilogue_subtiles=1, epilogue_buffers=1, epilogue_aliases_ab=0)
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
         if v["resident_b"]:  # the stages hold all of K once, or several times
-            iterations = max(-(-int(length(p, config.replace(u=max(v["u"], 1)))) // max(v["u"], 1)), 1)
+            iterations = max(
+                -(-int(length(p, config.replace(u=max(v["u"], 1), row_taps=v["row_taps"]))) // max(v["u"], 1)), 1
+            )
             held = max(v["stages"] // iterations, 1) * iterations
             return [config.replace(**{**v, "persistent": 1, "stages": n}) for n in (held, held + iterations)]
         return [config.replace(**v)]

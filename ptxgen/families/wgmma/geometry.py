@@ -76,6 +76,7 @@ class WgmmaGeometry(Geometry):
     mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
     x_realigned: BoolOrColumn  #: whether math warpgroups realign X in shared memory
     y_realigned: BoolOrColumn  #: whether math warpgroups realign Y in shared memory
+    images_x: BoolOrColumn  #: whether X is the images of a convolution
     a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
     setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
     setmaxnreg_producer: IntOrColumn  #: registers per producer thread then
@@ -137,17 +138,39 @@ def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
     those of a strided input gradient whose average K it is; none: all that ``c`` computes."""
     if p.im2col is None or p.im2col.wgrad:
         return p.k
-    padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)
+    padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
     if p.im2col.phases:  # of the average phase
         taps = sum(phase.tap_count for phase in phases or p.im2col.phases)
         return ceil_div(taps * padded, len(phases) if phases else phase_count(p, c))
-    return p.im2col.tap_count * padded
+    return ceil_div(p.im2col.tap_count, np.maximum(c.row_taps, 1)) * padded
+
+
+def stage_depth(c: Any) -> Any:
+    """Elements of K that a stage has."""
+    return c.u * c.row_taps
+
+
+def extents(p: KernelGemm, c: Any) -> tuple[Any, Any]:
+    """The extents of C that tiles cover, along M and N: of pixels with the halo of a filter row, if its taps share
+    them."""
+    x = p.im2col
+    if x is None or not x.shares_row_taps:
+        return p.m, p.tma_n
+    if x.side == "a":
+        return where(c.row_taps > 1, x.halo_pixels, p.m), p.tma_n
+    return p.m, where(c.row_taps > 1, x.halo_pixels, p.tma_n)
 
 
 def phase_count(p: KernelGemm, c: Any) -> Any:
     """The phases of a strided input gradient that ``c`` computes: images are of those with taps only."""
     assert p.im2col is not None
     return where(c.interleave_phases == 1, len(p.im2col.computed_phases), len(p.im2col.phases))
+
+
+def located_pixels(p: KernelGemm, c: Any) -> Any:
+    """Whether threads compute where the pixels of a tile are in C: those of a phase, or without the halo of a filter
+    row."""
+    return (c.row_taps > 1) | bool(p.im2col is not None and p.im2col.phases)
 
 
 def along(p: KernelGemm, extent: Any) -> Any:
@@ -209,7 +232,7 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = p.im2col is not None and p.im2col.result is not None
-    phased = p.im2col is not None and bool(p.im2col.phases)
+    phased = located_pixels(p, c)
     # addresses of rows of C in a phase
     located = where(accumulators >= 160, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
@@ -234,9 +257,11 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
         where(via_smem & (loads or bool(operations & {"gelu", "silu"})), where(few, 28, 20 if loads else 0), 0),
         where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
         where(multicast, 28, 0),
-        where(accumulators < 96, where(via_smem, 64, 0), located + 32 + where(multicast, 28, 0))
-        if phased and elementwise
-        else 0,
+        where(
+            phased & elementwise,
+            where(accumulators < 96, where(via_smem, 64, 0), located + 32 + where(multicast, 28, 0)),
+            0,
+        ),
         where(moves > 0, 8, 0),
         where(along_x, 35, 0) if scaled else 0,
     ]
@@ -275,15 +300,19 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
-    x_extent, y_extent = where(transposed, p.tma_n, p.m), where(transposed, p.m, p.tma_n)
+    m, n = extents(p, c)
+    x_extent, y_extent = where(transposed, n, m), where(transposed, m, n)
+    images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
     a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = where(y_kmajor, depth, widest(along(p, y_slice), SPAN // size, COLUMNS))
     x_rows = where(c.tma_rows > 0, c.tma_rows, x_tile)
     x_slice = where(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
-    x_bytes = aligned(where(x_kmajor, x_tile, x_rows) * c.u * size * count)
-    y_bytes = aligned(y_tile * c.u * size * count)
+    halo, filter_depth = c.row_taps - 1, stage_depth(c)  # images have the depth of one tap
+    x_depth, y_depth = where(images_x, c.u, filter_depth), where(images_x, filter_depth, c.u)
+    x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
+    y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
     a_realigned, b_realigned = operand_packing.realigns(c, "a"), operand_packing.realigns(c, "b")
     x_realigned = where(transposed, b_realigned, a_realigned)
     y_realigned = where(transposed, a_realigned, b_realigned)
@@ -308,7 +337,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
     pipeline_bytes = c.stages * (x_bytes + y_bytes)
     barrier_bytes = 16 * c.stages + 8 + 8 * c.math_warpgroups * (1 + prefetch_barriers(p, c))
-    tiles_m, tiles_n = ceil_div(p.m, np.maximum(c.ml, 1)), ceil_div(p.tma_n, np.maximum(c.nl, 1))
+    tiles_m, tiles_n = ceil_div(m, np.maximum(c.ml, 1)), ceil_div(n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
     k_iters = np.maximum(ceil_div(k, np.maximum(c.u, 1)), 1)
     slices = np.maximum(c.kg * c.cluster_k, 1)
@@ -333,12 +362,11 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     mainloop_regs = (
         mainloop_regs
         + LOOP_REGISTERS
-        + (PHASE_REGISTERS if p.im2col is not None and p.im2col.phases else 0)
+        + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(fixup, 4 * batch(accumulators), 0)
         + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
     )
     mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
-    images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
     setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
     less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= MATH_LESS)
@@ -370,6 +398,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         mi=mi,
         x_realigned=x_realigned,
         y_realigned=y_realigned,
+        images_x=images_x,
         a_from_registers=a_from_registers,
         setmaxnreg=setmaxnreg,
         setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
@@ -383,10 +412,10 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         accumulators=accumulators,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1)),
+        tiles=where(c.row_taps > 1, tiles_m * tiles_n, p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
         unit=depth,
         k_iters=k_iters,
-        slice_k=ceil_div(k_iters, slices) * c.u,
+        slice_k=ceil_div(k_iters, slices) * stage_depth(c),
         slices=slices,
         blocks=blocks,
         partial_bytes=partial_bytes,

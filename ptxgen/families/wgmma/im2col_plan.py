@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.addressing import CAddressing, multiplier
 from ptxgen.codegen.batch import BatchRange
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Argument, PixelBox, TensorMap
+from ptxgen.families.wgmma.geometry import STEP, stage_depth
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
@@ -84,7 +86,7 @@ class Im2colPixels(OperandPath):
     def inner_coordinate(self, b: Box, first: str) -> str:
         return "%channel"
 
-    def coordinates(self, first: str) -> str:
+    def coordinates(self, b: Box, first: str) -> str:
         return f"%inner_coord{self.pixel}, %image"
 
 
@@ -93,20 +95,52 @@ class FilterTaps(OperandPath):
 
     def adapt(self, loads: Im2colLoads) -> None:
         self.tma_rank = 3
-        self.tap = loads.filter_tap
+        self.filter_tap = loads.filter_tap
         if self.kmajor:
             self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
             self.box = (self.box[0], 1, self.box[1])
         else:
             unit_bytes = loads.unit * self.span
-            self.boxes = [Box(b.offset + n * unit_bytes, b.inner, n) for n in range(loads.units) for b in self.boxes]
+            self.boxes = [
+                Box(b.offset + n * unit_bytes, b.inner, n) for n in range(self.depth // loads.unit) for b in self.boxes
+            ]
             self.box = (self.box[0], 1, loads.unit)
 
     def inner_coordinate(self, b: Box, first: str) -> str:
         return "%channel" if self.kmajor else first
 
-    def coordinates(self, first: str) -> str:
-        return f"%inner_coord, {self.tap}, {first if self.kmajor else '%channel'}"
+    def tap(self, b: Box) -> str:
+        """Register with the number of a box's tap in the filter."""
+        return self.filter_tap
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord, {self.tap(b)}, {first if self.kmajor else '%channel'}"
+
+
+class RowTapPixels(Im2colPixels):
+    """Images whose pixels all taps of a filter row read, from shared memory: a box has a tile and its halo. The rows of
+    tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
+
+    def adapt(self, loads: Im2colLoads) -> None:
+        super().adapt(loads)
+        self.box = (self.box[0], self.box[1] + loads.window.row_taps - 1)
+        self.tx_bytes = self.box[0] * self.box[1] * self.element
+
+    def k_step_offset(self, k: int) -> int:
+        tap, inner = divmod(k * STEP, self.span)
+        return tap * self.span + inner
+
+
+class RowTapFilters(FilterTaps):
+    """Filters of a row of taps: a stage has them in the order of the pixels that they are multiplied by."""
+
+    def adapt(self, loads: Im2colLoads) -> None:
+        super().adapt(loads)
+        self.tap_of_box = {b.offset: b.unit for b in self.boxes}
+        self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
+
+    def tap(self, b: Box) -> str:
+        return f"%row_tap{self.tap_of_box[b.offset]}"
 
 
 class Im2colColumns(OperandPath):
@@ -125,7 +159,7 @@ class Im2colColumns(OperandPath):
     def inner_coordinate(self, b: Box, first: str) -> str:
         return f"%channel{self.boxes.index(b)}"
 
-    def coordinates(self, first: str) -> str:
+    def coordinates(self, b: Box, first: str) -> str:
         return f"%inner_coord{self.pixel}, %image"
 
     def trailing_operands(self, b: Box) -> str:
@@ -232,8 +266,9 @@ class Im2colLoads(MatrixLoads):
             return im2col_map(window, x, kind, size)
         along = p.tma_n if x.name == "b" else p.m
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
-        pitches = (window.row * size, window.row * size * window.tap_count)
-        return TensorMap(x.name.upper(), kind, (inner, window.tap_count, outer), pitches, x.box, x.span)
+        taps = window.tap_count * window.row_taps
+        pitches = (window.row * size, window.row * size * taps)
+        return TensorMap(x.name.upper(), kind, (inner, taps, outer), pitches, x.box, x.span)
 
 
 @dataclass(frozen=True)
@@ -278,6 +313,28 @@ class PhasedLoads(Im2colLoads):
     def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
         assert p.im2col is not None
         return (*super().arguments(p), *(("u32", n & 0xFFFFFFFF) for n in p.im2col.tap_steps))
+
+
+@dataclass(frozen=True)
+class RowTapLoads(PhasedLoads):
+    """Loads of a convolution whose stages have a row of filter taps: K is rows of taps, of channels."""
+
+    template = "addr/row_taps.mako"
+    units = 1
+
+    @property
+    def row_taps(self) -> range:
+        return range(self.window.row_taps)
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        x: OperandPath
+        if name == self.window.side:
+            x = RowTapPixels(role, name, self.geometry, self.config, base, multicast)
+        else:
+            deep = self.config.replace(u=stage_depth(self.config))
+            x = RowTapFilters(role, name, self.geometry, deep, base, multicast)
+        x.adapt(self)
+        return x
 
 
 @dataclass(frozen=True)
@@ -333,6 +390,17 @@ class PhaseBatch(TensorBatch):
     def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
         assert p.im2col is not None
         return ("table", PhaseTable(p.im2col, self.unit, self.u)), ("u32", len(p.im2col.phases))
+
+
+def with_row_taps(p: KernelGemm, c: Config) -> KernelGemm:
+    """The problem whose taps are rows of filter taps, if ``c`` asks for it: its pixels have a halo."""
+    x = p.im2col
+    if c.row_taps == 1 or x is None or x.row_taps > 1:
+        return p
+    shared = x.with_row_taps(p.ldc)
+    if x.side == "a":
+        return replace(p, im2col=shared, m=x.halo_pixels, lda=0)
+    return replace(p, im2col=shared, n=x.halo_pixels, ldb=0, ldc=0)
 
 
 def run_layouts(p: KernelGemm) -> list[RunLayout]:

@@ -155,7 +155,7 @@ class OperandPath:
         """Register with the address of a box's tensor map."""
         return f"%map_{self.role}"
 
-    def coordinates(self, first: str) -> str:
+    def coordinates(self, b: Box, first: str) -> str:
         """The coordinates of a box."""
         other = first if self.kmajor or self.sliced_along_k else "%k"
         return ", ".join(["%inner_coord", other, *self.outer_coordinates])

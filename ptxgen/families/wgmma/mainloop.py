@@ -11,7 +11,7 @@ from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
 from ptxgen.families.wgmma.rs_fragments import (
     BYTE_ROWS,
@@ -132,7 +132,7 @@ class Mainloop(Part):
             ]
         return [
             Product(m, x.k_step_offset(k) + m * x.m64_bytes >> 4, y.k_step_offset(k) >> 4, "1" if k else "%accumulate")
-            for k in range(x.depth * x.element // STEP)
+            for k in range(stage_depth(self.config) * x.element // STEP)
             for m in m64
         ]
 

@@ -15,7 +15,16 @@ from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import grouped_rows, operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
-from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry, length, phase_count, resident_blocks
+from ptxgen.families.wgmma.geometry import (
+    ROWS,
+    STEP,
+    WgmmaGeometry,
+    length,
+    located_pixels,
+    phase_count,
+    resident_blocks,
+    stage_depth,
+)
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -40,7 +49,7 @@ class WgmmaCells:
 def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, pairs = g.element_bytes, len(PAIRS) if g.planes > 1 else 1
-    instructions = g.x_tile // ROWS * (c.u * size // STEP) * pairs
+    instructions = g.x_tile // ROWS * (stage_depth(c) * size // STEP) * pairs
     products = ROWS * g.y_tile * (STEP / size) / (perf_costs.wgmma_rate(p) * pairs) / perf_costs.WGMMA
     if g.planes > 1:
         products = products * (1 + perf_costs.PLANES_NARROW * np.maximum(1 - g.y_tile / 128, 0))
@@ -73,11 +82,12 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     )
     via_smem = perf_costs.TILE_UNALIGNED * (1 + perf_costs.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
     phased = p.im2col is not None and bool(p.im2col.phases)
-    if p.im2col is not None and phased:
+    if p.im2col is not None:
         strided = np.where(c.transposed_mma == 1, *perf_costs.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
-        images = c.interleave_phases == 1
-        via_smem = np.where(images, via_smem, perf_costs.TILE_VECTORS)
-        direct, unaligned = np.where(images, direct, perf_costs.TILE_SCATTERED * strided), images & unaligned
+        located = located_pixels(p, c) & (c.interleave_phases == 0)
+        via_smem = np.where(located, perf_costs.TILE_VECTORS, via_smem)
+        direct = np.where(located, perf_costs.TILE_SCATTERED * np.where(phased, strided, 1.0), direct)
+        unaligned = np.logical_not(located) & unaligned
     store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
     exposed = np.where(resident == 1, perf_costs.TILE_ONE_CTA, perf_costs.TILE_SEVERAL_CTAS)
     pingpong = perf_costs.TILE_PINGPONG_PHASES if phased else perf_costs.TILE_PINGPONG
@@ -113,6 +123,10 @@ def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, mov
     assert p.im2col is not None
     size = p.element.bytes
     images_x = (c.transposed_mma == 1) == (p.im2col.side == "b")
+    tile = np.where(images_x, g.x_tile, g.y_tile)
+    halo = 1 + (c.row_taps - 1) / np.maximum(tile, 1)
+    moved_x = moved_x * np.where(images_x, halo, c.row_taps)
+    moved_y = moved_y * np.where(images_x, c.row_taps, halo)
     width = (g.unit if not p.im2col.wgrad else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)

@@ -3,7 +3,7 @@ epilogue and tile scheduler."""
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import PDL_WITHIN
+from ptxgen.codegen.config import PDL_WITHIN, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.grouped import DescriptorTable
 from ptxgen.codegen.jagged import JaggedTable
@@ -16,7 +16,15 @@ from ptxgen.families.wgmma.epilogue import Epilogue, c_barriers
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.grouped_loads import GroupedLoads
 from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, cluster_tile
-from ptxgen.families.wgmma.im2col_plan import Im2colLoads, PhaseBatch, PhasedLoads, RunAddressing, WgradLoads
+from ptxgen.families.wgmma.im2col_plan import (
+    Im2colLoads,
+    PhaseBatch,
+    PhasedLoads,
+    RowTapLoads,
+    RunAddressing,
+    WgradLoads,
+    with_row_taps,
+)
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
@@ -35,6 +43,11 @@ from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
+def as_computed(p: KernelGemm, c: Config) -> KernelGemm:
+    """The problem that the product's kernel computes: its C or its pixels may differ from those of ``p``."""
+    return with_row_taps(stores_by_phase(p, c), c)
+
+
 class WgmmaPlan(Plan):
     """One warp loads stages by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
 
@@ -44,7 +57,7 @@ class WgmmaPlan(Plan):
 
     def _compose(self) -> None:
         c, g = self.config, self.geometry
-        self.problem = p = stores_by_phase(self.problem, c)
+        self.problem = p = as_computed(self.problem, c)
         self.target = f"{self.device.target}a"
         if p.grouped:  # the kernel starts while another one makes its descriptor table
             self.pdl = Pdl(c.replace(pdl=PDL_WITHIN))
@@ -85,7 +98,7 @@ class WgmmaPlan(Plan):
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
     def launch(self, problem: KernelGemm) -> Launch:
-        return super().launch(stores_by_phase(problem, self.config))
+        return super().launch(as_computed(problem, self.config))
 
     def _batch(self, names: str) -> TensorBatch:
         p = self.problem
@@ -111,6 +124,8 @@ class WgmmaPlan(Plan):
             return GroupedLoads(p, self.config, self.geometry, True)
         if p.im2col is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
+        if p.im2col.row_taps > 1:
+            return RowTapLoads(p, self.config, self.geometry, True)
         kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 

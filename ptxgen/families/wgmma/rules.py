@@ -11,7 +11,15 @@ from ptxgen.codegen.config import DIRECT, PACK, REALIGN, SPLIT_MEMSET, SPLIT_POL
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing
-from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, resident_blocks
+from ptxgen.families.wgmma.geometry import (
+    COLUMNS,
+    ROWS,
+    STEP,
+    WARPGROUP,
+    WgmmaGeometry,
+    located_pixels,
+    resident_blocks,
+)
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -59,10 +67,10 @@ def _has_rows(p: KernelGemm) -> bool:
     return x is None or x.result is None or (x.contiguous_columns and len(x.result[0]) == 1 and not x.phases)
 
 
-def _has_vector_rows(p: KernelGemm) -> bool:
-    """Whether threads may store 16 bytes of a row of C, whose rows are the pixels of a phase."""
-    x = p.im2col
-    return x is not None and bool(x.phases) and x.side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
+def _vector_rows(p: KernelGemm, c: Any) -> Any:
+    """Whether threads store 16 bytes of a row of C, whose rows are pixels of a phase or of a tile with a halo."""
+    vectors = p.im2col is not None and p.im2col.side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
+    return located_pixels(p, c) & vectors
 
 
 def _countable(p: KernelGemm) -> bool:
@@ -108,8 +116,8 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     return np.where(
         c.epilogue_smem == 1,
         (p.output.bytes == 2)
-        & (_has_rows(p) | _has_vector_rows(p) | (c.interleave_phases == 1))
-        & (operand_packing.boxed(p) | _has_vector_rows(p) | (not p.elementwise_operands))
+        & ((_has_rows(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (c.interleave_phases == 1))
+        & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.elementwise_operands))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
@@ -367,6 +375,30 @@ RULES = (
         "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW"
         " in two dimensions, with a stride of 2 to 4 along a row, C of two or four bytes per element, no fused"
         " operations, and offsets below 2^31",
+    ),
+    Rule(
+        "wgmma_row_taps",
+        lambda p, c, g, d: (
+            (c.row_taps == 1)
+            | (
+                bool(p.im2col is not None and p.im2col.shares_row_taps)
+                & (c.row_taps == (p.im2col.taps[0] if p.im2col is not None else 1))
+                & (c.u == g.unit)
+                & (g.slices == 1)
+                & (c.stages > 1)
+                & (c.tma_rows == 0)
+                & (np.where(g.images_x, c.cluster_y, c.cluster_x) == 1)
+            )
+        ),
+        "row_taps={c.row_taps}, u={c.u}, stages={c.stages}, {g.slices} slices of K, cluster_x={c.cluster_x},"
+        " cluster_y={c.cluster_y}, tma_rows={c.tma_rows}: row_taps is 1, or the taps of a filter row without stride or"
+        " dilation along it; then u is {g.unit}, the channels of a box, there are one slice and two stages or more, no"
+        " multicast of images, and tma_rows=0",
+    ),
+    Rule(
+        "wgmma_row_taps_offsets",
+        lambda p, c, g, d: (c.row_taps == 1) | (p.m * max(p.ldc, 1) < COUNTED),
+        "row_taps={c.row_taps}, M={p.m}, ldc={p.ldc}: offsets in C must be below 2^31 elements",
     ),
     Rule(
         "wgmma_resident_b",

@@ -85,7 +85,7 @@ class RealignedOperand(OperandPath):
     def map_register(self, b: Box) -> str:
         return f"%map_{self.role}_{b.residue}"
 
-    def coordinates(self, first: str) -> str:
+    def coordinates(self, b: Box, first: str) -> str:
         return f"%inner_coord, %line_{self.role}"
 
     def row_coordinate(self, first: str) -> str:
