@@ -1,25 +1,52 @@
-## im2col loads whose stages have all taps of a filter row: K is rows of taps, of channels. Rows of taps are the taps of a single
-## phase.
-<%namespace name="phased" file="/addr/phased_im2col.mako"/>
+## im2col loads whose stages have all taps of a filter row: K is rows of taps, of channels. A stage has whole units, so none is past
+## the last row.
+<%namespace name="im2col" file="/addr/im2col.mako"/>
+<%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">
-${phased.setup()}\
-    // the taps of the row, in the order of the pixels that they are multiplied by
-    .reg .b32 %row_tap<${len(plan.loads.row_taps)}>;
+<% n = len(plan.loads.axes) %>\
+    // a stage: channel %channel of the row that begins with tap %filter_tap, %tap_pixel1 (%tap_pixel2) pixels from the filter's first
+    // row; %box_tap: the tap of a box
+    .reg .b32 %channel, %channels, %filter_tap, %box_tap, %pixel<${n}>, %image, %tap_pixel<${n}>, %tap_step<${n}>;
+    .reg .b16 %im2col_offset<${n}>;
+    .reg .pred %carry;
+    ld.param.u32 %channels, [channels];
+% for a in plan.loads.axes[1:]:
+    ld.param.u32 %tap_step${a}, [tap_step${a}];
+% endfor
+    mov.b16 %im2col_offset0, 0;
+${radix.parameters()}\
 </%def>
 
 <%def name="begin()">
-${phased.begin()}\
-${row_taps()}\
+${im2col.pixel()}\
+    ld.global.nc.u32 %filter_tap, [%phase_row+8];
+    mov.u32 %channel, 0;
+% for a in plan.loads.axes[1:]:
+    mov.u32 %tap_pixel${a}, 0;
+% endfor
+${tap_offsets()}\
 </%def>
 
-<%def name="row_taps()">
-% for n in plan.loads.row_taps:
-    add.u32 %row_tap${n}, %filter_tap, ${plan.loads.row_taps[-1 - n] if plan.loads.flipped else n};
+## The operands of a stage's copies that follow from its row of taps.
+<%def name="tap_offsets()">
+% for a in plan.loads.axes[1:]:
+    cvt.u16.u32 %im2col_offset${a}, %tap_pixel${a};
 % endfor
 </%def>
 
 ## The next channels, or the next row of taps.
 <%def name="step()">
-${phased.step()}\
-${row_taps()}\
+    add.u32 %channel, %channel, ${plan.loads.unit};
+    setp.ge.u32 %carry, %channel, %channels;
+    @%carry mov.u32 %channel, 0;
+% for a in plan.loads.axes[1:]:
+    @%carry add.u32 %tap_pixel${a}, %tap_pixel${a}, %dilation${a};
+    @%carry sub.u32 %filter_tap, %filter_tap, %tap_step${a};
+% if a < plan.loads.axes[-1]:
+    setp.ge.and.u32 %carry, %tap_pixel${a}, %filter_extent${a}, %carry;
+    @%carry mov.u32 %tap_pixel${a}, 0;
+    @%carry mad.lo.u32 %filter_tap, %taps${a}, %tap_step${a}, %filter_tap;
+% endif
+% endfor
+${tap_offsets()}\
 </%def>

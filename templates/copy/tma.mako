@@ -101,6 +101,9 @@ ${addr.step()}\
 % for b in x.boxes_of(unit):
 ${constants.add("%box_smem", base, x.base + b.offset)}\
 ${constants.add("%inner_coord", x.inner_coordinate(b, first), b.inner)}\
+% if x.tap_offset(b):
+    add.u32 %box_tap, ${x.filter_tap}, ${x.tap_offset(b)};
+% endif
     ${"@%first_round " if x is plan.mainloop.resident else ""}cp.async.bulk.tensor.${x.tma_rank}d.shared::cluster.global.${x.tma_mode}.mbarrier::complete_tx::bytes${x.copy_modifiers} [%box_smem], [${x.map_register(b)}, {${x.coordinates(b, first)}${b.trailing}}], [%full_bar]${x.trailing_operands(b)};
 % endfor
 </%def>

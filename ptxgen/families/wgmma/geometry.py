@@ -234,7 +234,8 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     scatters = p.im2col is not None and p.im2col.result is not None
     phased = located_pixels(p, c)
     # addresses of rows of C in a phase
-    located = where(accumulators >= 160, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
+    many = accumulators >= where(c.row_taps > 1, 144, 160)
+    located = where(many, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
         where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),

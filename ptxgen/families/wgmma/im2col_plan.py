@@ -111,7 +111,7 @@ class FilterTaps(OperandPath):
 
     def tap(self, b: Box) -> str:
         """Register with the number of a box's tap in the filter."""
-        return self.filter_tap
+        return "%box_tap" if self.tap_offset(b) else self.filter_tap
 
     def coordinates(self, b: Box, first: str) -> str:
         return f"%inner_coord, {self.tap(b)}, {first if self.kmajor else '%channel'}"
@@ -136,11 +136,12 @@ class RowTapFilters(FilterTaps):
 
     def adapt(self, loads: Im2colLoads) -> None:
         super().adapt(loads)
-        self.tap_of_box = {b.offset: b.unit for b in self.boxes}
+        last = loads.window.row_taps - 1
+        self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit for b in self.boxes}
         self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
 
-    def tap(self, b: Box) -> str:
-        return f"%row_tap{self.tap_of_box[b.offset]}"
+    def tap_offset(self, b: Box) -> int:
+        return self.tap_offsets[b.offset]
 
 
 class Im2colColumns(OperandPath):
@@ -321,10 +322,6 @@ class RowTapLoads(PhasedLoads):
 
     template = "addr/row_taps.mako"
     units = 1
-
-    @property
-    def row_taps(self) -> range:
-        return range(self.window.row_taps)
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         x: OperandPath

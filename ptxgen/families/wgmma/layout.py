@@ -155,6 +155,10 @@ class OperandPath:
         """Register with the address of a box's tensor map."""
         return f"%map_{self.role}"
 
+    def tap_offset(self, b: Box) -> int:
+        """From the filter tap of a stage to that of a box."""
+        return 0
+
     def coordinates(self, b: Box, first: str) -> str:
         """The coordinates of a box."""
         other = first if self.kmajor or self.sliced_along_k else "%k"
