@@ -239,8 +239,9 @@ class Im2colDescriptor:
 
     @property
     def contiguous_columns(self) -> bool:
-        """Whether adjacent columns of C are adjacent in memory."""
-        return self.result is None or self.result[1][-1][1] == 1
+        """Whether adjacent columns of C are adjacent in memory, and both are stored."""
+        halo = self.row_taps > 1 and self.side == "b"
+        return not halo and (self.result is None or self.result[1][-1][1] == 1)
 
     @property
     def computed_phases(self) -> tuple[Im2colPhase, ...]:

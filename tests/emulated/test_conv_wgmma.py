@@ -324,11 +324,11 @@ ROW_TAPS = {
         {"direction": "input_grad"},
         "ml=64 nl=64 u=64 row_taps=3",
     ),
-    "packed images, columns of C are pixels": (
+    "packed images, adjacent columns of C are pixels of two rows": (
         "NCHW",
-        "C=64,H=9,W=11,K=72,R=3,S=3,pad=1",
+        "C=64,H=8,W=11,K=72,R=3,S=3,pad=1",
         {},
-        "ml=64 nl=64 u=64 row_taps=3 operand_path_a=pack operand_path_b=pack",
+        "ml=64 nl=64 u=64 vec_c=2 row_taps=3 operand_path_a=pack operand_path_b=pack",
     ),
     "depth": ("NHWC", "C=64,D=3,H=5,W=6,K=72,T=3,R=3,S=3,pad=1", {"dtype": "e4m3"}, "ml=128 nl=64 u=64 row_taps=3"),
 }

@@ -407,8 +407,9 @@ class WgmmaSpace(CandidateSpace):
 
 def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
-    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c)) | (
-        p.im2col is not None and not p.im2col.contiguous_columns
-    )
+    x = p.im2col
+    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c))
+    if x is not None:
+        single = single | (not x.contiguous_columns) | ((x.side == "b") & (c.row_taps > 1))
     adjacent = np.where(single, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))
     return np.where(c.epilogue_smem == 1, default("vec_c"), np.minimum(c.vec_c, adjacent))
