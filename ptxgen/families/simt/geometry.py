@@ -23,6 +23,7 @@ F16X2_MARGIN = 5  #: registers kept in reserve for packed f16 arithmetic, or sev
 PREDICATE_MARGIN = 10  #: for predicated loads
 KMAJOR_MARGIN = 12  #: for K-major rows of two operands in shared memory
 LDG_MARGIN = 12  #: for operands that pass through registers
+F64_MARGIN = 20  #: further ones, if these are 64-bit
 SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 
@@ -136,10 +137,11 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     most = most + (F16X2_MARGIN if packed == 2 else where((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
     most = most + where((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
     ldg = where(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
-    most = most + where(ldg, LDG_MARGIN + (4 if words == 2 else 0), 0)
+    most = most + where(ldg, LDG_MARGIN + (F64_MARGIN if words == 2 else 0), 0)
     resident = threads * c.min_ctas_per_sm
     rows = (a.kmajor_smem & b.kmajor_smem) & (c.bounds != BOUNDS_NONE) & (resident > 3 * FULL_THREADS - 1)
-    return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + where(c.ks > 1, F16X2_MARGIN, 0))
+    sets = where(c.ks > 1, where(table_loads > 0, 2 * F16X2_MARGIN, F16X2_MARGIN), 0)
+    return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + sets)
 
 
 def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
