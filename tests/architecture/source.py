@@ -23,8 +23,13 @@ def modules() -> dict[str, Path]:
     return out
 
 
-def imports(module: str) -> Iterator[tuple[int, str]]:
+@cache
+def imports(module: str) -> tuple[tuple[int, str], ...]:
     """(line, absolute name) of every import of a module, at any depth; of the package's own also by ``import_module``."""
+    return tuple(_imports(module))
+
+
+def _imports(module: str) -> Iterator[tuple[int, str]]:
     path = modules()[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):

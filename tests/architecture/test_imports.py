@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 
 import pytest
 
@@ -15,6 +16,7 @@ FACES = ("", "__main__")
 FREE = {"numpy", "ptxgen", "__future__"} | set(sys.stdlib_module_names) - {"sqlite3"}
 
 
+@cache
 def layers(kind: str = "layers") -> dict[str, int]:
     """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as the reference lists them.
 
@@ -28,6 +30,7 @@ def layer(module: str) -> int:
     return layers()[module.split(".")[0]]
 
 
+@cache
 def owners() -> dict[str, list[str]]:
     rows = table(REFERENCE.read_text(), "Outside packages")
     return {package.strip("`"): re.findall(r"`([\w.]+)`", owner) for package, owner in rows}

@@ -96,8 +96,8 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     paths = values.pop("operand_paths")
     values.update(operand_path_a=paths & 1, operand_path_b=paths >> 1)
     c = Columns({**values, "family": np.full(DRAWS, FAMILIES.index("mma"))}, DRAWS)
-    small = c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads
-    rows = np.flatnonzero(legal(p, c, d) & small)
+    c = c.take(np.flatnonzero(c.ml // c.ms * (c.nl // c.ns) * c.kl * 32 <= threads))
+    rows = np.flatnonzero(legal(p, c, d))
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 

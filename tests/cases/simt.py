@@ -43,8 +43,8 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     if not d.has_async_copy:
         values |= {name: np.zeros(DRAWS, np.int64) for name in ("cp_async_a", "cp_async_b")}
     c = Columns(values, DRAWS)
-    small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
-    rows = np.flatnonzero(legal(p, c, d) & small)
+    c = c.take(np.flatnonzero(c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads))
+    rows = np.flatnonzero(legal(p, c, d))
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
@@ -98,8 +98,8 @@ def unstaged_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads:
 
 def _one_of(c: Columns, p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
     """A random row that is legal and has at most ``threads`` threads, or None."""
-    small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
-    rows = np.flatnonzero(legal(p, c, d) & small)
+    c = c.take(np.flatnonzero(c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads))
+    rows = np.flatnonzero(legal(p, c, d))
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 

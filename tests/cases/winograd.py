@@ -63,8 +63,8 @@ def config(family: str, v: Conv, d: Device, rng: np.random.Generator, threads: i
     if v.direction == "weight_grad":
         kg = rng.choice(np.array([1, 2, 3, 5]), DRAWS)
     c = c.replace(family=FAMILIES.index(family), kg=kg, splitk=np.where(kg > 1, SPLIT_WORKSPACE, 0))
-    small = c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads
-    rows = np.flatnonzero(legal(lower(v), c, d) & small)
+    c = c.take(np.flatnonzero(c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads))
+    rows = np.flatnonzero(legal(lower(v), c, d))
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 

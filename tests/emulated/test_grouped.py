@@ -35,7 +35,9 @@ FEW_SMS = replace(device("emulated"), sms=2)  #: blocks compute several tiles
 @pytest.mark.parametrize("seed", range(2))
 def test_random_groups(family, seed):
     on = replace(device("emulated" if family == "simt" else "h200"), sms=3)
-    for n, (p, c) in enumerate(SOURCES[f"grouped_{family}"].cases(seed, 6, on, limit=40, threads=128)):
+    for n, (p, c) in enumerate(
+        SOURCES[f"grouped_{family}"].cases(seed, 6 if family == "simt" else 4, on, limit=40, threads=128)
+    ):
         right(p, c, n, on, (CASES[(n + seed) % len(CASES)],))
 
 

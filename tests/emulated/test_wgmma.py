@@ -136,10 +136,10 @@ RESIDENT_B = (
 )
 
 
-@pytest.mark.parametrize(("p", "text"), RESIDENT_B, ids=lambda x: x if isinstance(x, str) else x.key())
-@pytest.mark.parametrize("completion", ["early", "late"])
-def test_resident_b_is_loaded_once(p, text, completion):
+@pytest.mark.parametrize("n", range(len(RESIDENT_B)), ids=lambda n: f"{RESIDENT_B[n][0].key()}-{RESIDENT_B[n][1]}")
+def test_resident_b_is_loaded_once(n):
     """Blocks of a small device compute several tiles."""
+    (p, text), completion = RESIDENT_B[n], ("early", "late")[n % 2]
     small = replace(H200, sms=8)
     c = parse_config(f"family=wgmma epilogue_smem={int(p.dtype != 'f32')} persistent=1 resident_b=1 {text}")
     a, b, before = operands(p, 0, "integers")

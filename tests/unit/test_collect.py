@@ -87,6 +87,18 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     return call
 
 
+@pytest.fixture
+def prepared_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems are prepared in a thread of this process, which need not import the package again."""
+
+    def pool(jobs: int, context: object, start: object, arguments: tuple[Any, ...]) -> ThreadPoolExecutor:
+        stopping, *first = arguments
+        monkeypatch.setattr(collect, "_preparer", Preparer(*first, stopping.is_set))
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr(collect, "ProcessPoolExecutor", pool)
+
+
 def rows(path: Path) -> Counter[tuple[str, str]]:
     """Problem and configuration of the stored measurements."""
     with contextlib.suppress(DatabaseError), Database(path, readonly=True) as database:
@@ -94,6 +106,7 @@ def rows(path: Path) -> Counter[tuple[str, str]]:
     return Counter()
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_a_repeated_run_measures_only_what_is_missing(run: Run, tmp_path: Path) -> None:
     first = run("--problems", 2, *RANDOM, *SMALL, "--json").document
     assert (first["problems"], first["measurements"], first["outcomes"]) == (2, 6, {"ok": 6})
@@ -171,6 +184,7 @@ def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str,
     assert err.splitlines()[-1] == expected
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:
     began = time.monotonic()
     done = run("--time-limit", 1, *RANDOM, *SMALL, "--json")
@@ -179,6 +193,7 @@ def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:
     assert time.monotonic() - began < 20.0
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
     shapes = tmp_path / "shapes.jsonl"
     shapes.write_text(
@@ -229,6 +244,7 @@ def test_device_that_cuda_visible_devices_lacks(monkeypatch: pytest.MonkeyPatch)
         collect.visible_device(2)
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     share: Counter[str] = Counter()
@@ -365,6 +381,7 @@ def test_preparing_ends_when_the_run_ends() -> None:
 # ---- several children of a device
 
 
+@pytest.mark.usefixtures("prepared_here")
 def test_children_of_a_device_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     budget, share = CollectBudget(configurations=3, nearest=0, group=2), Counter[Any]()
     measure = DeviceThread._measure
@@ -374,10 +391,10 @@ def test_children_of_a_device_share_it(tmp_path: Path, monkeypatch: pytest.Monke
         measure(self, *arguments)
 
     monkeypatch.setattr(DeviceThread, "_measure", counted)
-    problems = [Gemm(m, 6, 5, dtype="f32") for m in range(1, 17)]
+    problems = [Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)]
     with Database(tmp_path / "d.sqlite") as database, DevicePool(budget, "emulated", jobs=1, children=2) as device_pool:
         done = Collector(database, device_pool, budget).run(problems)
-    assert (done.problems, done.measurements, done.outcomes) == (16, 48, {"ok": 48})
+    assert (done.problems, done.measurements, done.outcomes) == (8, 24, {"ok": 24})
     assert len(share) == 2
     assert set(rows(tmp_path / "d.sqlite").values()) == {1}
     usage = done.usage
@@ -466,7 +483,7 @@ def device_pools() -> Iterator[None]:
     executor._shared.clear()
 
 
-@pytest.mark.usefixtures("device_pools")
+@pytest.mark.usefixtures("device_pools", "prepared_here")
 def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     path = tmp_path / "d.sqlite"
@@ -483,7 +500,7 @@ def test_jobs_run_in_threads_of_an_executor(tmp_path: Path) -> None:
         assert shared.device_pool is None
 
 
-@pytest.mark.usefixtures("device_pools")
+@pytest.mark.usefixtures("device_pools", "prepared_here")
 def test_a_stopped_executor_pool_waits_for_its_jobs(tmp_path: Path) -> None:
     """The time limit passes while jobs run: their measurements are stored."""
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
@@ -492,7 +509,7 @@ def test_a_stopped_executor_pool_waits_for_its_jobs(tmp_path: Path) -> None:
     assert done.measurements == sum(rows(tmp_path / "d.sqlite").values()) == 6
 
 
-@pytest.mark.usefixtures("device_pools")
+@pytest.mark.usefixtures("device_pools", "prepared_here")
 def test_a_device_pool_that_cannot_continue_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     measure = DeviceThread._measure

@@ -31,7 +31,7 @@ PROBLEMS = [
     KernelGemm(64, 64, 64, "TN", "f32", "tf32"),
     KernelGemm(64, 64, 64, "NT", "s8"),
 ]
-ROWS = 700
+ROWS = 200
 
 
 def random_rows(family: str, seed: int, n: int) -> Columns:

@@ -21,29 +21,37 @@ from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt.mainloop import ThreadTile
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 
-PAIRS = [
-    (name, p, c)
-    for n, name in enumerate(("h200", "t4", "rtx4090"))
-    for source, seed in (("simt", 30), ("simt_wide", 40))
-    for p, c in SOURCES[source].cases(seed + n, 14, device(name))
-]
+EACH = 14  #: random kernels of each source and device
 SPLITS = [
     ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 splitk={split} vec_c=4 kl={kl}"))
     for split in ("memset_red", "flag_red", "workspace")
     for kl in (1, 2)
 ]
-KERNELS = PAIRS + SPLITS
+COUNT = 6 * EACH + len(SPLITS)
+
+
+@cache
+def kernels() -> list[tuple[str, KernelGemm, Config]]:
+    pairs = [
+        (name, p, c)
+        for n, name in enumerate(("h200", "t4", "rtx4090"))
+        for source, seed in (("simt", 30), ("simt_wide", 40))
+        for p, c in SOURCES[source].cases(seed + n, EACH, device(name))
+    ]
+    assert len(pairs) + len(SPLITS) == COUNT
+    return pairs + SPLITS
 
 
 @cache
 def text(n: int) -> str:
-    where, p, c = KERNELS[n]
+    where, p, c = kernels()[n]
     return render(plan_for(p, c, device(where))).text
 
 
@@ -52,7 +60,7 @@ def code(n: int) -> list[str]:
     return [line for line in (re.sub(r"//.*", "", x).strip() for x in text(n).splitlines()) if line]
 
 
-every = pytest.mark.parametrize("n", range(len(KERNELS)))
+every = pytest.mark.parametrize("n", range(COUNT))
 
 
 WITHOUT_PYGMENTS = """
@@ -183,7 +191,7 @@ def test_no_branch_around_a_single_access(n):
 
 @every
 def test_checked_kernels_guard_every_store_of_c(n):
-    c = KERNELS[n][2]
+    c = kernels()[n][2]
     main = "\n".join(code(n)).split(".visible .entry")[1]
     stores = re.findall(r"^.*\b(?:st|red)\.global\S*.*$", main, re.M)
     assert stores
@@ -194,7 +202,7 @@ def test_checked_kernels_guard_every_store_of_c(n):
 
 @every
 def test_header_of_a_module(n):
-    where, p, c = KERNELS[n]
+    where, p, c = kernels()[n]
     plan = plan_for(p, c, device(where))
     source = render(plan)
     lines = source.text.splitlines()
@@ -243,7 +251,7 @@ def test_header_of_a_convolution(v, words):
 
 
 def test_rendering_is_repeatable():
-    for where, p, c in KERNELS[::9]:
+    for where, p, c in kernels()[::9]:
         plan = plan_for(p, c, device(where))
         assert render(plan).text == render(plan).text == render(plan_for(p, c, device(where))).text
 

@@ -12,7 +12,7 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import claims, selection, tuner
+from ptxgen.tuning import claims, sampler, selection, tuner
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.deadline import Deadline, Terminated, stop_on_signals
 from ptxgen.tuning.gain import expected_gain
@@ -87,13 +87,14 @@ class Fake:
         pass
 
 
-LEARN = cache(tuner.Categorical.learn)
+LEARN = cache(partial(tuner.Categorical.learn, wanted=100))
 
 
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(tuner, "Worker", Fake)
     monkeypatch.setattr(tuner.Categorical, "learn", LEARN)  # seconds, and the same for the same seed
+    monkeypatch.setattr(sampler, "BATCH", 1 << 12)  # drawn for every few samples
     monkeypatch.setattr(Fake, "log", [])
     monkeypatch.setattr(Fake, "compared", [])
     monkeypatch.setattr(Fake, "stop_after", 1 << 30)

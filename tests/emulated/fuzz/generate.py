@@ -28,17 +28,13 @@ class File:
     cases: tuple[Case, ...]
 
 
+#: the modules of a family are all from one of these; the fastest ones first
+GENERATORS = tuple(map(cache, (m.cases for m in (scalar, approximate, flow, collective, memory, matrix, asynchronous))))
+
+
 @cache
 def cases() -> tuple[Case, ...]:
-    out = (
-        *scalar.cases(),
-        *approximate.cases(),
-        *flow.cases(),
-        *collective.cases(),
-        *memory.cases(),
-        *matrix.cases(),
-        *asynchronous.cases(),
-    )
+    out = tuple(case for generator in GENERATORS for case in generator())
     assert len({c.name for c in out}) == len(out)
     return out
 
@@ -54,13 +50,17 @@ def directed_file() -> File:
 
 
 @cache
-def files() -> tuple[File, ...]:
+def files_of(family: str) -> tuple[File, ...]:
+    """The files of one family. Other generators than its own need not run."""
+    members = next(found for g in GENERATORS if (found := [case for case in g() if case.family == family]))
     out = []
-    families: dict[str, list[Case]] = {}
-    for case in cases():
-        families.setdefault(case.family, []).append(case)
-    for family, members in families.items():
-        for i in range(0, len(members), TOGETHER):
-            some = tuple(members[i : i + TOGETHER])
-            out.append(File(f"{family}{i // TOGETHER}", HEADER + "\n".join(c.text for c in some), some))
+    for i in range(0, len(members), TOGETHER):
+        some = tuple(members[i : i + TOGETHER])
+        out.append(File(f"{family}{i // TOGETHER}", HEADER + "\n".join(c.text for c in some), some))
+    return tuple(out)
+
+
+def files() -> tuple[File, ...]:
+    out = [file for family in dict.fromkeys(case.family for case in cases()) for file in files_of(family)]
+    assert sum(len(file.cases) for file in out) == len(cases())
     return tuple(out)
