@@ -362,24 +362,30 @@ class Checks:
         batched = torch.compile(torch.vmap(lambda x: pt.linear(x, w)), backend="aot_eager", fullgraph=True)
         assert torch.equal(batched(x), x @ w.T)
 
-    def test_compiled_code_calls_the_kernel_without_a_second_dispatch(self, monkeypatch):
-        """Unless gradients are recorded, or a tensor has the negative bit, which a kernel of PyTorch resolves."""
-        redispatch, calls = torch._ops.OpOverload.redispatch, []
-        monkeypatch.setattr(
-            torch._ops.OpOverload, "redispatch", lambda op, *args, **k: calls.append(op) or redispatch(op, *args, **k)
-        )
+    def test_compiled_code_calls_the_kernel_without_the_dispatcher(self):
+        """Unless gradients are recorded, or a mode or a meta tensor needs the dispatcher."""
+
+        def dispatched(call, *args):
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                result = call(*args)
+            return sum(e.count for e in profile.key_averages() if e.key == "ptxgen::linear"), result
+
         x, w = self.integers(3, 4), self.integers(2, 4)
         compiled = torch.compile(pt.linear, backend="aot_eager", fullgraph=True)
         compiled(x, w)
-        del calls[:]
-        assert torch.equal(compiled(x, w), x @ w.T)
-        assert not calls
-        operator = torch.ops.ptxgen.linear
-        negative = torch.complex(x, x).conj().imag
-        assert torch.equal(operator(negative, w, None), -x @ w.T)
-        assert len(calls) == 1
-        assert operator(x, w.requires_grad_(), None).requires_grad
-        assert len(calls) == 2
+        count, result = dispatched(compiled, x, w)
+        assert count == 0
+        assert torch.equal(result, x @ w.T)
+        operator = torch.ops.ptxgen.linear.default
+        with torch.no_grad():
+            negative = torch.complex(x, x).conj().imag
+            assert torch.equal(operator(negative, w, None), -x @ w.T)
+            assert dispatched(operator, x, w, None)[0] == 0
+            assert dispatched(operator, x.to("meta"), w.to("meta"), None)[0] == 1
+            with pytest.raises(ShapeError, match="4 columns and weight 5"):
+                operator(x, self.integers(2, 5), None)
+        assert dispatched(operator, x, w.requires_grad_(), None)[0] >= 1
+        assert operator(x, w, None).requires_grad
 
     @pytest.mark.parametrize("compiles", [False, True])
     def test_autocast(self, compiles):

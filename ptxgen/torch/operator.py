@@ -2,7 +2,7 @@
 
 Calls in ``torch.compile`` and ``torch.export``, and those with tensor subclasses, go through PyTorch's dispatcher. It
 costs tens of microseconds for an operator that is written in Python, so eager calls on plain tensors run the kernel
-directly, or in a ``torch.autograd.Function`` if gradients are recorded, and compiled code is dispatched once.
+directly, or in a ``torch.autograd.Function`` if gradients are recorded, and so does compiled code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor, unwrap_if_dead
-from torch._library.autograd import Info, make_autograd_impl
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
@@ -31,8 +30,6 @@ DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 #: classes of arguments that need no dispatcher
 PLAIN = frozenset({Tensor, Parameter, type(None)})
 
-BELOW_AUTOGRAD = torch._C._after_ADInplaceOrView_keyset
-BACKENDS = tuple(getattr(torch._C.DispatchKey, key) for key in DEVICES.values())
 BATCHED = torch._C.DispatchKey.FuncTorchBatched
 FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
 is_grad_enabled = torch.is_grad_enabled
@@ -68,27 +65,42 @@ class Operator:
         self.overload: Any = getattr(torch.ops.ptxgen, schema.partition("(")[0]).default
         self.kernel = kernel
         self._tensors = tensors
+        # compiled code calls the overload, whose arguments the dispatcher would convert
+        self.overload._op = self._call_of_plain_tensors(self.overload._op)
         self._has_symbolic_extents = "SymInt[]" in schema
         self._record = _recording_function(kernel, setup, backward)
         self._transformed = _transformed_function(self, setup, backward, batch)
         torch.library.register_fake(name, fake, lib=LIBRARY)
-        LIBRARY.impl(name, self._autograd_kernel(Info(backward, setup)), "Autograd", with_keyset=True)
+        torch.library.register_autograd(name, backward, setup_context=setup, lib=LIBRARY)
         torch.library.register_vmap(name, batch, lib=LIBRARY)
         for device, key in DEVICES.items():
             LIBRARY.impl(name, kernel, key)
             LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{key}"), f"Autocast{key}")
 
-    def _autograd_kernel(self, info: Info) -> Callable[..., Any]:
-        """The kernel of ``torch.library.register_autograd``, which runs where gradients are recorded, or a key below
-        autograd is more than that of a backend. Compiled code does neither, and calls the operator's kernel at once."""
-        dispatched, kernel = make_autograd_impl(self.overload, info), self.kernel
+    def _call_of_plain_tensors(self, dispatch: Callable[..., Any]) -> Callable[..., Any]:
+        """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; otherwise
+        ``dispatch``."""
+        kernel, count = self.kernel, self._tensors
 
-        def call(keys: Any, *args: Any) -> Any:
-            if (keys & BELOW_AUTOGRAD).highestPriorityTypeId() in BACKENDS and not (
-                is_grad_enabled() and torch._C._any_requires_grad(*args)
+        def call(*args: Any, **named: Any) -> Any:
+            if (
+                named
+                or is_grad_enabled()
+                or _autocasts()
+                or _dispatch_modes()
+                or _function_modes()
+                or _transforms() is not None
+                or _traces() is not None
+                or forward_ad._current_level >= 0
             ):
+                return dispatch(*args, **named)
+            for x in args[:count]:
+                if x.__class__ not in PLAIN or (x is not None and x.is_meta):
+                    return dispatch(*args)
+            try:
                 return kernel(*args)
-            return dispatched(keys, *args)
+            except (AttributeError, RuntimeError, InputError):  # batched tensors, or an error that dispatch raises
+                return dispatch(*args)
 
         return call
 

@@ -342,7 +342,7 @@ def test_stages_of_all_taps_of_a_filter_row(case):
     verify(p, parse_config("family=wgmma stages=3 " + config), kind, 2.0, 1.0)
 
 
-@pytest.mark.parametrize("seed", (0, 2))
+@pytest.mark.parametrize("seed", [0, 2])
 def test_random_stages_of_all_taps_of_a_filter_row(seed):
     for n, (p, c) in enumerate(SOURCES["conv_wgmma_row_taps"].cases(seed, 4, H200, limit=48)):
         kind = ("integers", "normal", "scaled")[(n + seed) % 3]
