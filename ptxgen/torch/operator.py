@@ -78,7 +78,7 @@ class Operator:
             LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{key}"), f"Autocast{key}")
 
     def _call_of_plain_tensors(self, dispatch: Callable[..., Any]) -> Callable[..., Any]:
-        """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; otherwise
+        """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; else
         ``dispatch``."""
         kernel, count = self.kernel, self._tensors
 
