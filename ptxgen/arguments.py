@@ -26,6 +26,8 @@ def shown(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """``value`` with lists, arrays and NumPy scalars as tuples and Python numbers, which can be hashed."""
+    if type(value) is int:  # nearly all are
+        return value
     if hasattr(value, "tolist"):
         with suppress(RuntimeError):  # a tensor without values: the caller rejects it
             value = value.tolist()

@@ -222,8 +222,12 @@ class Columns:
         picked = {n: v[rows] for n, v in self.columns.items()}
         return Columns(picked, int(rows.sum()) if rows.dtype == bool else len(rows))
 
+    def numbers(self, i: int) -> dict[str, int]:
+        """The values of one row in the columns."""
+        return {n: int(v[i]) for n, v in self.columns.items()}
+
     def row(self, i: int) -> Config:
-        return config_of(int(self.family[i]), {n: int(v[i]) for n, v in self.columns.items()})
+        return config_of(int(self.family[i]), self.numbers(i))
 
     def replace(self, **columns: Any) -> Columns:
         """The same rows with some axes replaced by a column or a number."""

@@ -15,6 +15,7 @@ class Tile:
     def __init__(self, name: str, kind: str, shape: tuple[int, ...]) -> None:
         self.name, self.kind, self.shape = name, kind, shape
         self.size = math.prod(shape)
+        self._names: dict[int | tuple[int, ...], str] = {}  #: of the registers that were read, by index
 
     def _flat(self, index: tuple[int, ...]) -> int:
         if len(index) != len(self.shape):
@@ -27,7 +28,11 @@ class Tile:
         return flat
 
     def __getitem__(self, index: int | tuple[int, ...]) -> str:
-        return f"%{self.name}{self._flat(index if isinstance(index, tuple) else (index,))}"
+        name = self._names.get(index)
+        if name is None:
+            name = f"%{self.name}{self._flat(index if isinstance(index, tuple) else (index,))}"
+            self._names[index] = name
+        return name
 
     def vector(self, *index: int, n: int) -> str:
         first = self._flat(index)

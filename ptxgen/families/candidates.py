@@ -302,6 +302,14 @@ class GridRows(Columns):
     def column(self, name: str) -> NDArray[np.int64]:
         return gathered(self.grid.column(name), np.unravel_index(self.rows, self.grid.size))
 
+    def numbers(self, i: int) -> dict[str, int]:
+        place = np.unravel_index(int(self.rows[i]), self.grid.size)
+        of_shape = {
+            shape: tuple(at if n > 1 else 0 for at, n in zip(place, shape, strict=True))
+            for shape in {v.shape for v in self.grid.columns.values()}
+        }
+        return {n: int(v[of_shape[v.shape]]) for n, v in self.grid.columns.items()}
+
     def take(self, rows: NDArray[Any]) -> Columns:
         places = np.unravel_index(self.rows[rows], self.grid.size)
         return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))

@@ -158,7 +158,7 @@ class Candidates(Columns):
         row, cell = int(self.rows[i]), int(self.cell[i])
         part = next(p for p in reversed(self.parts) if row >= p.row)
         f = part.base.family
-        values = {n: int(v[0]) for n, v in part.base.columns.take(np.array([row - part.row])).columns.items()}
+        values = part.base.columns.numbers(row - part.row)
         values.update({n: int(part.cells.column(n)[cell - part.cell]) for n in f.cell})
         return config_of(f.code, values)
 

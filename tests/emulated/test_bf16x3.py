@@ -23,7 +23,7 @@ def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32), c
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_kernels(seed):
     """Any layout, alignment and extent, in guarded memory; ``right`` runs batches and epilogues."""
     for n, (p, c) in enumerate(SOURCES["bf16x3"].cases(60 + seed, 4, device("h200"), 70)):
@@ -64,7 +64,7 @@ def test_sums_are_more_accurate_than_an_fma_chain(kind):
     """RMS and maximum error over Σ|a||b|. Without promotion, sums in the tensor core's accumulators err ten times as
     much."""
     rng = np.random.default_rng(2)
-    k = 2048
+    k = 1024
     a, b = (rng.random(s) if kind == "uniform" else rng.standard_normal(s) for s in ((32, k), (k, 16)))
     if kind == "scaled":
         a, b = (x * np.exp2(rng.integers(-12, 13, x.shape)) for x in (a, b))

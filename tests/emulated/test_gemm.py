@@ -30,7 +30,7 @@ TYPES = (("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 # ---- anything that is legal
 
 
-@pytest.mark.parametrize("n", range(48))
+@pytest.mark.parametrize("n", range(32))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per
     run."""
@@ -268,10 +268,13 @@ def test_beta_zero_does_not_read_c(text):
 # ---- order
 
 
+ORDERS = ("kg=3 splitk=workspace", "kl=4 u=32", "kg=3 splitk=workspace kl=2 epilogue_smem=1", "")
+
+
 @pytest.mark.parametrize(
-    "text", ["kg=3 splitk=workspace", "kl=4 u=32", "kg=3 splitk=workspace kl=2 epilogue_smem=1", ""]
+    ("dtype", "compute", "text"),
+    [(*types, text) for i, types in enumerate(TYPES) for j, text in enumerate(ORDERS) if (i + j) % 2 == 0],
 )
-@pytest.mark.parametrize(("dtype", "compute"), TYPES)
 def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     """In any order of warps and blocks, and any completion time of copies."""
     p = Gemm(20, 19, 100, "TN", dtype, compute, deterministic=True)

@@ -27,7 +27,7 @@ H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
-@pytest.mark.parametrize("n", range(18))
+@pytest.mark.parametrize("n", range(12))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
     p, c = problem(rng, 90, H200), None
@@ -75,6 +75,8 @@ def test_types_layouts_and_schedules(dtype, compute, layout, axes):
         ]
     found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {axes}") for sides in tried]
     legal = [c for c in found if first_violation(lower(p), c, H200) is None]
+    if len(legal) == 2:  # one side, in turn
+        legal = legal[(LAYOUTS.index(layout) + OPTIONS.index(axes)) % 2 :][:1]
     assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in axes or "splitk=distributed" in axes))
     for n, c in enumerate(legal):
         kind = ("integers", "normal")[n % 2]
@@ -103,18 +105,22 @@ def test_clusters_multicast_operands(layout, axes):
     """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small that
     blocks compute several tiles."""
     long, short = (128 if "math_warpgroups=2" in axes and "pingpong" not in axes else 64), (64 if "=4" in axes else 32)
-    on, seen = replace(H200, sms=8) if "persistent" in axes else H200, 0
+    on = replace(H200, sms=8) if "persistent" in axes else H200
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
+    found = []
     for n, p in enumerate(problems):
         for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
             c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {axes} epilogue_smem={1 - n}")
             if first_violation(lower(p), c, on) is None:
-                a, b, before = operands(p, n, "integers")
-                driver = EmulatedDriver(on, completion=("late", "early")[n])
-                out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
-                assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
-                seen += 1
-    assert seen > 1
+                found.append((n, p, c))
+    assert len(found) > 1
+    if len(found) == 4:  # one side of each problem, in turn
+        found = found[::3] if SHARED.index(axes) // 2 % 2 else found[1:3]
+    for n, p, c in found:
+        a, b, before = operands(p, n, "integers")
+        driver = EmulatedDriver(on, completion=("late", "early")[n])
+        out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
+        assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
 
 
 #: problem, configuration: rounds of the stages that end within a tile's columns of K, warpgroups that load no B
@@ -149,7 +155,7 @@ def test_resident_b_is_loaded_once(n):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_kernels_with_resident_b(seed):
-    for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 5, replace(H200, sms=8), limit=900)):
+    for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 3, replace(H200, sms=8), limit=900)):
         a, b, before = operands(p, n, "integers")
         more = epilogue_arrays(p, n, "integers")
         driver = EmulatedDriver(replace(H200, sms=8), completion=("late", "early")[n % 2])

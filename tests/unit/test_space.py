@@ -94,7 +94,14 @@ def plain(c: Columns) -> Columns:
 
 
 def configs(c: Columns) -> set[Config]:
-    return {c.row(i) for i in range(len(c))}
+    """The rows as configurations, made from whole columns."""
+    found = set()
+    for family in np.unique(c.column("family")):
+        name, rows = space.FAMILIES[family], np.flatnonzero(c.column("family") == family)
+        names = [axis.name for axis in axes_of(name)]
+        columns = [c.column(axis)[rows].tolist() for axis in names]
+        found |= {Config(family=name, **dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)}
+    return found
 
 
 @pytest.fixture
@@ -113,7 +120,11 @@ def small_axes(monkeypatch):
 
 
 def of(c: Columns, family: int) -> set[Config]:
-    return {x for x in configs(c) if x.family == space.FAMILIES[family]}
+    """The candidates of one family, each of which must be there once."""
+    rows = np.flatnonzero(c.column("family") == family)
+    found = configs(c.take(rows))
+    assert len(found) == len(rows), "a configuration appears twice"
+    return found
 
 
 def copy_options(p: KernelGemm, name: str) -> list[dict[str, int]]:
@@ -137,17 +148,17 @@ def by_hand(p: KernelGemm, d) -> set[Config]:
     found = []
     for values in product(*SMALL.values()):
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
-        c = replace(c, lanes_m=int(warp_rows(c)), store_policy=int(p.k < 512))
+        c = c.replace(lanes_m=int(warp_rows(c)), store_policy=int(p.k < 512))
         tiles = geometry(p, c).tiles
-        c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
+        c = c.replace(raster_group=8 if tiles > 2 * d.sms else 1)
         small = c.ml * c.nl < 128 * 128 and 1 < c.lanes_m < 32
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
-            full = replace(c, **a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
+            full = c.replace(**a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
             found.append(full)
     staged = [c for c in found if c.kmajor_smem_b and c.kl == 1]
-    better = {replace(c, epilogue_smem=0): c for c in legal(p, [replace(c, epilogue_smem=1) for c in staged], d)}
+    better = {c.replace(epilogue_smem=0): c for c in legal(p, [c.replace(epilogue_smem=1) for c in staged], d)}
     found = legal(p, [better.get(c, c) for c in found], d)
     return configs(space.canonical(p, Columns.of(found)))
 
@@ -156,7 +167,6 @@ def by_hand(p: KernelGemm, d) -> set[Config]:
 def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
     c = space.candidates(p, d)
     found = of(c, 0)
-    assert len(configs(c)) == len(c), "a configuration appears twice"
     assert found == by_hand(p, d)
 
 
@@ -201,21 +211,20 @@ def mma_by_hand(p: KernelGemm, d) -> set[Config]:
         if c.u // mma.instruction(p).depth not in mma.STEPS:
             continue
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
-        c = replace(c, raster_group=8 if tiles > 2 * d.sms else 1)
+        c = c.replace(raster_group=8 if tiles > 2 * d.sms else 1)
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for modes, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             split = (
                 0 if kg == 1 or (adds and (modes["operand_path_a"] or modes["operand_path_b"])) else 1 if adds else 2
             )
-            found.append(replace(c, **modes, kg=kg, splitk=split))
+            found.append(c.replace(**modes, kg=kg, splitk=split))
     return configs(space.canonical(p, Columns.of(legal(p, found, d))))
 
 
 @pytest.mark.parametrize("p", MMA_PROBLEMS, ids=lambda p: p.key())
 def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
-    assert len(configs(c)) == len(c), "a configuration appears twice"
     found = of(c, 1)
     assert found == mma_by_hand(p, H200)
     assert found
@@ -287,7 +296,7 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
         held = p.element.bytes != 2 and p.layout[1] == "N" and paths != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
-        c = replace(c, raster_group=8 if cluster_k == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
+        c = c.replace(raster_group=8 if cluster_k == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
         k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.epilogue
         reductions = {(1, 0)}
@@ -300,18 +309,17 @@ def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows in product(reductions, loaded):
-            found.append(replace(c, kg=kg, splitk=split, tma_rows=rows))
+            found.append(c.replace(kg=kg, splitk=split, tma_rows=rows))
     found = legal(p, found, d)
     shared = [c for c in found if c.splitk == SPLIT_SHARE and c.epilogue_subtiles == 1]
-    fewer = {*legal(p, [replace(c, kg=2) for c in shared] + [replace(c, kg=1, splitk=0) for c in shared], d)}
-    two = {c for c in shared if {replace(c, kg=2), replace(c, kg=1, splitk=0)} <= fewer}
+    fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
+    two = {c for c in shared if {c.replace(kg=2), c.replace(kg=1, splitk=0)} <= fewer}
     return {c for c in found if c.splitk != SPLIT_SHARE or c in two}
 
 
 @pytest.mark.parametrize("p", WGMMA_PROBLEMS, ids=lambda p: p.key())
 def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
-    assert len(configs(c)) == len(c), "a configuration appears twice"
     found = of(c, 2)
     assert found == wgmma_by_hand(p, H200)
     assert found
@@ -400,14 +408,14 @@ def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
                 )
         for c in made:
             narrow = 2 if p.dtype == "f64" else 4
-            c = replace(c, vec_c=min(p.vectors[2], c.nl, narrow), store_policy=int(p.k < 512))
+            c = c.replace(vec_c=min(p.vectors[2], c.nl, narrow), store_policy=int(p.k < 512))
             g = geometry(p, c)
             warps = 4 * (16384 // (-(-g.registers // 8) * 8 * 32))
             fits = min(warps * 32 // g.threads, 2048 // g.threads, int(d.shared_sm // (g.shared + 1024)))
-            c = replace(c, min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
+            c = c.replace(min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
-                found.append(replace(c, kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))
+                found.append(c.replace(kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))
     return configs(space.canonical(p, Columns.of(legal(p, found, d))))
 
 
@@ -485,7 +493,7 @@ def test_families_are_those_that_compute_the_types():
 
 @pytest.mark.parametrize("code", range(4))
 def test_candidates_of_every_family_become_kernels(code):
-    """100 of each family, over types, layouts and alignments."""
+    """60 of each family, over types, layouts and alignments."""
     rng = np.random.default_rng(code)
     made = 0
     problems = [
@@ -496,12 +504,12 @@ def test_candidates_of_every_family_become_kernels(code):
     for p in problems:
         c = space.candidates(p, H200)
         rows = np.flatnonzero(c.family == code)
-        for i in rng.choice(rows, min(-(-100 // len(problems)), len(rows)), replace=False):
+        for i in rng.choice(rows, min(-(-60 // len(problems)), len(rows)), replace=False):
             plan = plan_for(p, c.row(int(i)), H200)
             assert render(plan).text
             assert plan.launch(p).steps
             made += 1
-    assert made >= 100
+    assert made >= 60
 
 
 @pytest.mark.parametrize("p", ALL, ids=lambda p: p.key())
@@ -809,7 +817,7 @@ def test_canonical_configurations_are_the_same_kernels(p):
     pairs = [(drawn.row(i), mapped.row(i)) for i in range(len(drawn))]
     changed = [(a, b) for a, b in pairs if a != b]
     assert len(changed) > 5
-    for a, b in changed[:: -(-len(changed) // 15)]:
+    for a, b in changed[:: -(-len(changed) // 10)]:
         one, two = plan_for(p, a, H200), plan_for(p, b, H200)
         assert render(one).digest == render(two).digest, f"{a} | {b}"
         assert geometry(p, a).blocks == geometry(p, b).blocks
