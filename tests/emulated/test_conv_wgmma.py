@@ -350,6 +350,15 @@ def test_random_stages_of_all_taps_of_a_filter_row(seed):
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), seed=seed, completion=("late", "early")[n % 2])
 
 
+def test_the_corners_of_the_map_include_the_halo():
+    p = Conv(**Conv.read_shape("N=1,C=64,D=2,H=5,W=4,K=64,T=1,R=3,S=3,pad=0x0x1x1x15x16"), layout="NHWC", dtype="f16")
+    plain, shared = (parse_config(f"family=wgmma ml=64 nl=64 u=64 stages=3 row_taps={n}") for n in (1, 3))
+    verify(p, plain, "integers")
+    with pytest.raises(ConfigError, match="wgmma_row_taps_offsets"):
+        plan_for(p, shared, H200)
+    verify(replace(p, padding=(0, 0, 1, 1, 15, 15)), shared, "integers")
+
+
 @pytest.mark.parametrize(
     ("shape", "config"),
     [

@@ -50,6 +50,12 @@ def maps_im2col(p: KernelGemm) -> bool:
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
+def _maps_halo(p: KernelGemm) -> bool:
+    """Whether an im2col map can describe images with the halo of a filter row, and offsets in C fit 32 bits."""
+    x = p.im2col
+    return x is not None and x.upper[0] + x.taps[0] - 1 <= CORNERS[x.rank][1] and p.m * max(p.ldc, 1) < COUNTED
+
+
 def _packs_conv(p: KernelGemm, c: Any) -> Any:
     """Whether, in a convolution, those operands are packed that TMA cannot load, or A where packing transposes it."""
     if p.im2col is None:
@@ -397,8 +403,9 @@ RULES = (
     ),
     Rule(
         "wgmma_row_taps_offsets",
-        lambda p, c, g, d: (c.row_taps == 1) | (p.m * max(p.ldc, 1) < COUNTED),
-        "row_taps={c.row_taps}, M={p.m}, ldc={p.ldc}: offsets in C must be below 2^31 elements",
+        lambda p, c, g, d: (c.row_taps == 1) | _maps_halo(p),
+        "row_taps={c.row_taps}, M={p.m}, ldc={p.ldc}: offsets in C must be below 2^31 elements, and the corners of an"
+        " im2col map include the halo",
     ),
     Rule(
         "wgmma_resident_b",
