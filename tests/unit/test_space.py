@@ -968,6 +968,8 @@ def test_refinements_of_wgmma_reach_every_axis():
     strided = Conv(8, 64, 16, 16, 64, 1, 1, stride=2, layout="NCHW", dtype="f16", direction="input_grad")
     scattered = Config(family="wgmma", ml=64, nl=64, u=64, operand_path_b=1)
     reached |= changed(lower(strided), scattered) & {"interleave_phases"}
+    rows = Conv(8, 64, 16, 16, 64, 3, 3, padding=1, layout="NHWC", dtype="f16")
+    reached |= changed(lower(rows), Config(family="wgmma", ml=64, nl=64, u=64, stages=3)) & {"row_taps"}
     assert reached == set(wgmma.AXES)
     near = configs(space.refinements(p, H200, staged))
     assert replace(staged, transposed_mma=1) in near
