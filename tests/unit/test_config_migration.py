@@ -156,7 +156,7 @@ SHARED = {
 }
 
 #: axes that no earlier form has
-NEWER = {"strip_columns", "feature_map_bytes", "resident_b", "stream_k", "interleave_phases"}
+NEWER = {"strip_columns", "feature_map_bytes", "resident_b", "stream_k", "interleave_phases", "row_taps"}
 
 
 def old_text(code: int) -> str:
