@@ -44,6 +44,10 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
     "unaligned": (Gemm(63, 65, 67, "TT", aligned_a=4, ldb=70), ""),
     "integers": (Gemm(64, 128, 256, "NT", "s8"), ""),
     "im2col": (Conv(4, 64, 14, 14, 64, 3, 3, padding=1, layout="NHWC", dtype="f16", epilogue="bias,relu"), ""),
+    "row_taps": (
+        Conv(3, 64, 14, 12, 64, 3, 3, padding=1, layout="NHWC", dtype="bf16"),
+        "family=wgmma ml=64 nl=64 u=64 stages=3 row_taps=3",
+    ),
     "tables": (Conv(2, 3, 20, 22, 5, 3, 3, stride=2), "family=simt"),
     "phases": (Conv(2, 8, 9, 9, 8, 3, 3, stride=2, direction="input_grad"), ""),
     "dependent": (Gemm(128, 128, 128), "family=simt pdl=on_exit"),
