@@ -83,19 +83,11 @@ class Operator:
         kernel, count = self.kernel, self._tensors
 
         def call(*args: Any, **named: Any) -> Any:
-            if (
-                named
-                or is_grad_enabled()
-                or _autocasts()
-                or _dispatch_modes()
-                or _function_modes()
-                or _transforms() is not None
-                or _traces() is not None
-                or forward_ad._current_level >= 0
-            ):
+            tensors = args[:count]
+            if named or is_grad_enabled() or not runs_directly(*tensors):
                 return dispatch(*args, **named)
-            for x in args[:count]:
-                if x.__class__ not in PLAIN or (x is not None and x.is_meta):
+            for x in tensors:
+                if x is not None and x.is_meta:
                     return dispatch(*args)
             try:
                 return kernel(*args)

@@ -120,7 +120,7 @@ def small_axes(monkeypatch):
 
 
 def of(c: Columns, family: int) -> set[Config]:
-    """The candidates of one family, each of which must be there once."""
+    """The candidates of one family. The space must have each of them exactly once."""
     rows = np.flatnonzero(c.column("family") == family)
     found = configs(c.take(rows))
     assert len(found) == len(rows), "a configuration appears twice"

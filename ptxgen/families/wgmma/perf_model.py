@@ -122,7 +122,7 @@ def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, mov
     """The bytes that TMA loads. An im2col load goes pixel by pixel, which takes longer: as so many more bytes."""
     assert p.im2col is not None
     size = p.element.bytes
-    images_x = (c.transposed_mma == 1) == (p.im2col.side == "b")
+    images_x = g.images_x
     tile = np.where(images_x, g.x_tile, g.y_tile)
     halo = 1 + (c.row_taps - 1) / np.maximum(tile, 1)
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
