@@ -110,7 +110,7 @@ def bench_fields(case: Case, row: Any) -> Document:
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
         name: _known(getattr(row, name))
-        for name in ("us", "vendor_us", "vendor_first_us", "ratio", "tflops", "scheduling_us")
+        for name in ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us", "ratio", "tflops", "scheduling_us")
     }
     return {
         **selection_fields(case, row.selection),
@@ -140,13 +140,30 @@ def _known(value: Any) -> float | None:
 
 
 def summary(rows: Sequence[Document]) -> Document:
-    """The number, the geometric mean and the smallest of the ratios."""
+    """The number, the geometric mean and the smallest of the ratios. ``same_layout``: of the ratios to the vendor's
+    time on operands in the layout of the problem, and how many rows are slower; None: no row has another time there."""
     known = [(row["ratio"], row["name"]) for row in rows if row["ratio"] is not None]
     if not known:
-        return {"rows": 0, "geometric_mean": None, "worst": None}
-    mean = math.exp(sum(math.log(r) for r, _ in known) / len(known))
+        return {"rows": 0, "geometric_mean": None, "worst": None, "same_layout": None}
     ratio, name = min(known)
-    return {"rows": len(known), "geometric_mean": mean, "worst": {"name": name, "ratio": ratio}}
+    mean = _geometric_mean([r for r, _ in known])
+    same_layout = None
+    if _has_other_layouts(rows):
+        both = [(row["vendor_same_layout_us"], row["us"]) for row in rows]
+        ratios = [vendor / us for vendor, us in both if vendor is not None and us is not None]
+        slower = sum(r < 1 for r in ratios)
+        same_layout = {"rows": len(ratios), "geometric_mean": _geometric_mean(ratios), "slower": slower}
+    worst = {"name": name, "ratio": ratio}
+    return {"rows": len(known), "geometric_mean": mean, "worst": worst, "same_layout": same_layout}
+
+
+def _has_other_layouts(rows: Sequence[Document]) -> bool:
+    """Whether the vendor's fastest layout is not that of the problem, in some row."""
+    return any(row["vendor_same_layout_us"] not in (None, row["vendor_us"]) for row in rows)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 # ---- text
@@ -242,18 +259,20 @@ def _error(result: Document) -> str:
 
 @by_operation
 def bench_text(document: Document) -> Parts:
-    modelled = document["clock"] == "model"
+    modelled, other_layouts = document["clock"] == "model", _has_other_layouts(document["rows"])
     rows = []
     for r in document["rows"]:
         measured = {**r, "predicted": False}
-        times = [time_cell(measured, "us", modelled), r["vendor_us"], r["ratio"]]
+        vendor_us = [r["vendor_us"], r["vendor_same_layout_us"] if other_layouts else None]
+        times = [time_cell(measured, "us", modelled), *vendor_us, r["ratio"]]
         speed = [time_cell(measured, "tflops", modelled), r["scheduling_us"]]
         rows.append([*shape_cells(r), *times, *speed, *config_cells(r), source_text(r), document["clock"], r["note"]])
     baseline = operation_in(document).baselines.get(document["baseline"])
     vendor = baseline.title if baseline else "vendor"
-    heads = ("µs", f"{vendor} µs", "ratio", "TFLOP/s", "scheduling µs")
+    same_layout = f"{vendor}, same layout µs"
+    heads = ("µs", f"{vendor} µs", same_layout, "ratio", "TFLOP/s", "scheduling µs")
     titles = (*shape_titles(document), *heads, *CONFIG, "source", "clock", "note")
-    lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source"), ("clock", "note"))]
+    lines: list[Table | str] = [Table(titles, rows, (*OPTIONAL, "source", same_layout), ("clock", "note"))]
     lines += [f"{r['name']}: {r['note']}" for r in document["rows"] if r["note"]]
     total = document["summary"]
     if document["baseline"]:
@@ -261,6 +280,9 @@ def bench_text(document: Document) -> Parts:
             worst = total["worst"]
             lines.append(f"geometric mean of {total['rows']} ratios: {total['geometric_mean']:.3f}")
             lines.append(f"worst row: {worst['name']}, {worst['ratio']:.3f}")
+            if found := total["same_layout"]:
+                mean, slower = f"{found['geometric_mean']:.3f}", counted(found["slower"], "row")
+                lines.append(f"with {vendor} in the layout of each problem: {mean} of {found['rows']}, {slower} slower")
         lines.append(f"ratio: time of the fastest {vendor} candidate / time of ptxgen, measured in the same run")
     lines.append(f"device: {document['device']}")
     if modelled:
@@ -318,17 +340,31 @@ def evaluation_text(document: Document) -> Parts:
 
 
 def validation_text(document: Document) -> Parts:
-    heads = ("group", "problems", "first", "5th pct", "worst", "best of 8", "vendor", "worst ", "heuristic", "slower")
-    columns = ("problems", "first", "fifth", "worst", "top", "ratio", "ratio_worst", "ratio_first", "slower")
-    rows = [[f"{s['group']} {s['name']}".strip(), *(_three(s[c]) for c in columns)] for s in document["scores"]]
+    columns = {
+        "problems": "problems",
+        "first": "first",
+        "5th pct": "fifth",
+        "worst": "worst",
+        "best of 8": "top",
+        "vendor": "ratio",
+        "worst ": "ratio_worst",
+        "heuristic": "ratio_first",
+        "slower": "slower",
+        "same layout": "ratio_same_layout",
+        "slower ": "slower_same_layout",
+    }
+    heads = ("group", *columns)
+    names = columns.values()
+    rows = [[f"{s['group']} {s['name']}".strip(), *(_three(s[name]) for name in names)] for s in document["scores"]]
     return [
-        Table(heads, rows, ("5th pct", "worst ", "heuristic")),
+        Table(heads, rows, ("5th pct", "worst ", "heuristic", "same layout", "slower ")),
         "",
         f"{counted(document['problems'], 'problem')} of seed {document['seed']} on {document['device']},"
         f" {counted(document['configurations'], 'configuration')}",
         "first, best of 8: time of the fastest known configuration / time of the model's choice",
         "vendor, heuristic: time of the vendor's best candidate, of its heuristic's / time of the model's choice",
         "slower: fraction of the problems whose choice is slower than the vendor's best candidate",
+        "same layout: vendor and slower, where the vendor's operands have the layout of the problem",
     ]
 
 

@@ -181,7 +181,7 @@ def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, d
             deviation = operands.deviation(full_check_elements(problem))
             if not deviation.ok:
                 raise LaunchError(f"{problem.key()}: the result of schedule tlp is wrong: {deviation}")
-            yield launches.best(operands.sets, FINAL_TIMING)[0], report.deviation_fields(deviation)
+            yield launches.best(operands.sets, FINAL_TIMING).best, report.deviation_fields(deviation)
     finally:
         operands.release()
 

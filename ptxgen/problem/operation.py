@@ -6,10 +6,11 @@ Objects in packages above this one are given as ``"module:attribute"`` and impor
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptxgen import plugins
 from ptxgen.errors import InputError
@@ -49,6 +50,16 @@ class Suite:
     layouts: bool = False
 
 
+class VendorTimes(NamedTuple):
+    """Microseconds of a vendor's library for one problem; NaN: unknown. ``best``: of its fastest algorithm, in any of
+    its layouts, without the time of transpositions; ``heuristic``: of the algorithm that its heuristic ranks first;
+    ``same_layout``: of the fastest algorithm on operands in the layout of the problem."""
+
+    best: float
+    heuristic: float = math.nan
+    same_layout: float = math.nan
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A vendor library to compare with. ``title``: its name in tables; ``implementation``: a class that is constructed
@@ -60,13 +71,13 @@ class Baseline:
 
     def best(
         self, driver: Any, problem: ProblemBase, sets: Any, timing: Any, epilogue_args: tuple[int, ...] = ()
-    ) -> tuple[float, float]:
-        """Microseconds of the library's fastest algorithm, and of the one that its heuristic ranks first.
+    ) -> VendorTimes:
+        """The times of the library.
 
         ``sets``: addresses of the operand sets that the kernel of ptxgen was timed on. UnavailableError: the library or
         a GPU is missing; LaunchError: the library cannot compute the problem.
         """
-        times: tuple[float, float] = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
+        times: VendorTimes = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
         return times
 
 

@@ -33,6 +33,7 @@ from ptxgen.lowering.tlp_policy import (
 )
 from ptxgen.problem.device import Device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Kernel, Timing
@@ -194,15 +195,15 @@ class TlpBaseline:
             found.append((kernel, step, step.pack({"alpha": alpha, "beta": beta})))
         return found
 
-    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the product, the median of the samples, and the same again: the policy has one choice.
+    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> VendorTimes:
+        """The time of the product, the median of the samples. The policy has one choice.
 
         ``sets``: addresses of A, B and C, used in rotation.
         """
         launches = [functools.partial(self.run, self.steps(*addresses)) for addresses in sets]
         us = statistics.median(self._driver.time(launches, timing))
         self._tables.clear()
-        return us, us
+        return VendorTimes(us, us, us)
 
     def run(self, steps: list[tuple[Kernel, Step, bytes]]) -> None:
         """Queues launches from ``steps`` on the driver's stream."""

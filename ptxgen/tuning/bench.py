@@ -18,7 +18,7 @@ from ptxgen.errors import AssembleError, EmulatorError, LaunchError, Unavailable
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.operation import operation_of, resolve
+from ptxgen.problem.operation import VendorTimes, operation_of, resolve
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
@@ -209,16 +209,15 @@ class Bench:
             raise
         return samples
 
-    def vendor(self, problem: Problem, baseline: str, timing: Timing) -> tuple[float, float]:
-        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
-        names; NaN if it has none."""
+    def vendor(self, problem: Problem, baseline: str, timing: Timing) -> VendorTimes:
+        """The times of the vendor library ``baseline``; NaN if it does not compute the problem."""
         ring = self.operand_sets_for(problem, timing)
         library = operation_of(problem).baselines[baseline]
         try:
             with self.driver.lock:  # cuDNN searches its algorithms with launches of its own
                 return library.best(self.driver, problem, ring.sets, timing, ring.more_at)
         except (LaunchError, UnavailableError):
-            return float("nan"), float("nan")
+            return VendorTimes(float("nan"))
 
     def _renew(self) -> None:
         """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""
@@ -232,8 +231,9 @@ class Bench:
 @dataclass(frozen=True)
 class BenchRow:
     """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
-    run, ``vendor_first_us``: of the one its heuristic names (NaN without a baseline); ``note``: why a row is empty;
-    ``scheduling_us``: of the host before a launch, NaN if the operation has nothing to report."""
+    run, ``vendor_first_us``: of the one its heuristic names, ``vendor_same_layout_us``: of the best one on operands in
+    the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
+    launch, NaN if the operation has nothing to report."""
 
     name: str
     problem: Problem
@@ -241,6 +241,7 @@ class BenchRow:
     us: float
     vendor_us: float = float("nan")
     vendor_first_us: float = float("nan")
+    vendor_same_layout_us: float = float("nan")
     deviation: Deviation | None = None
     note: str = ""
     scheduling_us: float = float("nan")
@@ -273,11 +274,11 @@ def bench(
             yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
             continue
         operand_sets, deviation = work.operand_sets_for(problem, timing), work.last_deviation
-        vendor = vendor_first = float("nan")
+        vendor = VendorTimes(float("nan"))
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor, vendor_first = (
+                vendor = (
                     operation_of(problem)
                     .baselines[baseline]
                     .best(driver, problem, operand_sets.sets, timing, operand_sets.more_at)
@@ -287,4 +288,4 @@ def bench(
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
         scheduling = operation_of(problem).scheduling
         host = resolve(scheduling)(problem, selection.config, driver.device) if scheduling else float("nan")
-        yield BenchRow(case.name, problem, selection, us, vendor, vendor_first, deviation, note, host)
+        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, host)

@@ -28,7 +28,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
-from ptxgen.problem.operation import operation_of
+from ptxgen.problem.operation import VendorTimes, operation_of
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.acquisition import POOL, explore
 from ptxgen.tuning.collect import Collector, MeasuringProcesses, one_blas_thread
@@ -51,8 +51,9 @@ SLOWER = 1.0  #: a ratio to the vendor's time below which a row counts as slower
 class Validated:
     """Microseconds of one problem, from one comparison. ``measured``: configurations that were timed before. ``first``:
     of the selected configuration; ``top``: of the fastest of those that tuning at first use times; ``best``: of the
-    fastest known configuration; ``vendor``, ``vendor_first``: of the best candidate of the vendor's library and of the
-    one that its heuristic names, NaN if it has none. ``configs``: the selected and the fastest."""
+    fastest known configuration; ``vendor``, ``vendor_first``, ``vendor_same_layout``: of the best candidate of the
+    vendor's library, of the one that its heuristic names, and of the best one on operands in the layout of the problem;
+    NaN if it has none. ``configs``: the selected and the fastest."""
 
     problem: Problem
     measured: int
@@ -61,6 +62,7 @@ class Validated:
     best: float
     vendor: float = math.nan
     vendor_first: float = math.nan
+    vendor_same_layout: float = math.nan
     configs: tuple[Config, ...] = ()
 
     @property
@@ -90,7 +92,8 @@ class Summary:
     percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the vendor's best
     time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same for its
     heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them where the
-    choice is slower."""
+    choice is slower. ``compared_same_layout``, ``ratio_same_layout``, ``slower_same_layout``: the same for the vendor's
+    best time on operands in the layout of the problem."""
 
     group: str
     name: str
@@ -105,6 +108,9 @@ class Summary:
     ratio_first: float
     ratio_best: float
     slower: float
+    compared_same_layout: int
+    ratio_same_layout: float
+    slower_same_layout: float
 
 
 def _choices(arguments: tuple[Problem, Device, Path | None]) -> dict[Config, float]:
@@ -204,7 +210,7 @@ def compare(
         us[0],
         us[finals.index(fastest_choice)],
         us[best],
-        *(worker.vendor(problem, baseline) if baseline else (math.nan, math.nan)),
+        *(worker.vendor(problem, baseline) if baseline else VendorTimes(math.nan)),
         (finals[0], finals[best]),
     )
 
@@ -241,6 +247,7 @@ def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
         first = [r.best / r.first for r in part]
         compared = [r for r in part if r.vendor > 0]
         ratios = [r.ratio for r in compared]
+        same_layout = [r.vendor_same_layout / r.first for r in part if r.vendor_same_layout > 0]
         yield Summary(
             group,
             name,
@@ -254,8 +261,15 @@ def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
             min(ratios, default=math.nan),
             _geometric([r.vendor_first / r.first for r in compared if r.vendor_first > 0]),
             _geometric([r.vendor / r.best for r in compared]),
-            sum(x < SLOWER for x in ratios) / len(ratios) if ratios else math.nan,
+            _slower(ratios),
+            len(same_layout),
+            _geometric(same_layout),
+            _slower(same_layout),
         )
+
+
+def _slower(ratios: Sequence[float]) -> float:
+    return sum(x < SLOWER for x in ratios) / len(ratios) if ratios else math.nan
 
 
 def _geometric(values: Sequence[float]) -> float:

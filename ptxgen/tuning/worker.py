@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.errors import ConfigError, LaunchError, PtxgenError
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.runtime.assemble import CachedSource
 from ptxgen.runtime.device_lock import LOCKED_SECONDS, DeviceLock
@@ -257,15 +258,13 @@ class Worker:
             return []
         return [[float(us) for us in row] for row in samples]
 
-    def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> tuple[float, float]:
-        """Microseconds of the vendor library ``baseline``: of its best candidate, and of the one that its heuristic
-        names. NaN: it has none, or it failed."""
+    def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
+        """The times of the vendor library ``baseline``; NaN if it failed."""
         found = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)}, "vendor")
-        if found is None or len(found) != 2:
+        if found is None or len(found) != len(VendorTimes._fields):
             self.stop()
-            return math.nan, math.nan
-        best, first = (math.nan if us is None else float(us) for us in found)
-        return best, first
+            return VendorTimes(math.nan)
+        return VendorTimes(*(math.nan if us is None else float(us) for us in found))
 
     def _ask(self, problem: Problem, request: dict[str, Any], key: str) -> list[Any] | None:
         """The list called ``key`` of the child's answer to a request. None: the child failed."""

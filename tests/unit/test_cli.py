@@ -525,8 +525,7 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
                 choose(case.problem, driver.device),
                 us,
                 vendor,
-                vendor,
-                Deviation(0.1, (0, 0), 0.1),
+                deviation=Deviation(0.1, (0, 0), 0.1),
             )
 
     monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())

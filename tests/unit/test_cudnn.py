@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.operation import operation_named
+from ptxgen.problem.operation import VendorTimes, operation_named
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor import cudnn
 
@@ -92,7 +94,7 @@ class Torch(SimpleNamespace):
 def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """``asked(problem, microseconds)``: (best, the calls of PyTorch)."""
 
-    def run(problem: Conv, microseconds: dict[tuple[str, str], float]) -> tuple[float, Torch]:
+    def run(problem: Conv, microseconds: dict[tuple[str, str], float]) -> tuple[VendorTimes, Torch]:
         torch = Torch(microseconds)
         monkeypatch.setattr(cudnn, "_torch", lambda: torch)
 
@@ -106,7 +108,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         driver: Any = SimpleNamespace(stream=1, index=0, context=context, time=time, synchronize=lambda: None)
         try:
-            return cudnn.Cudnn(driver, problem).best([(0, 0, 0)] * 3, Timing())[0], torch
+            return cudnn.Cudnn(driver, problem).best([(0, 0, 0)] * 3, Timing()), torch
         finally:
             assert vars(torch.backends.cudnn) == torch.held
 
@@ -116,8 +118,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_fastest_of_both_layouts_counts(asked: Any) -> None:
     every = {(n, m): 9.0 for n in ("cudnn_convolution", "convolution") for m in ("first", "last")}
     for way in every:
-        assert asked(P, {**every, way: 4.0})[0] == 4.0
-    assert asked(P, {("convolution", "last"): 7.0})[0] == 7.0  # the others find no engine
+        times = asked(P, {**every, way: 4.0})[0]
+        assert (times.best, times.same_layout) == (4.0, 4.0 if way[1] == "first" else 9.0)
+    times = asked(P, {("convolution", "last"): 7.0})[0]  # the others find no engine
+    assert times.best == 7.0
+    assert math.isnan(times.same_layout)
+    assert asked(replace(P, layout="NHWC", filters=""), {**every, ("convolution", "last"): 4.0})[0].same_layout == 4.0
+    assert math.isnan(asked(replace(P, layout="CHWN", filters=""), every)[0].same_layout)
     with pytest.raises(LaunchError, match=r"cuDNN does not compute conv N=2.*: convolution finds no engine$"):
         asked(P, {})
 
@@ -161,7 +168,7 @@ def test_the_bias_of_an_input_gradient_is_one_per_channel_of_images(monkeypatch:
 )
 def test_epilogue_is_fused_if_cudnn_can(asked: Any, epilogue: str, name: str) -> None:
     p = Conv(2, 8, 6, 5, 16, 3, 3, epilogue=epilogue)
-    assert asked(p, {(name, "last"): 1.0, ("convolution", "last"): 2.0})[0] == 1.0
+    assert asked(p, {(name, "last"): 1.0, ("convolution", "last"): 2.0})[0].best == 1.0
 
 
 def test_other_output_types_have_no_baseline(asked: Any) -> None:

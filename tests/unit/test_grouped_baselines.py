@@ -16,6 +16,7 @@ from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_suites import INCEPTION
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor import cublas_grouped, cudnn_grouped, libraries, torch_grouped
 from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
@@ -196,7 +197,7 @@ def test_doubles_are_scaled_by_doubles(cublas: StandInCublas) -> None:
 
 def test_addresses_are_copied_once_per_operand_set(cublas: StandInCublas) -> None:
     product, driver = made(GroupedGemm(ITEMS), 9.0, 30.0)
-    assert product.best(SETS, Timing()) == (9.0, 9.0)
+    assert product.best(SETS, Timing()) == (9.0, 9.0, 9.0)
     assert len(driver.memory) == 1 + len(SETS)  # the workspace, an array of addresses for each set
     assert len({call[9] for call in cublas.named("cublasSgemmGroupedBatched")}) == len(SETS)
     product.close()
@@ -207,7 +208,7 @@ def test_addresses_are_copied_once_per_operand_set(cublas: StandInCublas) -> Non
 
 
 def test_faster_of_both_counts(cublas: StandInCublas) -> None:
-    assert made(GroupedGemm(ITEMS), 50.0, 40.0)[0].best(SETS, Timing()) == (40.0, 50.0)
+    assert made(GroupedGemm(ITEMS), 50.0, 40.0)[0].best(SETS, Timing()) == (40.0, 50.0, 40.0)
 
 
 def test_jagged_problems_are_grouped_by_their_sizes(cublas: StandInCublas) -> None:
@@ -430,14 +431,14 @@ def test_items_are_1x1_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, driver: Any, problem: Conv) -> None:
             self.problem = problem
 
-        def best(self, sets: Any, timing: Timing) -> tuple[float, float]:
+        def best(self, sets: Any, timing: Timing) -> VendorTimes:
             timed.append(self.problem)
-            return float(self.problem.k), float("nan")
+            return VendorTimes(float(self.problem.k))
 
     monkeypatch.setattr(cudnn_grouped, "Cudnn", StandInCudnn)
     driver: Any = StandInDriver()
     module = GroupedGemm((*INCEPTION["Inception-9"], (0, 16, 16)), dtype="f16", epilogue="relu")
-    us, first = cudnn_grouped.CudnnGrouped(driver, module).best(SETS, Timing())
+    us, first, _ = cudnn_grouped.CudnnGrouped(driver, module).best(SETS, Timing())
     assert us == 192 + 128 + 384 + 192 + 48
     assert np.isnan(first)
     assert [c.k for c in timed] == [192, 128, 384, 48]

@@ -104,11 +104,12 @@ def test_numbers_have_about_four_digits(value: float, message: str) -> None:
     assert number(value) == message
 
 
-def row(name: str, us: float, vendor: float, ok: bool = True) -> dict[str, object]:
+def row(name: str, us: float, vendor: float, ok: bool = True, same_layout: float = 1.0) -> dict[str, object]:
     p = Gemm(64, 64, 64)
     selection = Selection(p, Config(), "winner", us)
     deviation = Deviation(0.5 if ok else 2.0, (0, 0), 0.1)
-    return report.bench_fields(Case(name, p), BenchRow(name, p, selection, us, vendor, vendor * 1.1, deviation))
+    bench_row = BenchRow(name, p, selection, us, vendor, vendor * 1.1, vendor * same_layout, deviation)
+    return report.bench_fields(Case(name, p), bench_row)
 
 
 def test_summary_is_the_geometric_mean_and_the_worst_row() -> None:
@@ -117,7 +118,22 @@ def test_summary_is_the_geometric_mean_and_the_worst_row() -> None:
     assert output["rows"] == 2
     assert output["geometric_mean"] == pytest.approx(1.0)
     assert output["worst"] == {"name": "b", "ratio": pytest.approx(0.5)}
-    assert report.summary(rows[2:]) == {"rows": 0, "geometric_mean": None, "worst": None}
+    assert report.summary(rows[2:]) == {
+        "rows": 0,
+        "geometric_mean": None,
+        "worst": None,
+        "same_layout": None,
+    }
+
+
+def test_a_vendor_that_is_faster_in_another_layout_has_a_column_of_its_own() -> None:
+    rows = [row("a", 10, 8, same_layout=2), row("b", 10, 5), row("c", 10, 20, same_layout=math.nan)]
+    found = report.summary(rows)["same_layout"]
+    assert found == {"rows": 2, "geometric_mean": pytest.approx(math.sqrt(1.6 * 0.5)), "slower": 1}
+    output = text_of(report.bench_text(bench_document(rows)))
+    assert "cuBLASLt, same layout µs" in output
+    assert "with cuBLASLt in the layout of each problem: 0.894 of 2, 1 row slower" in output
+    assert "same layout" not in text_of(report.bench_text(bench_document(rows[1:2])))
 
 
 def bench_document(rows: list[dict[str, object]], clock: str = "hardware") -> dict[str, object]:

@@ -33,7 +33,7 @@ def measured(speeds):
 class StandIn:
     """A worker whose configurations take these microseconds."""
 
-    def __init__(self, times, vendor=(8.0, 9.0)):
+    def __init__(self, times, vendor=(8.0, 9.0, 12.0)):
         self.times, self.answer, self.compared = times, vendor, []
 
     def compare(self, problem, configs, rounds):
@@ -51,7 +51,7 @@ def test_the_choice_is_compared_with_the_fastest_of_the_first_and_of_all():
     row = compare(worker, P, CONFIGS[:3], measured(times), vendor=True)
     assert worker.compared == [CONFIGS[i] for i in (0, 2, 6, 4, 5)]
     assert (row.first, row.top, row.best) == (10.0, 8.5, 6.5)
-    assert (row.vendor, row.vendor_first, row.ratio) == (8.0, 9.0, 0.8)
+    assert (row.vendor, row.vendor_first, row.vendor_same_layout, row.ratio) == (8.0, 9.0, 12.0, 0.8)
     assert row.configs == (CONFIGS[0], CONFIGS[6])
     assert row.measured == 8
 
@@ -94,7 +94,9 @@ def test_a_row_is_read_back():
 
 def test_summary():
     one = Validated(P, 9, 2.0, 1.0, 1.0, vendor=1.0, vendor_first=4.0, configs=(CONFIGS[0], CONFIGS[1]))
-    two = replace(one, problem=Gemm(64, 64, 65, dtype="f16"), first=1.0, vendor=4.0, vendor_first=4.0)
+    two = replace(
+        one, problem=Gemm(64, 64, 65, dtype="f16"), first=1.0, vendor=4.0, vendor_first=4.0, vendor_same_layout=8.0
+    )
     rows = {(s.group, s.name): s for s in summaries([one, two])}
     whole = rows["all", ""]
     assert (whole.problems, whole.compared) == (2, 2)
@@ -105,6 +107,8 @@ def test_summary():
     assert whole.ratio_first == pytest.approx(math.sqrt(2 * 4))
     assert whole.ratio_best == 2.0
     assert whole.slower == 0.5
+    assert (whole.compared_same_layout, whole.slower_same_layout) == (1, 0.0)
+    assert whole.ratio_same_layout == pytest.approx(8.0)
     assert rows["dtype", "f16"].first == 1.0
     assert rows["operation", "gemm"].problems == 2
 

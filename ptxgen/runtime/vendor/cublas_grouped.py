@@ -24,6 +24,7 @@ import numpy as np
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install_extra
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
@@ -106,14 +107,15 @@ class CublasGrouped:
         with self._driver.context("cuBLAS"):
             self._queue(pointers, (a, b, c), stream)
 
-    def best(self, sets: Sequence[Addresses], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the faster of the grouped call and the loop, and of the grouped call: medians of the samples.
+    def best(self, sets: Sequence[Addresses], timing: Timing) -> VendorTimes:
+        """Times of the faster of the grouped call and the loop, and of the grouped call: medians of the samples.
 
         ``sets``: addresses of A, B and C, used in rotation. Both are captured into a graph. LaunchError: cuBLAS
         returned an error.
         """
         grouped, loop = self.times(sets, timing).values()
-        return min(grouped, loop), grouped
+        best = min(grouped, loop)
+        return VendorTimes(best, grouped, same_layout=best)
 
     def times(self, sets: Sequence[Addresses], timing: Timing) -> dict[str, float]:
         """Microseconds of the grouped call, ``grouped``, and of one call an item, ``loop``."""

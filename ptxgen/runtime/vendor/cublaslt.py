@@ -20,6 +20,7 @@ from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor import libraries
@@ -109,8 +110,8 @@ class CublasLt:
         with self._driver.context("cuBLASLt"):
             self._queue(index, a, b, c, stream)
 
-    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the fastest candidate and of the heuristic's first: medians of the samples.
+    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> VendorTimes:
+        """Times of the fastest candidate and of the heuristic's first: medians of the samples.
 
         ``sets``: addresses of A, B and C, used in rotation. Every candidate runs once. Slow ones are dropped, the
         others are timed briefly, and the FINALISTS with the policy ``timing``. LaunchError: no candidate runs.
@@ -120,7 +121,8 @@ class CublasLt:
             first = min(brief)
             finalists = sorted(brief, key=lambda i: brief[i])[:FINALISTS]
             times = {i: self._time(i, sets, timing) for i in dict.fromkeys([first, *finalists])}
-        return min(times.values()), times[first]
+        best = min(times.values())
+        return VendorTimes(best, times[first], same_layout=best)
 
     def close(self) -> None:
         """Frees the handles of cuBLASLt and the workspace."""

@@ -1,13 +1,14 @@
 """cuDNN through PyTorch: the fastest algorithm for a convolution by cuDNN's own benchmarking.
 
-Images and filters are in NCHW or NHWC, whichever is faster, for every layout of the problem (also CHWN, which cuDNN
-does not support). Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they
+Images and filters are in NCHW and in NHWC, for every layout of the problem (also CHWN, which cuDNN does not support).
+Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they
 run after the convolution.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install
 from ptxgen.problem.conv import Conv
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
@@ -54,28 +56,30 @@ class Cudnn:
             self._images = [n + sum(pads) for n, pads in zip(self._images, problem.pads[first:], strict=True)]
             self._pads = [0] * len(self._pads)
 
-    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the fastest candidate (median of the samples), and NaN: PyTorch does not expose the first
-        choice of cuDNN's heuristic. ``sets``: their number is the number of tensor sets used in rotation.
+    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> VendorTimes:
+        """Times of the fastest candidate (median of the samples). PyTorch does not expose the first choice of cuDNN's
+        heuristic. ``sets``: their number is the number of tensor sets used in rotation.
 
         LaunchError: no candidate runs.
         """
-        torch, times, why = self._torch, [], ""
+        torch, why = self._torch, ""
+        times: dict[str, list[float]] = {layout: [] for layout in self._memories()}
         stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)  # its GPU becomes the current one
         with self._driver.context("cuDNN"), torch.cuda.stream(stream), torch.no_grad(), self._tuned():
-            for memory in self._memories():
+            for layout, memory in self._memories().items():
                 sets_of_tensors = [self._tensors(memory) for _ in sets]
                 for candidate in self._candidates():
                     try:
-                        times.append(self._time(candidate, sets_of_tensors, timing))
+                        times[layout].append(self._time(candidate, sets_of_tensors, timing))
                     except (RuntimeError, NotImplementedError) as error:
                         why = str(error).partition("\n")[0]
                         self._driver.synchronize()  # raises if the context is lost
                 del sets_of_tensors
             torch.cuda.empty_cache()
-        if not times:
+        fastest = {layout: min(us) for layout, us in times.items() if us}
+        if not fastest:
             raise LaunchError(f"cuDNN does not compute {self.problem.key()}: {why}")
-        return min(times), float("nan")
+        return VendorTimes(min(fastest.values()), same_layout=fastest.get(self.problem.layout, math.nan))
 
     @contextmanager
     def _tuned(self) -> Iterator[None]:
@@ -95,10 +99,11 @@ class Cudnn:
     def _allows_tf32(self) -> bool:
         return self.problem.compute == "tf32"
 
-    def _memories(self) -> tuple[Any, Any]:
+    def _memories(self) -> dict[str, Any]:
+        """PyTorch's memory format of each layout."""
         torch = self._torch
         last = torch.channels_last if len(self._images) == 2 else torch.channels_last_3d
-        return torch.contiguous_format, last
+        return {"NCHW": torch.contiguous_format, "NHWC": last}
 
     def _tensors(self, memory: Any) -> Tensors:
         """A set of random images, filters and results in one memory format."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ptxgen.errors import ShapeError
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor.cudnn import Cudnn
@@ -26,14 +27,14 @@ class CudnnGrouped:
             raise ShapeError(f"{problem.key()}: all items are empty, which cuDNN does not support")
         self.layers = [Cudnn(driver, layer) for layer in layers]
 
-    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> tuple[float, float]:
-        """Microseconds of all items: the sum of cuDNN's fastest times, and NaN, as for one convolution. ``sets``: their
+    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> VendorTimes:
+        """The time of all items: the sum of cuDNN's fastest times. ``sets``: their
         number is the number of tensor sets used in rotation. LaunchError: cuDNN does not compute an item."""
         known: dict[Conv, float] = {}
         for layer in self.layers:
             if layer.problem not in known:
-                known[layer.problem] = layer.best(sets, timing)[0]
-        return sum(known[layer.problem] for layer in self.layers), float("nan")
+                known[layer.problem] = layer.best(sets, timing).best
+        return VendorTimes(sum(known[layer.problem] for layer in self.layers))
 
 
 def convolution(problem: GroupedGemm, item: int) -> Conv:

@@ -10,6 +10,7 @@ from typing import Any
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install
 from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
@@ -68,8 +69,8 @@ class TorchGrouped:
                 raise LaunchError(f"PyTorch does not compute {self.problem.key()}: {why}") from error
             return self._results[a, b, c]
 
-    def best(self, sets: Sequence[Addresses], timing: Timing) -> tuple[float, float]:
-        """Microseconds of the product (median of the samples), and NaN: PyTorch has one implementation.
+    def best(self, sets: Sequence[Addresses], timing: Timing) -> VendorTimes:
+        """The time of the product (median of the samples). PyTorch has one implementation.
 
         ``sets``: addresses of A, B and C, used in rotation. LaunchError: PyTorch does not compute the problem.
         """
@@ -77,7 +78,8 @@ class TorchGrouped:
         try:
             for launch in launches:  # compiles and allocates
                 launch()
-            return statistics.median(self._driver.time(launches, timing)), float("nan")
+            us = statistics.median(self._driver.time(launches, timing))
+            return VendorTimes(us, same_layout=us)
         finally:
             self._results.clear()
             self._tensors.clear()
