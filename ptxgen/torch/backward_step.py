@@ -1,60 +1,76 @@
-"""The backward step of a linear layer or a convolution, whose two gradients share one look-up of the launch cache.
+"""The backward step of a linear layer or a convolution, whose two gradients share one look-up.
 
 A step of a model has many of them, and the host's time for each decides the time of small batches.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from ptxgen.api import launch_cache
-from ptxgen.torch.launching import key_of, launch
+from ptxgen.torch.launching import launch
 from ptxgen.torch.operator import is_grad_enabled, runs_directly
+from ptxgen.torch.recent_calls import RecentCalls
 
-#: key of a step -> keys of the cached launches of its gradients, with respect to input and weight
-_keys: dict[Any, tuple[Any, Any]] = {}
+#: gradient of the result, weight, input
+Operands = tuple[Tensor, Tensor, Tensor]
 Gradients = tuple[Tensor | None, Tensor | None]
 
 
-def gradients(
-    name: str,
-    options: tuple[Any, ...],
-    operands: tuple[Tensor, Tensor, Tensor],
-    needs: tuple[bool, ...],
-    compute: Callable[[Tensor], Gradients],
-    keys: Callable[[], tuple[Any, Any]],
-    in_format: Callable[[Tensor], Tensor],
-    input_first: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """(the gradient of the result in the format of the kernels, the gradients with respect to input and weight).
+class BackwardStep:
+    """The gradients of an operation with respect to input and weight, by the launches of a recent step like it.
 
-    ``options``: what the launches depend on besides the ``operands``, which are the gradient of the result, the weight
-    and the input; ``needs``: which gradients are asked for; ``compute(grad)``: calls the operators; ``keys()``: the
-    keys under which those cache their launches; ``in_format``: the gradient of the result as kernels read it, without
-    a copy if possible; ``input_first``: the operands of the weight's gradient are the input and the gradient of the
-    result, not the reverse.
+    ``operation``: as in ``launching.settings``; ``input_first``: the operands of the weight's gradient are the input
+    and the gradient of the result, not the reverse.
     """
-    grad, weight, input = operands
-    step = None
-    if not is_grad_enabled() and runs_directly(grad, weight, input):
-        step, at_grad, at_weight, last = key_of(name, options, grad, weight, input)
-        found = _keys.get(step)
-        if found is not None:
-            first = launch_cache.cached(found[0]) if needs[0] else None
-            second = launch_cache.cached(found[1]) if needs[1] else None
-            if (first is not None or not needs[0]) and (second is not None or not needs[1]):
-                dx = None if first is None else launch(first, grad, at_grad, at_weight)
-                if second is None:
-                    return grad, dx, None
-                a, b = (last[0], at_grad) if input_first else (at_grad, last[0])
-                return grad, dx, launch(second, grad, a, b)
-    ready = in_format(grad)
-    results = compute(ready)
-    if step is not None and ready is grad:
-        if len(_keys) >= launch_cache.MAX_CALLS:
-            _keys.clear()
-        _keys[step] = keys()
-    return ready, *results
+
+    def __init__(self, operation: str, input_first: bool) -> None:
+        self._input_first = input_first
+        self._recent = RecentCalls(operation)
+
+    def get(self, operands: Operands, needs: tuple[bool, ...], options: Any) -> Gradients | None:
+        """The gradients that are needed; None: there was no step like this one. ``options``: what the launches depend
+        on besides the settings and the operands."""
+        recent = None if is_dynamo_compiling() else self._recent.get(operands)
+        if recent is None or recent[0] != (needs[:2], options):
+            return None
+        _, input_launch, weight_launch = recent
+        grad, weight, input = (x.data_ptr() for x in operands)
+        dx = run_input = run_weight = None
+        if needs[0]:
+            reference, input_result = input_launch
+            run_input = reference()
+        if needs[1]:
+            reference, weight_result = weight_launch
+            run_weight = reference()
+        if (grad | weight | input) & 15 or (needs[0] and run_input is None) or (needs[1] and run_weight is None):
+            return None
+        if run_input is not None:
+            dx = launch(run_input, input_result, grad, weight)
+        if run_weight is None:
+            return dx, None
+        a, b = (input, grad) if self._input_first else (grad, input)
+        return dx, launch(run_weight, weight_result, a, b)
+
+    def missed(
+        self, operands: Operands, needs: tuple[bool, ...], options: Any, keys: Callable[[], tuple[Any, Any]]
+    ) -> None:
+        """Keeps the launches of a step that the operators computed. ``keys()``: the keys under which those cached their
+        launches, with addresses, as ``launching.key_of`` returns them."""
+
+        def cached_launches() -> Any:
+            found: list[Any] = []
+            for needed, (key, a, b, _) in zip(needs, keys(), strict=False):
+                entry = launch_cache.cached(key) if needed and not (a | b) & 15 else None
+                if needed and entry is None:
+                    return None
+                found.append(entry and (weakref.ref(entry[0]), entry[1]))
+            return (needs[:2], options), *found
+
+        if not is_grad_enabled() and runs_directly(*operands):
+            self._recent.missed(operands, cached_launches)

@@ -19,7 +19,7 @@ from ptxgen.api import conv, launch_cache
 from ptxgen.api.conv_layouts import ConvArguments
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.backward_step import Gradients, gradients
+from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, key_of
 from ptxgen.torch.operator import Operator, is_legacy_batched
 from ptxgen.torch.products import to_front
@@ -255,6 +255,13 @@ def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
 # ---- kernels
 
 
+def _key(
+    signature: conv.Signature, a: Tensor, b: Tensor, bias: Tensor | None, shape: Any, geometry: tuple[Any, ...]
+) -> Any:
+    shape = tuple(shape) if shape.__class__ is list else shape
+    return key_of(signature.direction, (launching.settings(a, "conv"), shape, _hashable(geometry)), a, b, bias)
+
+
 def _kernel(
     signature: conv.Signature,
     names: tuple[str, str],
@@ -266,14 +273,12 @@ def _kernel(
 ) -> Tensor:
     """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
     dilation and groups."""
-    settings = launching.settings(a, "conv")
-    geometry = _hashable(geometry)
-    shape = tuple(shape) if shape.__class__ is list else shape
-    key, at_a, at_b, at_bias = key_of(signature.direction, (settings, shape, geometry), a, b, bias)
+    key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, a, at_a, at_b, at_bias)
-    (tf32, deterministic), (stride, padding, dilation, groups) = settings, geometry
+        return launching.launch(*found[:2], at_a, at_b, at_bias)
+    (tf32, deterministic), geometry = launching.settings(a, "conv"), _hashable(geometry)
+    stride, padding, dilation, groups = geometry
     check_operands(**{names[0]: a, names[1]: b, "bias": bias})
     shape = _result_shape(a, b, bias, *geometry) if shape is None else tuple(shape)
     out = torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
@@ -313,6 +318,14 @@ def _hashable(geometry: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, rest)
+
+
+def _conv_key(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
+    return _key(conv.FORWARD, input, weight, bias, None, rest)
+
+
+def _input_grad_key(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any) -> Any:
+    return _key(conv.INPUT_GRAD, grad, weight, bias, shape, rest)
 
 
 def _conv_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Sequence[int], *rest: Any) -> Tensor:
@@ -395,27 +408,26 @@ def _sum_by_channel(grad: Tensor) -> Tensor:
     return grad.sum([0, *range(2, grad.dim())])
 
 
-def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, _hashable(ctx.rest)
-    settings = launching.settings(grad, "conv")
+_BACKWARD = BackwardStep("conv", input_first=True)
 
-    def compute(grad: Tensor) -> Gradients:
-        return (
+
+def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+    operands = grad, weight, input
+    found = _BACKWARD.get(operands, needs, rest)
+    if found is None:
+        grad = _in_format_of(grad, input, weight)
+        found = (
             CONV_INPUT_GRAD(grad, weight, None, input.shape, *rest) if needs[0] else None,
             CONV_WEIGHT_GRAD(input, grad, weight.shape, *rest) if needs[1] else None,
         )
-
-    def keys() -> tuple[Any, Any]:
-        return (
-            key_of(conv.INPUT_GRAD.direction, (settings, input.shape, rest), grad, weight)[0],
-            key_of(conv.WEIGHT_GRAD.direction, (settings, weight.shape, rest), input, grad)[0],
-        )
-
-    def in_format(grad: Tensor) -> Tensor:
-        return _in_format_of(grad, input, weight)
-
-    ready, *found = gradients("conv", (settings, rest), (grad, weight, input), needs, compute, keys, in_format, True)
-    return *found, _sum_by_channel(ready) if needs[2] else None, *(None,) * 4
+        if grad is operands[0]:
+            keys = lambda: (  # noqa: E731
+                _key(conv.INPUT_GRAD, grad, weight, None, input.shape, rest),
+                _key(conv.WEIGHT_GRAD, input, grad, None, weight.shape, rest),
+            )
+            _BACKWARD.missed(operands, needs, rest, keys)
+    return *found, _sum_by_channel(grad) if needs[2] else None, *(None,) * 4
 
 
 def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -526,6 +538,8 @@ CONV = Operator(
     _save,
     _conv_backward,
     _batch_conv,
+    _conv_key,
+    "conv",
 )
 CONV_INPUT_GRAD = Operator(
     f"conv_input_grad(Tensor grad, Tensor weight, Tensor? bias, SymInt[] shape, {GEOMETRY}) -> Tensor",
@@ -535,6 +549,8 @@ CONV_INPUT_GRAD = Operator(
     _save,
     _input_grad_backward,
     _batch_input_grad,
+    _input_grad_key,
+    "conv",
 )
 CONV_WEIGHT_GRAD = Operator(
     f"conv_weight_grad(Tensor input, Tensor grad, SymInt[] shape, {GEOMETRY}) -> Tensor",

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._dynamo import guards
 from torch.overrides import is_tensor_like
 
 from ptxgen.errors import DeviceError, DtypeError, InputError
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
-_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a build for the CPU has none
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)  # a build for the CPU has none
 _deterministic = torch._C._get_deterministic_algorithms
 _fp32_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 #: operation -> the setting of earlier versions of PyTorch that allows TF32
@@ -60,8 +62,20 @@ def settings(x: Tensor, operation: str) -> tuple[bool, bool]:
     or conv."""
     if x.dtype is not torch.float32 or not x.is_cuda:
         return False, _deterministic()
+    return _settings_of_f32(operation)
+
+
+def _settings_of_f32(operation: str) -> tuple[bool, bool]:
     tf32 = _fp32_precision("cuda", operation) == "tf32" if _fp32_precision else _ALLOW_TF32[operation]()
     return tf32, _deterministic()
+
+
+def settings_reader(x: Tensor, operation: str) -> Callable[[], Any]:
+    """A function that returns those of the ``settings`` that can change between calls on tensors like ``x``."""
+    if x.dtype is not torch.float32 or not x.is_cuda:
+        reader: Callable[[], Any] = _deterministic
+        return reader
+    return functools.partial(_settings_of_f32, operation)
 
 
 def compute(x: Tensor, tf32: bool) -> str:
@@ -70,20 +84,33 @@ def compute(x: Tensor, tf32: bool) -> str:
 
 
 def launch(
-    found: tuple[Callable[..., None], Any, Any], like: Tensor, a: int, b: int, epilogue_args: tuple[int, ...] = ()
+    run: Callable[..., None], result: tuple[Any, ...], a: int, b: int, epilogue_args: tuple[int, ...] = ()
 ) -> Tensor:
-    """Launches a cached kernel on the addresses of its operands, and on new memory for its result on the device of
-    ``like``."""
-    run, (shape, strides), _ = found
-    out = like.new_empty_strided(shape, strides)
-    stream = _current_stream(like.get_device()) or 1 if _current_stream is not None else 1  # 1: CU_STREAM_LEGACY
-    run(a, b, out.data_ptr(), stream, epilogue_args)
+    """Launches a cached kernel on the addresses of its operands, and on new memory for its ``result``."""
+    empty, shape, strides, dtype, device = result
+    out: Tensor = empty(shape, strides, dtype)
+    run(a, b, out.data_ptr(), _current_stream(device) or 1, epilogue_args)  # 1: CU_STREAM_LEGACY
     return out
 
 
-def allocation(out: Tensor) -> tuple[Any, Any]:
-    """The part of a cache entry from which ``launch`` allocates the result."""
-    return out.shape, out.stride()
+def allocation(out: Tensor) -> tuple[Any, ...]:
+    """The part of a cache entry from which ``launch`` allocates a result like ``out``."""
+    return _allocator(out.device), tuple(out.shape), out.stride(), out.dtype, out.get_device()
+
+
+@functools.cache
+def _allocator(device: torch.device) -> Callable[..., Tensor]:
+    """``torch.empty_strided`` on a device, for shape, strides and dtype. The function that compiled code calls takes
+    half of the time, and allocates on the current GPU."""
+    current: Callable[..., Tensor] | None = getattr(guards, f"_empty_strided_{device.type}", None)
+
+    def allocate(shape: Any, strides: Any, dtype: torch.dtype) -> Tensor:
+        if current is not None and torch._C._cuda_getDevice() == device.index:
+            return current(shape, strides, dtype)
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    one = device.type == "cpu" or (device.type == "cuda" and torch.cuda.device_count() == 1)
+    return current if one and current is not None else allocate
 
 
 def in_place(*pairs: tuple[Tensor | None, Tensor | None]) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ptxgen.api import gemm, launch_cache
 from ptxgen.errors import DeviceError, InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.backward_step import Gradients, gradients
+from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator
 
@@ -60,11 +60,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 # ---- kernels
 
 
-def _multiply(
-    key: Any, a: Tensor, b: Tensor, out: Tensor, view: Shape, options: tuple[bool, bool], bias: Any
-) -> Tensor:
+def _multiply(key: Any, a: Tensor, b: Tensor, out: Tensor, view: Shape, bias: Any) -> Tensor:
     """``a`` times ``b``, matrices or batches, into ``out`` seen as ``view``. The launch is cached under ``key``."""
-    tf32, deterministic = options
+    tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with launch_cache.lock:
             epilogue = (None, None, bias, None, None, None)
@@ -84,41 +82,51 @@ def _multiply(
     return out
 
 
+def _linear_key(input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    return key_of("linear", launching.settings(input, "matmul"), input, weight, bias)
+
+
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    options = launching.settings(input, "matmul")
-    key, at_input, at_weight, at_bias = key_of("linear", options, input, weight, bias)
+    key, at_input, at_weight, at_bias = _linear_key(input, weight, bias)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, input, at_input, at_weight, at_bias)
+        return launching.launch(*found[:2], at_input, at_weight, at_bias)
     check_operands(input=input, weight=weight, bias=bias)
     shape = _linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
     a, b = input.resolve_neg().reshape(rows, k), weight.resolve_neg()
     c = launching.vector(bias)
     key = key if in_place((a, input), (b, weight), (c, bias)) else None
-    return _multiply(key, a, b.t(), input.new_empty(shape), (rows, n), options, c)
+    return _multiply(key, a, b.t(), input.new_empty(shape), (rows, n), c)
+
+
+def _linear_weight_grad_key(input: Tensor, grad: Tensor) -> Any:
+    """The addresses are those of ``grad`` and ``input``, in the order of the kernel."""
+    return key_of("linear_weight_grad", launching.settings(input, "matmul"), grad, input)
 
 
 def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
-    options = launching.settings(input, "matmul")
-    key, at_input, at_grad, _ = key_of("linear_weight_grad", options, input, grad)
+    key, at_grad, at_input, _ = _linear_weight_grad_key(input, grad)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, grad, at_grad, at_input)
+        return launching.launch(*found[:2], at_grad, at_input)
     check_operands(input=input, grad=grad)
     shape = _linear_weight_grad_shape(input, grad)
     rows, (n, k) = math.prod(input.shape[:-1]), shape
     a, b = grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
     key = key if in_place((a, grad), (b, input)) else None
-    return _multiply(key, a.t(), b, input.new_empty(shape), shape, options, None)
+    return _multiply(key, a.t(), b, input.new_empty(shape), shape, None)
+
+
+def _matmul_key(a: Tensor, b: Tensor) -> Any:
+    return key_of("matmul", launching.settings(a, "matmul"), a, b)
 
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
-    options = launching.settings(a, "matmul")
-    key, at_a, at_b, _ = key_of("matmul", options, a, b)
+    key, at_a, at_b, _ = _matmul_key(a, b)
     found = launch_cache.cached(key)
     if found is not None:
-        return launching.launch(found, a, at_a, at_b)
+        return launching.launch(*found[:2], at_a, at_b)
     check_operands(input=a, other=b)
     shape, batch = _matmul_shape(a, b)
     (m, k), n = (a.shape[-2:] if a.dim() > 1 else (1, a.shape[0])), b.shape[-1] if b.dim() > 1 else 1
@@ -127,7 +135,7 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
     out = a.new_empty(shape)
     view = (m, n) if first.dim() == second.dim() == 2 else (math.prod(batch), m, n)
     key = key if in_place((first, a), (second, b)) else None
-    return _multiply(key, first, second, out, view, options, None)
+    return _multiply(key, first, second, out, view, None)
 
 
 def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
@@ -209,24 +217,20 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs[:2])
 
 
+_BACKWARD = BackwardStep("matmul", input_first=False)
+
+
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
-    settings = launching.settings(grad, "matmul")
-
-    def compute(grad: Tensor) -> Gradients:
-        return (
-            MATMUL(grad, weight) if needs[0] else None,
-            LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None,
-        )
-
-    def keys() -> tuple[Any, Any]:
-        return (
-            key_of("matmul", settings, grad, weight)[0],
-            key_of("linear_weight_grad", settings, input, grad)[0],
-        )
-
-    ready, *found = gradients("linear", settings, (grad, weight, input), needs, compute, keys, dense, False)
-    return *found, ready.sum_to_size(ready.shape[-1]) if needs[2] else None
+    operands = grad, weight, input
+    found = _BACKWARD.get(operands, needs, None)
+    if found is None:
+        grad = dense(grad)
+        found = MATMUL(grad, weight) if needs[0] else None, LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None
+        if grad is operands[0]:
+            keys = lambda: (_matmul_key(grad, weight), _linear_weight_grad_key(input, grad))  # noqa: E731
+            _BACKWARD.missed(operands, needs, None, keys)
+    return *found, grad.sum_to_size(grad.shape[-1]) if needs[2] else None
 
 
 def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -311,6 +315,8 @@ MATMUL = Operator(
     _save,
     _matmul_backward,
     _batch_matmul,
+    _matmul_key,
+    "matmul",
 )
 LINEAR = Operator(
     "linear(Tensor input, Tensor weight, Tensor? bias) -> Tensor",
@@ -320,6 +326,8 @@ LINEAR = Operator(
     _save,
     _linear_backward,
     _batch_linear,
+    _linear_key,
+    "matmul",
 )
 LINEAR_WEIGHT_GRAD = Operator(
     "linear_weight_grad(Tensor input, Tensor grad) -> Tensor",

@@ -14,11 +14,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
 
 from torch.nn import functional  # noqa: E402
+from torch.utils._device import DeviceContext  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.api import arrays, launch_cache  # noqa: E402
+from ptxgen.errors import ShapeError  # noqa: E402
 from ptxgen.problem.conv import Conv  # noqa: E402
-from ptxgen.torch import backward_step, conv, launching, products  # noqa: E402
+from ptxgen.torch import conv, launching, products, recent_calls  # noqa: E402
 
 
 def at(address: int, extents: tuple[int, ...], steps: tuple[int, ...]) -> Any:
@@ -88,8 +90,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(launch_cache, "runner_for", lambda p, *_: SimpleNamespace(problem=p, launch=runner))
     monkeypatch.setattr(launch_cache, "make_launch", launch_of)
     monkeypatch.setattr(launch_cache, "launches", OrderedDict())
-    monkeypatch.setattr(launching, "_current_stream", None)
-    monkeypatch.setattr(backward_step, "_keys", {})
+    monkeypatch.setattr(launching, "_current_stream", lambda device: 0)
     return found
 
 
@@ -146,32 +147,93 @@ def test_operands_that_are_copied_are_copied_in_every_call(launches):
 
 
 @pytest.mark.parametrize("name", ["linear", "conv"])
-def test_second_backward_step_looks_up_both_gradients_at_once(launches, monkeypatch, name):
+def test_third_step_finds_both_gradients_at_once(launches, monkeypatch, name):
     ours, theirs, shapes = CALLS[name]
-    refused: list[str] = []
-    for seed in range(3):
-        given = [integers(*shape, seed=seed + i).requires_grad_() for i, shape in enumerate(shapes)]
+    called: list[str] = []
+    for module in (products, conv):
+        for operator in {"MATMUL", "LINEAR_WEIGHT_GRAD", "CONV_INPUT_GRAD", "CONV_WEIGHT_GRAD"} & {*vars(module)}:
+            call = getattr(module, operator)
+            monkeypatch.setattr(
+                module, operator, lambda *a, call=call, name=operator: (called.append(name), call(*a))[1]
+            )
+    given = [integers(*shape).requires_grad_() for shape in shapes]
+    for step in range(6):
+        with torch.no_grad():
+            for i, operand in enumerate(given):
+                operand.copy_(integers(*operand.shape, seed=step + i))
         wanted = theirs(*given)
-        dy = integers(*wanted.shape, seed=seed)
+        dy = integers(*wanted.shape, seed=step)
         gradients = torch.autograd.grad(wanted, given, dy)
-        if seed == 2:  # entries that were removed are made again, by the operators
+        if step == 4:  # launches that were removed are made again, by the operators
             launch_cache.forget_launches()
+        called.clear()
         found = torch.autograd.grad(ours(*given), given, dy)
         assert all(map(torch.equal, found, gradients))
-        assert bool(refused) == (seed == 2)
-        if not seed:
-            for module in (products, conv):
-                for operator in {"MATMUL", "LINEAR_WEIGHT_GRAD", "CONV_INPUT_GRAD", "CONV_WEIGHT_GRAD"} & {
-                    *vars(module)
-                }:
-                    call = getattr(module, operator)
-                    monkeypatch.setattr(
-                        module, operator, lambda *a, call=call, name=operator: (refused.append(name), call(*a))[1]
-                    )
-    assert len(launches) == 9
+        assert len(called) == (0 if step in (2, 3) else 2)
+    assert len(launches) == 18
     # one of the gradients alone
-    weight = given[1]
-    assert torch.equal(torch.autograd.grad(ours(given[0].detach(), *given[1:]), weight, dy)[0], gradients[1])
+    for _ in range(4):
+        assert torch.equal(torch.autograd.grad(ours(given[0].detach(), *given[1:]), given[1], dy)[0], gradients[1])
+
+
+def count_keys(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The keys that calls look up from now on."""
+    found: list[Any] = []
+    cached = launch_cache.cached
+    monkeypatch.setattr(launch_cache, "cached", lambda key: (found.append(key), cached(key))[1])
+    return found
+
+
+def test_a_recent_call_is_not_taken_for_another_one(launches, monkeypatch):
+    x, w, b = integers(4, 8), integers(6, 8), integers(6)
+    for _ in range(3):
+        pt.linear(x, w, b)
+    keys = count_keys(monkeypatch)
+    assert torch.equal(pt.linear(integers(4, 8, seed=1), w, b), functional.linear(integers(4, 8, seed=1), w, b))
+    assert not keys
+    others = {
+        "shape": (integers(2, 2, 8), w, b),
+        "strides": (integers(4, 9)[:, :8], w, b),
+        "address": (integers(33)[1:].view(4, 8), w, b),
+        "no bias": (x, w, None),
+        "another bias": (x, w, integers(8)[1:7]),
+        "a parameter": (torch.nn.Parameter(x), w, b),
+        "negative": (torch._neg_view(x), w, b),
+    }
+    for what, operands in others.items():
+        keys.clear()
+        assert torch.equal(pt.linear(*operands), functional.linear(*operands)), what
+        assert keys, what
+        for _ in range(3):
+            assert torch.equal(pt.linear(*operands), functional.linear(*operands)), what
+            pt.linear(x, w, b)
+    with pytest.raises(ShapeError):
+        pt.linear(x.reshape(2, 16), w, b)
+    for _ in range(2):
+        pt.linear(x, w, b)
+    torch.use_deterministic_algorithms(True)
+    try:
+        pt.linear(x, w, b)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert launches[-1].deterministic
+    recent = products.LINEAR._recent
+    for _ in range(2):
+        pt.linear(x, w, b)
+    assert recent.get((x, w, b))
+    for mode in (torch.autocast("cpu", torch.bfloat16), torch.inference_mode(), DeviceContext(torch.device("meta"))):
+        with mode:
+            assert recent.get((x, w, b)) is None
+
+
+def test_without_guards_every_call_looks_up_its_key(launches, monkeypatch):
+    monkeypatch.setattr(recent_calls, "_guards", None)
+    x, w = integers(4, 8), integers(6, 8)
+    pt.linear(x, w)
+    keys = count_keys(monkeypatch)
+    for _ in range(3):
+        assert torch.equal(pt.linear(x, w), functional.linear(x, w))
+    assert len(keys) == 3
 
 
 @pytest.mark.parametrize("last", [False, True])

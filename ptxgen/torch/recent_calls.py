@@ -1,0 +1,72 @@
+"""``RecentCalls``: finds what an earlier call like this one found, by one check in C++.
+
+The key of a cached launch takes two dozen calls of Python's methods of tensors, and the conditions of a direct call
+further ones. The guards of ``torch.compile`` compare all of it at once: type, shape, strides, dtype, device and
+dispatch keys of each tensor, whether it records gradients, and the dispatch keys that modes, transforms, traces and
+autocast add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._dynamo import guards
+from torch.autograd import forward_ad
+
+from ptxgen.api.launch_cache import MAX_CALLS
+from ptxgen.torch.launching import settings_reader
+
+_guards: Any = getattr(guards, "TensorGuards", None)
+_function_modes = torch._C._len_torch_function_stack
+_is_grad_enabled = torch.is_grad_enabled
+
+
+class RecentCalls:
+    """Values of calls, by their tensors. A value is kept for the second of several calls that are alike, because a
+    guard costs as much as it saves in two calls. ``operation``: as in ``launching.settings``."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        #: second tensor, size of the first one and gradient mode -> (guard, reader of the settings, settings, value) of
+        #: the last call; None: there was one call, or its guard failed
+        self._calls: dict[Any, tuple[Callable[..., bool], Callable[[], Any], Any, Any] | None] = {}
+
+    def get(self, tensors: tuple[Any, ...]) -> Any:
+        """The value for a call with these tensors, the last of which may be None; None: there is none."""
+        try:
+            found = self._calls.get((id(tensors[1]), tensors[0].numel(), _is_grad_enabled()))
+        except (AttributeError, TypeError):  # no tensor, or one with symbolic extents
+            return None
+        if found is None or _function_modes() or forward_ad._current_level >= 0:
+            return None
+        guard, reader, settings, value = found
+        return value if guard(*tensors) and reader() == settings else None
+
+    def missed(self, tensors: tuple[Any, ...], make: Callable[[], Any]) -> None:
+        """Keeps the value that ``make`` returns, which is not None, for a call without a value, if a call like it came
+        before. The tensors are plain, and no mode or transform is active."""
+        if _guards is None:
+            return
+        hint = id(tensors[1]), tensors[0].numel(), _is_grad_enabled()
+        if self._calls.get(hint, False) is not None:
+            if len(self._calls) >= MAX_CALLS:
+                self._calls.clear()
+            self._calls[hint] = None
+            return
+        value = make()
+        if value is not None:
+            reader = settings_reader(tensors[0], self._operation)
+            self._calls[hint] = _guard(tensors), reader, reader(), value
+
+
+def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
+    """A function of tensors, the last of which may be None, that tells whether they are like these."""
+    present = [x for x in tensors if x is not None]
+    extents, strides = [list(x.shape) for x in present], [list(x.stride()) for x in present]
+    check: Callable[..., bool] = _guards(*present, dynamic_dims_sizes=extents, dynamic_dims_strides=strides).check
+    if len(present) == len(tensors):
+        return check
+    return lambda *given: given[-1] is None and check(*given[:-1])
