@@ -52,7 +52,7 @@ class KernelHandle:
         self._extra = (ctypes.c_void_p * 5)(
             pointer, ctypes.addressof(self._buffer), length, ctypes.addressof(self._size), end
         )
-        self._extra_at = ctypes.addressof(self._extra)
+        self._extra_at = ctypes.byref(self._extra)
         allowed = _Attribute(6)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         allowed.value[1] = 1  # a union of 64 bytes at offset 8
         self._attributes, self._count = ctypes.pointer(allowed), int(dependent)
@@ -81,9 +81,10 @@ class KernelHandle:
 
 @functools.cache
 def _launcher() -> Any:
+    """cuLaunchKernelEx, whose arguments must be objects of ctypes or None: it has no argument types, because their
+    checks take a third of the call."""
     pointer, _ = cuda_graph.call(cuda_graph.load().cuGetProcAddress, b"cuLaunchKernelEx", 12000, 0)
-    where = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(ctypes.c_int, where, where, where, where)(int(pointer))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(int(pointer))
 
 
 class DependentFunction:

@@ -93,16 +93,24 @@ class Operator:
         kernel, count = self.kernel, self._tensors
 
         def call(*args: Any, **named: Any) -> Any:
-            tensors = args[:count]
-            if named or is_grad_enabled() or not runs_directly(*tensors):
+            if named or is_grad_enabled():
                 return dispatch(*args, **named)
+            recent = self._recent_launch(args)
+            if recent is not None:
+                return self._computed(recent, args)
+            tensors = args[:count]
+            if not runs_directly(*tensors):
+                return dispatch(*args)
             for x in tensors:
                 if x is not None and x.is_meta:
                     return dispatch(*args)
             try:
-                return kernel(*args)
+                found = kernel(*args)
             except (AttributeError, RuntimeError, InputError):  # batched tensors, or an error that dispatch raises
                 return dispatch(*args)
+            if self._recent is not None:
+                self._recent.missed(tensors, lambda: self._cached_launch(args, False))
+            return found
 
         return call
 
@@ -120,20 +128,16 @@ class Operator:
         """The result for positional arguments."""
         if is_dynamo_compiling():
             return self.overload(*args)
-        tensors = args[: self._tensors]
-        recent = None if self._recent is None else self._recent.get(tensors)
+        recent = self._recent_launch(args)
         if recent is not None:
-            rest, reference, result, records = recent
-            run = reference()
-            if run is not None and args[self._tensors :] == rest:
-                return self._record(*args, (run, result)) if records else self._computed((run, result), args)
+            return self._record(*args, recent) if recent[2] else self._computed(recent, args)
         if _autocasts() or _dispatch_modes() or _function_modes() or _transforms() is not None or _traces() is not None:
             function, args = self._in_mode(args)
             if function is not None:
                 return function(*args)
-            tensors = args[: self._tensors]
         if forward_ad._current_level >= 0:
             _refuse_tangents(args)
+        tensors = args[: self._tensors]
         for x in tensors:
             if x.__class__ not in PLAIN:
                 self._check(args)
@@ -155,25 +159,38 @@ class Operator:
                 raise
         return self.overload(*args) if dispatched else self(*live, *args[self._tensors :])
 
+    def _recent_launch(self, args: tuple[Any, ...]) -> tuple[Callable[..., None], Any, bool] | None:
+        """(launch, its result, whether gradients are recorded) of a recent call like this one."""
+        if self._recent is None:
+            return None
+        found = self._recent.get(args[: self._tensors])
+        if found is None:
+            return None
+        rest, reference, result, records = found
+        run = reference()
+        return (run, result, records) if run is not None and args[self._tensors :] == rest else None
+
     def _cached_launch(self, args: tuple[Any, ...], records: bool) -> tuple[Any, ...] | None:
-        """What later calls like this one need: the arguments that are no tensors, a reference to the launch and its
-        result, whether gradients are recorded. None: there is no cached launch, or an operand is unaligned."""
+        """What ``_recent_launch`` needs: the arguments that are no tensors, a reference to the launch, its result, and
+        whether gradients are recorded. None: there is no cached launch, or an operand is unaligned."""
         key, a, b, more = self._key(*args)
         found = launch_cache.cached(key)
         if found is None or any(at & 15 for at in (a, b, *more)):
             return None
-        return args[self._tensors :], weakref.ref(found[0]), found[1], records
+        rest = tuple(x.copy() if isinstance(x, list) else x for x in args[self._tensors :])
+        return rest, weakref.ref(found[0]), found[1], records
 
-    def _computed(self, launch: tuple[Callable[..., None], Any] | None, args: tuple[Any, ...]) -> Any:
-        """The result of the kernel, by the ``launch`` of an earlier call like this one if there is one."""
-        if launch is None:
+    def _computed(self, recent: tuple[Callable[..., None], Any, bool] | None, args: tuple[Any, ...]) -> Any:
+        """The result of the kernel, by the launch of a recent call like this one if there is one."""
+        if recent is None:
             return self.kernel(*args)
+        run, result, _ = recent
         a, b = args[0].data_ptr(), args[1].data_ptr()
         bias = args[2] if self._tensors == 3 else None
         if bias is None:
-            return self.kernel(*args) if (a | b) & 15 else launching.launch(*launch, a, b)
+            return self.kernel(*args) if (a | b) & 15 else launching.launch(run, result, a, b)
         c = bias.data_ptr()
-        return self.kernel(*args) if (a | b | c) & 15 else launching.launch(*launch, a, b, (c,))
+        return self.kernel(*args) if (a | b | c) & 15 else launching.launch(run, result, a, b, (c,))
 
     def _check(self, args: tuple[Any, ...]) -> None:
         """InputError: a tensor argument is of another type, or a tensor that is not dense."""
@@ -231,8 +248,8 @@ def in_transform() -> bool:
 
 
 def _recording_function(compute: Callable[..., Any], setup: Callable[..., None], backward: Callable[..., Any]) -> Any:
-    """A function that records gradients in eager mode. It takes the arguments of the operator, and ``launch``;
-    ``compute`` takes them as ``Operator._computed``."""
+    """A function that records gradients in eager mode. Its last argument, after those of the operator, is the recent
+    launch; ``compute``: ``Operator._computed``."""
 
     class Record(torch.autograd.Function):
         @staticmethod
