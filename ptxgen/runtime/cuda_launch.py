@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -43,16 +42,9 @@ class KernelHandle:
     def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
         self.size = size
         self._handle = ctypes.c_void_p(handle)
-        # The driver copies the parameters during the call; the lock serialises the use of their buffer.
-        self._lock = threading.Lock()
-        self._buffer = (ctypes.c_char * max(size, 1))()
-        self._bytes = memoryview(self._buffer).cast("B")[:size]
         self._size = ctypes.c_size_t(size)
-        pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
-        self._extra = (ctypes.c_void_p * 5)(
-            pointer, ctypes.addressof(self._buffer), length, ctypes.addressof(self._size), end
-        )
-        self._extra_at = ctypes.byref(self._extra)
+        #: buffers that no thread uses; the driver copies the parameters during the call
+        self._buffers: list[tuple[memoryview, Any]] = []
         allowed = _Attribute(6)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         allowed.value[1] = 1  # a union of 64 bytes at offset 8
         self._attributes, self._count = ctypes.pointer(allowed), int(dependent)
@@ -61,13 +53,26 @@ class KernelHandle:
 
     def launch(self, grid: Sizes, block: Sizes, parameters: bytes, shared: int, stream: int) -> None:
         """Queues the kernel on ``stream``, a raw handle. DriverError: the driver rejected the launch."""
-        with self._lock:
-            self._bytes[:] = parameters
-            requested = (grid, block, shared, stream)
-            found = self._configurations.get(requested) or self._configure(requested)
-            code = self._launch(found, self._handle, None, self._extra_at)
+        requested = (grid, block, shared, stream)
+        found = self._configurations.get(requested) or self._configure(requested)
+        try:
+            buffer = self._buffers.pop()  # faster than a lock
+        except IndexError:
+            buffer = self._new_buffer()
+        data, extra = buffer
+        data[:] = parameters
+        code = self._launch(found, self._handle, None, extra)
+        self._buffers.append(buffer)
         if code:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
+
+    def _new_buffer(self) -> tuple[memoryview, Any]:
+        """(the bytes of a parameter buffer, a reference to the launch options that have its address)."""
+        memory = (ctypes.c_char * max(self.size, 1))()
+        pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
+        addresses = ctypes.addressof(memory), ctypes.addressof(self._size)
+        extra = (ctypes.c_void_p * 5)(pointer, addresses[0], length, addresses[1], end)
+        return memoryview(memory).cast("B")[: self.size], ctypes.byref(extra)  # they keep both valid
 
     def _configure(self, requested: tuple[Sizes, Sizes, int, int]) -> Any:
         """A reference to the configuration of a launch: kernels serve many shapes, which take turns."""

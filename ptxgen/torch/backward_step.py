@@ -39,22 +39,18 @@ class BackwardStep:
         recent = None if is_dynamo_compiling() else self._recent.get(operands)
         if recent is None or recent[0] != (needs[:2], options):
             return None
-        _, input_launch, weight_launch = recent
-        grad, weight, input = (x.data_ptr() for x in operands)
-        dx = run_input = run_weight = None
-        if needs[0]:
-            reference, input_result = input_launch
-            run_input = reference()
-        if needs[1]:
-            reference, weight_result = weight_launch
-            run_weight = reference()
-        if (grad | weight | input) & 15 or (needs[0] and run_input is None) or (needs[1] and run_weight is None):
+        _, input_reference, input_result, weight_reference, weight_result = recent
+        run_input = input_reference and input_reference()
+        run_weight = weight_reference and weight_reference()
+        grad, weight, input = operands
+        at_grad, at_weight, at_input = grad.data_ptr(), weight.data_ptr(), input.data_ptr()
+        removed = (needs[0] and run_input is None) or (needs[1] and run_weight is None)
+        if removed or (at_grad | at_weight | at_input) & 15:
             return None
-        if run_input is not None:
-            dx = launch(run_input, input_result, grad, weight)
+        dx = run_input and launch(run_input, input_result, at_grad, at_weight)
         if run_weight is None:
             return dx, None
-        a, b = (input, grad) if self._input_first else (grad, input)
+        a, b = (at_input, at_grad) if self._input_first else (at_grad, at_input)
         return dx, launch(run_weight, weight_result, a, b)
 
     def missed(
@@ -69,7 +65,7 @@ class BackwardStep:
                 entry = launch_cache.cached(key) if needed and not (a | b) & 15 else None
                 if needed and entry is None:
                     return None
-                found.append(entry and (weakref.ref(entry[0]), entry[1]))
+                found += (None, None) if entry is None else (weakref.ref(entry[0]), entry[1])
             return (needs[:2], options), *found
 
         if not is_grad_enabled() and runs_directly(*operands):
