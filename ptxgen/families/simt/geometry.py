@@ -140,7 +140,8 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     most = most + where(ldg, LDG_MARGIN + (F64_MARGIN if words == 2 else 0), 0)
     resident = threads * c.min_ctas_per_sm
     rows = (a.kmajor_smem & b.kmajor_smem) & (c.bounds != BOUNDS_NONE) & (resident > 3 * FULL_THREADS - 1)
-    sets = where(c.ks > 1, where(table_loads > 0, 2 * F16X2_MARGIN, F16X2_MARGIN), 0)
+    tables = where(table_loads > 0, 1 + through_registers, 0)
+    sets = where(c.ks > 1, (1 + tables) * F16X2_MARGIN, 0)
     return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + sets)
 
 
