@@ -318,6 +318,8 @@ class Session:
     def _draw(self, problem: Problem, code: int, n: int) -> list[Config]:
         """``n`` configurations of a family from the generative model, which similar problems share; none if it finds
         too few."""
+        if not n:
+            return []
         p = lower(problem)
         key = space.kind(p, self.device)
         if key not in self.samplers:

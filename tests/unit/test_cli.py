@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from ptxgen.tuning import selection
 from ptxgen.tuning.bench import BenchRow
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.sampler import Categorical
 from ptxgen.tuning.tuner import Budget
 
 ON_PROBLEMS = ("tune", "select", "explain", "emit", "check", "bench", "sampler")
@@ -81,6 +83,12 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
         return Done(code, output.out, output.err)
 
     return call
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sampler estimates its probabilities from few draws."""
+    monkeypatch.setattr(Categorical, "learn", partial(Categorical.learn, wanted=20, limit=1 << 16))
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -314,6 +322,7 @@ def test_conv_takes_options_of_its_own(run: Run) -> None:
     assert "baseline is 'cublas'; for conv it must be cudnn" in run("bench", *CONV, "--baseline", "cublas").err
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_conv_on_the_emulated_device(run: Run) -> None:
     """Tuned, stored, selected, emitted, checked, timed."""
     budget = ("--samples", 0, "--search", 1, "--rounds", 0)
@@ -615,6 +624,7 @@ def test_bench_reports_what_the_host_spends_before_a_launch(run: Run) -> None:
     assert rows[1]["scheduling_us"] is None
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_select_returns_what_tune_stored(run: Run) -> None:
     words = ["--shape", "17,19,23"]
     budget = ["--samples", 2, "--search", 1, "--rounds", 0, "--keep", 1]
