@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -248,9 +247,10 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     if hard.any():
         out = out.copy()
         for i in np.flatnonzero(hard):
-            exact = Fraction(float(a[i])) * Fraction(float(b[i])) + Fraction(float(c[i]))
+            (an, ad), (bn, bd), (cn, cd) = (float(x[i]).as_integer_ratio() for x in (a, b, c))
+            exact = an * bn * cd + cn * ad * bd
             if exact:
-                out[i] = fraction_to_f64(exact, mode)
+                out[i] = ratio_to_f64(exact, ad * bd * cd, mode)
             else:
                 zero = float(plain[i]) if plain[i] == 0 else 0.0
                 if mode == "rm" and not (a[i] * b[i] == 0 and c[i] == 0):
@@ -259,19 +259,18 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return out
 
 
-def fraction_to_f64(x: Fraction, mode: str) -> float:
-    """A nonzero rational to float64, by the given rounding."""
-    sign = -1 if x < 0 else 1
-    x = abs(x)
-    exponent = x.numerator.bit_length() - x.denominator.bit_length()
-    if Fraction(2) ** exponent > x:
+def ratio_to_f64(n: int, d: int, mode: str) -> float:
+    """n / d, which is not zero, to float64, by the given rounding. Without fractions, which divide by common factors."""
+    sign = -1 if (n < 0) != (d < 0) else 1
+    n, d = abs(n), abs(d)
+    exponent = n.bit_length() - d.bit_length()
+    if d << max(exponent, 0) > n << max(-exponent, 0):
         exponent -= 1
     unit = max(exponent, -1022) - 52
-    scaled = x / Fraction(2) ** unit
-    whole = scaled.numerator // scaled.denominator
-    rest = scaled - whole
+    d <<= max(unit, 0)
+    whole, rest = divmod(n << max(-unit, 0), d)
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole & 1 == 1),
+        "rn": 2 * rest > d or (2 * rest == d and whole & 1 == 1),
         "rz": False,
         "rp": rest > 0 and sign > 0,
         "rm": rest > 0 and sign < 0,
@@ -289,10 +288,10 @@ def directed_f64(operation: str, mode: str, a: Array, b: Array) -> Array:
         out = np.array({"add": np.add, "mul": np.multiply, "div": np.divide}[operation](a, b), F64, ndmin=1)
     a, b = np.broadcast_to(a, out.shape), np.broadcast_to(b, out.shape)
     for i in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & ~((operation == "div") & (b == 0))):
-        x, y = Fraction(float(a[i])), Fraction(float(b[i]))
-        exact = x + y if operation == "add" else x * y if operation == "mul" else x / y
-        if exact:
-            out[i] = fraction_to_f64(exact, mode)
+        (xn, xd), (yn, yd) = (float(x[i]).as_integer_ratio() for x in (a, b))
+        n, d = {"add": (xn * yd + yn * xd, xd * yd), "mul": (xn * yn, xd * yd), "div": (xn * yd, xd * yn)}[operation]
+        if n:
+            out[i] = ratio_to_f64(n, d, mode)
         elif operation == "add" and mode == "rm" and (a[i] or np.signbit(a[i]) != np.signbit(b[i])):
             out[i] = -0.0
     return out
