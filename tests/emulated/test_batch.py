@@ -28,9 +28,9 @@ WGMMA = "family=wgmma u=32 stages=2 ml=64 nl=32"
 def test_random_batches(family):
     """Counts, strides with gaps, interleaved rows, shared operands; memory outside the elements must not change."""
     on = "h200" if family == "wgmma" else "emulated"
-    cases = SOURCES[f"batch_{family}"].cases(1, 16, device(on), limit=33, threads=128)
+    cases = SOURCES[f"batch_{family}"].cases(1, 10, device(on), limit=33, threads=128)
     chosen = [(p, c) for p, c in cases if p.results * p.k < 1 << 16 and not p.epilogue]
-    assert len(chosen) > 5
+    assert len(chosen) > 3
     for n, (p, c) in enumerate(chosen):
         kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
         a, b, before = operands(p, n, kind)

@@ -23,10 +23,9 @@ def stored(p: Gemm, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32), c
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_random_kernels(seed):
+def test_random_kernels():
     """Any layout, alignment and extent, in guarded memory; ``right`` runs batches and epilogues."""
-    for n, (p, c) in enumerate(SOURCES["bf16x3"].cases(60 + seed, 4, device("h200"), 70)):
+    for n, (p, c) in enumerate(SOURCES["bf16x3"].cases(61, 6, device("h200"), 60)):
         if p.epilogue or p.batch > 1:
             right(p, c, n)
             continue

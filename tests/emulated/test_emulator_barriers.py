@@ -190,7 +190,7 @@ def test_livelock_of_two_warps():
         + "mov.u32 %r10, 0; L: st.volatile.global.u32 [%d0], %r10; add.u32 %r10, %r10, 1; ld.acquire.gpu.global.u32 %r7, [%q0]; bra L;"
     )
     with pytest.raises(DeadlockFault, match="option watchdog"):
-        run(body, y, block=64, extra=SHARED, watchdog=20_000)
+        run(body, y, block=64, extra=SHARED, watchdog=5_000)
 
 
 def test_watchdog_may_be_off():

@@ -163,7 +163,7 @@ def test_printf_conversions(text_, values, printed, capsys):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("blocks", [1, 7, 300])
+@pytest.mark.parametrize("blocks", [1, 7, 100])
 def test_grid_barriers(engine, blocks):
     """cooperative_groups: each block's sum, after grid.sync() the total, after another the total of the other blocks."""
     n = 5000

@@ -173,11 +173,8 @@ def test_products(case, engine):
 def test_shared_memory(case):
     mma = ".and.popc" if case[0] == "b1" else ""
     layouts = {"a": "row", "b": "col" if case[0] in BITS else "row", "c": "col", "d": "row"}
-    for pad in (0, 1):
-        x, out = product(case, layouts, pad=pad, space="shared", mma=mma)
-        assert np.array_equal(
-            out.astype(np.float64), (x["a"] @ x["b"] + x["c"]).astype(DTYPES[case[2]]).astype(np.float64)
-        )
+    x, out = product(case, layouts, pad=CASES.index(case) % 2, space="shared", mma=mma)
+    assert np.array_equal(out.astype(np.float64), (x["a"] @ x["b"] + x["c"]).astype(DTYPES[case[2]]).astype(np.float64))
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])

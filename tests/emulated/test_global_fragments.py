@@ -27,7 +27,10 @@ H100 = device("h100")
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 8])
 def test_every_layout_and_depth(layout, k):
     """Odd extents, rows longer than a tile; K below, at and above an iteration."""
+    first = k + LAYOUTS.index(layout)
     for n, ((dtype, compute), u) in enumerate(zip(TYPES, (1, 2, 4, 8, 4), strict=True)):
+        if (n - first) % 5 > 2:  # three of the types
+            continue
         p = Gemm(19, 37, k, layout, dtype, compute)
         bounds = ("clamp", "predicate")[(n + k) % 2]
         verify(p, parse_config(f"{TILE} u={u} bounds={bounds}"), "integers", 2.0, -1.0, on="h100")
@@ -40,8 +43,8 @@ def test_vector_loads(layout, dtype, compute):
     wide, most, u = (2, 4, 4) if dtype == "f64" else (4, 8, 8)
     p = Gemm(24, 40, 12, layout, dtype, compute)
     text = f"ms={most} ns={most} ml=32 nl=64 lanes_m=4 {UNSTAGED} u={u} vec_a={wide} vec_b={wide} vec_c={wide}"
-    for bounds in ("clamp", "predicate"):
-        verify(p, parse_config(f"{text} bounds={bounds}"), "normal", 1.0, 0.5, on="h100")
+    bounds = ("clamp", "predicate")[(LAYOUTS.index(layout) + TYPES.index((dtype, compute))) % 2]
+    verify(p, parse_config(f"{text} bounds={bounds}"), "normal", 1.0, 0.5, on="h100")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -53,7 +53,7 @@ def table_words(runner: Runner, size: int) -> np.ndarray:
 )
 def test_slices_of_k(family, dtype, compute, kg, case):
     """Blocks of several slices of the longest items; the counters of tiles are zero after every launch."""
-    items = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (13, 37, 101))
+    items = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 60), (1, 1, 1), (13, 37, 61))
     p = GroupedGemm(items, dtype=dtype, compute=compute)
     c = parse_config(f"{SLICED[family]} kg={kg} splitk=last_cta")
     on = replace(device("h200"), sms=3)
@@ -65,7 +65,7 @@ def test_slices_of_k(family, dtype, compute, kg, case):
     assert not words[layout.bytes(len(items)) // 4 :].any()
 
 
-SHARED_ITEMS = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 100), (1, 1, 1), (13, 37, 101), (34, 34, 9), (9, 9, 300))
+SHARED_ITEMS = ((33, 17, 20), (0, 5, 5), (7, 9, 0), (40, 31, 60), (1, 1, 1), (13, 37, 61), (34, 34, 9), (9, 9, 200))
 
 
 @pytest.mark.parametrize(
