@@ -170,9 +170,12 @@ def _not_json(name: str) -> None:
     raise InputError(f"has {name}, which is not JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_not_json)  #: made once: files have hundreds of thousands of lines
+
+
 def from_json(text: str) -> dict[str, Any]:
     """A JSON object. InputError, ValueError: it is none, or has NaN or infinity."""
-    values = json.loads(text, parse_constant=_not_json)
+    values = _DECODER.decode(text)
     if not isinstance(values, dict):
         raise InputError(f"is {text[:60]!r}; it must be a JSON object")
     return values

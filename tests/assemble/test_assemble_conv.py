@@ -19,7 +19,7 @@ def test_random_configurations_assemble_without_spills(
 ) -> None:
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device(on)
-    for v, c in SOURCES["conv"].cases(11, 16, d):
+    for v, c in SOURCES["conv"].cases(11, 12, d):
         plan = plan_for(v, c, d)
         made = assemble(render(plan))
         assert not any(made.spills.values()), f"{v.key()} | {c}: {made.spills}"

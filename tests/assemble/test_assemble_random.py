@@ -11,7 +11,7 @@ from ptxgen.runtime.assemble import assemble
 from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-EACH = 8
+EACH = 5
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -24,14 +24,23 @@ P = Gemm(100, 24, 300, "NN")
 WRITE = choice_cache.write  # conftest replaces it
 
 
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory):
+    """The file of a model of few trees, which is read quickly."""
+    shipped = Model.load(shipped_dir() / "h200")
+    folder = tmp_path_factory.mktemp("model")
+    Model(H200, shipped.facts, shipped.booster[:20], shipped.names).save(folder)
+    return folder / "model.json.xz"
+
+
 @pytest.fixture
-def chosen(tmp_path, monkeypatch):
+def chosen(small_model, tmp_path, monkeypatch):
     """The problems that a model ranked; the cache and the shipped files are this test's."""
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choice_cache, "write", WRITE)
     shipped = tmp_path / "shipped"
     (shipped / "h200").mkdir(parents=True)
-    shutil.copy(shipped_dir() / "h200" / "model.json.xz", shipped / "h200")
+    shutil.copy(small_model, shipped / "h200")
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: shipped)
     seen, rank = [], Model.rank
 

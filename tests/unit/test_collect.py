@@ -168,7 +168,7 @@ def test_a_killed_run_keeps_what_it_measured_and_continues(tmp_path: Path) -> No
 )
 def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str, code: int, how: str) -> None:
     path = tmp_path / "tuning.sqlite"
-    words = ["collect", "--database", str(path), *RANDOM, "--jobs", "1"]
+    words = ["collect", "--database", str(path), *RANDOM, *SMALL]
     child = subprocess.Popen([sys.executable, "-m", "ptxgen", *words], stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + 60
@@ -256,10 +256,10 @@ def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(DeviceThread, "_measure", counted)
     with Database(tmp_path / "d.sqlite") as database, DevicePool(BUDGET, "emulated", (0, 1), 1) as device_pool:
-        done = Collector(database, device_pool, BUDGET).run([Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)])
-    assert (done.problems, done.measurements, done.outcomes) == (8, 24, {"ok": 24})
+        done = Collector(database, device_pool, BUDGET).run(PROBLEMS)
+    assert (done.problems, done.measurements, done.outcomes) == (4, 12, {"ok": 12})
     assert set(share) == {"0", "1"}
-    assert sum(share.values()) == 8
+    assert sum(share.values()) == 4
     assert set(rows(tmp_path / "d.sqlite").values()) == {1}
 
 
@@ -391,10 +391,9 @@ def test_children_of_a_device_share_it(tmp_path: Path, monkeypatch: pytest.Monke
         measure(self, *arguments)
 
     monkeypatch.setattr(DeviceThread, "_measure", counted)
-    problems = [Gemm(m, 6, 5, dtype="f32") for m in range(1, 9)]
     with Database(tmp_path / "d.sqlite") as database, DevicePool(budget, "emulated", jobs=1, children=2) as device_pool:
-        done = Collector(database, device_pool, budget).run(problems)
-    assert (done.problems, done.measurements, done.outcomes) == (8, 24, {"ok": 24})
+        done = Collector(database, device_pool, budget).run(PROBLEMS)
+    assert (done.problems, done.measurements, done.outcomes) == (4, 12, {"ok": 12})
     assert len(share) == 2
     assert set(rows(tmp_path / "d.sqlite").values()) == {1}
     usage = done.usage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from ptxgen.problem.registry import from_dict, parse
 from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.bench import Bench
+from ptxgen.tuning.sampler import Categorical
 from ptxgen.tuning.selection import select
 from tests.plugins.diagonal import DIAGONAL, DiagonalGemm, DiagonalOperandSets, checks
 
@@ -104,6 +106,7 @@ def test_commands_accept_a_new_operation(
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setenv("PTXGEN_PLUGINS", "tests.plugins.diagonal:register_it")
     words = [name, "diagonal_gemm", "--shape", "16,24,32", "--device", "emulated", "--json"]
+    monkeypatch.setattr(Categorical, "learn", partial(Categorical.learn, wanted=20, limit=1 << 16))
     few = ["--samples", "2", "--search", "1", "--rounds", "0"]
     code = command.run([*words, *(few if name == "tune" else [])])
     printed = capsys.readouterr()

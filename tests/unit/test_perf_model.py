@@ -411,6 +411,7 @@ def test_nothing_beats_the_roofline_and_more_work_takes_longer():
         (KernelGemm(512, 512, 512, "NN", "f64"), KernelGemm(1024, 512, 512, "NN", "f64")),
     ):
         c = plain(space.candidates(p, H200)).replace(kg=1, splitk=0, l2_evict_first=0)
+        c = c.take(np.arange(0, len(c), 5))
         c = c.take(rules.legal(p, c, H200) & rules.legal(q, c, H200))
         assert (predict(p, c, H200) > roofline(p, H200)).all()
         assert (predict(q, c, H200) >= predict(p, c, H200)).all()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.model import Model
+from ptxgen.tuning.sampler import Categorical
 from ptxgen.tuning.selection import select
 from tests.plugins import diagonal, toy
 
@@ -137,6 +139,7 @@ def test_commands_know_the_family(
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     words = [name, operation, "--shape", "16,24,32", "--device", "emulated", "--json"]
+    monkeypatch.setattr(Categorical, "learn", partial(Categorical.learn, wanted=20, limit=1 << 16))
     few = ["--samples", "4", "--search", "1", "--rounds", "1"]
     code = command.run([*words, *(few if name == "tune" else [])])
     printed = capsys.readouterr()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config import Columns, parse_config
+from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError
@@ -21,6 +22,14 @@ from ptxgen.problem.device import device
 from tests.cases import SOURCES
 
 H200 = device("h200")
+
+
+@cache
+def random_cases() -> tuple[tuple[KernelGemm, Config], ...]:
+    """Random legal cases, which several tests share."""
+    return tuple(SOURCES["wgmma"].cases(24, 500, H200, limit=600))
+
+
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
 
 
@@ -64,7 +73,7 @@ def read(memory: np.ndarray, x, start: int, rows: int, kind: np.dtype) -> np.nda
 def test_descriptors_read_what_tma_loaded():
     """Of random configurations: every product of a stage takes its rows of X and columns of Y, at its part of K."""
     rng = np.random.default_rng(0)
-    for p, c in SOURCES["wgmma"].cases(21, 120, H200, limit=600):
+    for p, c in random_cases()[:120]:
         made = plan_for(p, c, H200)
         kind = np.dtype(f"u{p.element.bytes}")
         steps = c.u * p.element.bytes // 32
@@ -95,7 +104,7 @@ def test_descriptors_read_what_tma_loaded():
 
 
 def test_stages_hold_what_barriers_expect():
-    for p, c in SOURCES["wgmma"].cases(22, 150, H200, limit=600):
+    for p, c in random_cases()[:150]:
         made = plan_for(p, c, H200)
         expected = (
             sum(
@@ -119,7 +128,7 @@ def test_stages_hold_what_barriers_expect():
 def test_realignment_moves_every_word_once():
     """The moves of all threads cover every word of a stage once, from the loaded lines to the swizzled tile."""
     seen = 0
-    for p, c in SOURCES["wgmma"].cases(23, 150, H200, limit=600):
+    for p, c in random_cases()[:150]:
         made = plan_for(p, c, H200)
         for x in made.mainloop.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
@@ -184,7 +193,7 @@ def row_address(s, lane: int, quarter: int, variant: int) -> int:
 
 def test_stmatrix_fills_the_boxes_that_tma_stores():
     seen = set()
-    for p, c in SOURCES["wgmma"].cases(23, 400, H200, limit=600):
+    for p, c in random_cases():
         if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
@@ -209,7 +218,7 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
 def test_every_sum_is_sent_once_and_added_once():
     """Cluster reduction and split-K fix-up: blocks send every accumulator once, to the address where it is read."""
     seen = set()
-    for p, c in SOURCES["wgmma"].cases(24, 500, H200, limit=600):
+    for p, c in random_cases():
         if c.cluster_k == 1 and c.splitk not in (3, 4):
             continue
         made = plan_for(p, c, H200)
@@ -246,7 +255,7 @@ def test_fixup_owners(groups, blocks, expected):
 
 
 def test_columns_agree_with_integers():
-    for p, c in SOURCES["wgmma"].cases(25, 40, H200, limit=600):
+    for p, c in random_cases()[:40]:
         one, many = geometry(p, c), geometry(p, Columns.of([c, c]))
         for field in fields(one):
             value = getattr(one, field.name)

@@ -260,7 +260,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
 
 
 def ratio_to_f64(n: int, d: int, mode: str) -> float:
-    """n / d, which is not zero, to float64, by the given rounding. Without fractions, which divide by common factors."""
+    """n / d, which is not zero, to float64, by the given rounding. Fractions would divide by common factors first."""
     sign = -1 if (n < 0) != (d < 0) else 1
     n, d = abs(n), abs(d)
     exponent = n.bit_length() - d.bit_length()
