@@ -809,7 +809,7 @@ def test_rules_of_split_k_are_evaluated_per_option():
     ids=lambda p: p.key(),
 )
 def test_canonical_configurations_are_the_same_kernels(p):
-    learnt = Categorical.learn(p, H200, wanted=300)
+    learnt = Categorical.learn(p, H200, wanted=100)
     parts = [learnt.only(code).sample(40, np.random.default_rng(3)) for code in learnt.family]
     drawn = Columns.concat(parts)
     mapped = space.canonical(p, drawn)

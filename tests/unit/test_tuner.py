@@ -441,8 +441,9 @@ def test_progress_is_reported(fake, database):
     assert sum("TFLOP/s" in m for m in listener.messages) == 2
 
 
-def test_real_worker(database):
+def test_real_worker(database, monkeypatch):
     """On the emulated device: a child process runs and checks each kernel."""
+    monkeypatch.setattr(tuner.Categorical, "learn", LEARN)
     budget = Budget(samples=2, search=1, refine_rounds=1, refine=1, keep=1, final=1)
     done = tune([P], "emulated", database, budget)
     for t in done:
