@@ -1,0 +1,58 @@
+"""Clusters of wgmma kernels whose blocks share operands, executed with checks for races, bounds and uninitialised reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxgen.codegen.config import parse_config
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.reference import operands, reference
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
+
+H200 = device("h200")
+
+#: clusters whose blocks share X, or both operands; each in two layouts
+SHARED = (
+    "cluster_x=2 cluster_y=2",
+    "cluster_x=4 cluster_y=2 raster_group=4",
+    "cluster_y=2",
+    "cluster_y=4 raster_group=8",
+    "cluster_x=2 cluster_y=4 l2_evict_first=ab",
+    "cluster_x=2 cluster_y=2 kg=3 splitk=last_cta",
+    "cluster_x=2 cluster_y=2 persistent=1",
+    "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2",
+    "cluster_x=2 cluster_y=2 persistent=1 math_warpgroups=2 pingpong=1 raster_group=4",
+)
+MULTICAST_CASES = [
+    (layout, axes) for i, layout in enumerate(LAYOUTS) for j, axes in enumerate(SHARED) if (i + i // 2 + j) % 2
+]
+
+
+@pytest.mark.parametrize(("layout", "axes"), MULTICAST_CASES)
+def test_clusters_multicast_operands(layout, axes):
+    """Clusters with some tiles outside the matrix, X from shared memory and from registers; a device so small that
+    blocks compute several tiles."""
+    long, short = (128 if "math_warpgroups=2" in axes and "pingpong" not in axes else 64), (64 if "=4" in axes else 32)
+    on = replace(H200, sms=8) if "persistent" in axes else H200
+    problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
+    found = []
+    for n, p in enumerate(problems):
+        for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
+            c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {axes} epilogue_smem={1 - n}")
+            if first_violation(lower(p), c, on) is None:
+                found.append((n, p, c))
+    assert len(found) > 1
+    if len(found) == 4:  # one side of each problem, in turn
+        found = found[::3] if SHARED.index(axes) // 2 % 2 else found[1:3]
+    for n, p, c in found:
+        a, b, before = operands(p, n, "integers")
+        driver = EmulatedDriver(on, completion=("late", "early")[n])
+        out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
+        assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
