@@ -25,12 +25,13 @@ Gradients = tuple[Tensor | None, Tensor | None]
 class BackwardStep:
     """The gradients of an operation with respect to input and weight, by the launches of a recent step like it.
 
-    ``operation``: as in ``launching.settings``; ``input_first``: the operands of the weight's gradient are the input
-    and the gradient of the result, not the reverse.
+    ``operation``: as in ``launching.settings``; ``keys(grad, weight, input, options)``: for each gradient the key under
+    which its launch is cached, with addresses, as ``launching.key_of`` returns them; ``input_first``: the operands of
+    the weight's gradient are the input and the gradient of the result, not the reverse.
     """
 
-    def __init__(self, operation: str, input_first: bool) -> None:
-        self._input_first = input_first
+    def __init__(self, operation: str, keys: Callable[..., tuple[Any, Any]], input_first: bool) -> None:
+        self._keys, self._input_first = keys, input_first
         self._recent = RecentCalls(operation)
 
     def get(self, operands: Operands, needs: tuple[bool, ...], options: Any) -> Gradients | None:
@@ -53,15 +54,12 @@ class BackwardStep:
         a, b = (at_input, at_grad) if self._input_first else (at_grad, at_input)
         return dx, launch(run_weight, weight_result, a, b)
 
-    def missed(
-        self, operands: Operands, needs: tuple[bool, ...], options: Any, keys: Callable[[], tuple[Any, Any]]
-    ) -> None:
-        """Keeps the launches of a step that the operators computed. ``keys()``: the keys under which those cached their
-        launches, with addresses, as ``launching.key_of`` returns them."""
+    def missed(self, operands: Operands, needs: tuple[bool, ...], options: Any) -> None:
+        """Keeps the launches of a step that the operators computed."""
 
         def cached_launches() -> Any:
             found: list[Any] = []
-            for needed, (key, a, b, _) in zip(needs, keys(), strict=False):
+            for needed, (key, a, b, _) in zip(needs, self._keys(*operands, options), strict=False):
                 entry = launch_cache.cached(key) if needed and not (a | b) & 15 else None
                 if needed and entry is None:
                     return None

@@ -408,7 +408,14 @@ def _sum_by_channel(grad: Tensor) -> Tensor:
     return grad.sum([0, *range(2, grad.dim())])
 
 
-_BACKWARD = BackwardStep("conv", input_first=True)
+def _backward_keys(grad: Tensor, weight: Tensor, input: Tensor, rest: tuple[Any, ...]) -> tuple[Any, Any]:
+    return (
+        _key(conv.INPUT_GRAD, grad, weight, None, input.shape, rest),
+        _key(conv.WEIGHT_GRAD, input, grad, None, weight.shape, rest),
+    )
+
+
+_BACKWARD = BackwardStep("conv", _backward_keys, input_first=True)
 
 
 def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -422,11 +429,7 @@ def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
             CONV_WEIGHT_GRAD(input, grad, weight.shape, *rest) if needs[1] else None,
         )
         if grad is operands[0]:
-            keys = lambda: (  # noqa: E731
-                _key(conv.INPUT_GRAD, grad, weight, None, input.shape, rest),
-                _key(conv.WEIGHT_GRAD, input, grad, None, weight.shape, rest),
-            )
-            _BACKWARD.missed(operands, needs, rest, keys)
+            _BACKWARD.missed(operands, needs, rest)
     return *found, _sum_by_channel(grad) if needs[2] else None, *(None,) * 4
 
 

@@ -217,7 +217,11 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs[:2])
 
 
-_BACKWARD = BackwardStep("matmul", input_first=False)
+def _backward_keys(grad: Tensor, weight: Tensor, input: Tensor, options: None) -> tuple[Any, Any]:
+    return _matmul_key(grad, weight), _linear_weight_grad_key(input, grad)
+
+
+_BACKWARD = BackwardStep("matmul", _backward_keys, input_first=False)
 
 
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -228,8 +232,7 @@ def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad = dense(grad)
         found = MATMUL(grad, weight) if needs[0] else None, LINEAR_WEIGHT_GRAD(input, grad) if needs[1] else None
         if grad is operands[0]:
-            keys = lambda: (_matmul_key(grad, weight), _linear_weight_grad_key(input, grad))  # noqa: E731
-            _BACKWARD.missed(operands, needs, None, keys)
+            _BACKWARD.missed(operands, needs, None)
     return *found, grad.sum_to_size(grad.shape[-1]) if needs[2] else None
 
 
