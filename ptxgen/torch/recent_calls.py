@@ -19,7 +19,6 @@ from torch.autograd import forward_ad
 from ptxgen.api.launch_cache import MAX_CALLS
 from ptxgen.torch.launching import settings_reader
 
-_guards: Any = getattr(guards, "TensorGuards", None)
 _function_modes = torch._C._len_torch_function_stack
 _is_grad_enabled = torch.is_grad_enabled
 
@@ -70,3 +69,17 @@ def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
     if len(present) == len(tensors):
         return check
     return lambda *given: given[-1] is None and check(*given[:-1])
+
+
+def _supported_guards() -> Any:
+    """The class of guards, which is no public interface; None: this version of PyTorch has none, or other ones."""
+    found: Any = getattr(guards, "TensorGuards", None)
+    x = torch.empty(1, device="cpu")
+    try:
+        check = found(x, dynamic_dims_sizes=[[1]], dynamic_dims_strides=[[1]]).check
+        return found if check(x) and not check(x.double()) else None
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
+_guards = _supported_guards()

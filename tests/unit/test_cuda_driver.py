@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
@@ -92,8 +93,6 @@ class Gpu:
 
     def destroy(self, work: list[Callable[[], None]]) -> None:
         """Destroys a captured graph."""
-        import ctypes
-
         for user in self.owned.pop(id(work), []):
             function, argument = self.destructors.pop(user)
             ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)(argument)
@@ -366,8 +365,6 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
 
 
 def pretend_bindings(gpu: Gpu) -> types.ModuleType:
-    import ctypes
-
     module: Any = types.ModuleType("cuda.bindings.driver")
 
     class Result(IntEnum):
@@ -1346,3 +1343,23 @@ def test_kernels_that_outlive_the_driver_are_dropped_silently(gpu: Gpu, source: 
     del kernel
     gc.collect()
     assert len(gpu.unloads) == (library == "PyCUDA")  # which knows that there is no context; then nothing is unloaded
+
+
+def test_launches_of_two_threads_have_buffers_of_their_own(monkeypatch):
+    """The second launch begins while the driver reads the parameters of the first one."""
+    seen = []
+
+    def call(config: Any, function: Any, parameters: Any, extra: Any) -> int:
+        addresses = ctypes.cast(extra, ctypes.POINTER(ctypes.c_void_p * 5)).contents
+        if len(seen) < 1:
+            seen.append(b"")
+            handle.launch((1, 1, 1), (32, 1, 1), b"other..!", 0, 1)
+        seen.append(ctypes.string_at(addresses[1], 8))
+        return 0
+
+    monkeypatch.setattr(cuda_launch, "_launcher", lambda: call)
+    handle = cuda_launch.KernelHandle(1, 8)
+    handle.launch((1, 1, 1), (32, 1, 1), b"first..!", 0, 1)
+    handle.launch((1, 1, 1), (32, 1, 1), b"third..!", 0, 1)
+    assert seen == [b"", b"other..!", b"first..!", b"third..!"]
+    assert len(handle._buffers) == 2
