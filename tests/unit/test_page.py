@@ -60,7 +60,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         database.set_winner(measured(large, 400.0, 1.7e9 + 60, ms=4))
         database.set_winner(measured(small, 9.0, 1.7e9 + 90))
     selection = Selection(large, Config(), "winner", 400.0)
-    row = BenchRow("x", large, selection, 400.0, 500.0, 600.0, Deviation(0.1, (0, 0), 0.1))
+    row = BenchRow("x", large, selection, 400.0, 500.0, 600.0, deviation=Deviation(0.1, (0, 0), 0.1))
     fields = texts.bench_fields(Case("x", large), row)
     document = {"command": "bench", "device": "h200", "clock": "hardware", "baseline": "cublas", "rows": [fields]}
     (tmp_path / "bench.json").write_text(texts.to_json(document))
