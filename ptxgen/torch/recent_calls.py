@@ -34,7 +34,7 @@ class RecentCalls:
         self._calls: dict[Any, tuple[Callable[..., bool], Callable[[], Any], Any, Any] | None] = {}
 
     def get(self, tensors: tuple[Any, ...]) -> Any:
-        """The value for a call with these tensors, the last of which may be None; None: there is none."""
+        """The kept value of a call with these tensors; None: no value is kept. The last tensor may be None."""
         try:
             found = self._calls.get((id(tensors[1]), tensors[0].numel(), _is_grad_enabled()))
         except (AttributeError, TypeError):  # no tensor, or one with symbolic extents
@@ -62,7 +62,7 @@ class RecentCalls:
 
 
 def _guard(tensors: tuple[Tensor | None, ...]) -> Callable[..., bool]:
-    """A function of tensors, the last of which may be None, that tells whether they are like these."""
+    """A function that compares its tensors with ``tensors``. The last tensor may be None."""
     present = [x for x in tensors if x is not None]
     extents, strides = [list(x.shape) for x in present], [list(x.stride()) for x in present]
     check: Callable[..., bool] = _guards(*present, dynamic_dims_sizes=extents, dynamic_dims_strides=strides).check

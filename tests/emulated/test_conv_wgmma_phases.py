@@ -1,4 +1,4 @@
-"""Input gradients with strides, of which TMA loads operands, on the emulated device: a product for each phase, phases as
+"""Strided input gradients whose operands TMA loads, on the emulated device: a product for each phase, phases as
 columns, interleaved phases, against float64."""
 
 from __future__ import annotations
