@@ -212,8 +212,15 @@ class CudaDriver:
             pass  # a destroyed context holds no modules
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
-        """The encoded tensor map of ``description`` at ``address``; recent ones are cached."""
-        encoded: bytes = cuda_graph.tensor_map(description, address)
+        """The encoded tensor map of ``description`` at ``address``; recent ones are cached. DriverError: it exceeds a
+        limit of TMA."""
+        try:
+            encoded: bytes = cuda_graph.tensor_map(description, address)
+        except cuda_graph.DriverError:  # also without a context, as in a thread of autograd that has queued no kernel
+            if cuda_graph.current_context():
+                raise
+            cuda_graph.set_context(self._context.handle)  # as the CUDA runtime does
+            encoded = cuda_graph.tensor_map(description, address)
         return encoded
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
