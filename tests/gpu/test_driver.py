@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxgen.codegen.source import MAP_BYTES, Source, Step, TensorMap
+from ptxgen.codegen.source import Source, Step, TensorMap
+from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import LIBRARIES, CudaDriver, CudaKernel
