@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from ptxgen.families.registry import SPACES
 from ptxgen.settings import settings
 
 MOST = 256  #: files, of a megabyte on average; if there are more, the older half is removed
+WRITER = "ptxgen-array-cache"  #: name of the threads that write
 WORD = 8  #: bytes of a word; arrays begin at multiples of it
 
 Arrays = dict[str, NDArray[Any]]
@@ -66,6 +68,19 @@ def write(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         disk_cache.create(path.parent)
         disk_cache.replace(path, _checksum(*parts), *parts)
         disk_cache.remove_oldest(path.parent, MOST)
+
+
+def write_later(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """As ``write``, in a thread: a first call does not wait for the disk. The arrays must not change."""
+    with suppress(RuntimeError):  # no thread can be started, as at exit
+        threading.Thread(target=write, args=(key, arrays), name=WRITER).start()
+
+
+def wait() -> None:
+    """Waits until all files of ``write_later`` are there."""
+    for thread in threading.enumerate():
+        if thread.name == WRITER:
+            thread.join()
 
 
 def _words(values: NDArray[Any]) -> memoryview:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import and_
@@ -97,6 +97,11 @@ class CandidateSpace:
         combinations of their values are legal. Accesses are no wider than the alignment allows."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
         return {(n,): [(v,) for v in values if v <= widest.get(n, v)] for n, values in self.axes.items()}
+
+    def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
+        """Whether one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
+        like ``p``: a search then leaves this family out. Samplers draw from it, and so check it."""
+        return False
 
     # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class
 

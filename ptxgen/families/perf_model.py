@@ -50,7 +50,7 @@ def _work_of_classes(b: Base) -> Work:
     if (stored := array_cache.read(key)) is not None:
         return Work(**stored)
     found = work(b.problem, b.columns.take(b.representatives), b.device)
-    array_cache.write(key, {f.name: getattr(found, f.name) for f in fields(found)})
+    array_cache.write_later(key, {f.name: getattr(found, f.name) for f in fields(found)})
     return found
 
 

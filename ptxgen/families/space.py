@@ -31,6 +31,7 @@ from ptxgen.families.space_bases import (
     kind,
     refused_rows,
     rejected_rows,
+    searched_families,
     unsupported_by,
 )
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -163,14 +164,15 @@ class Candidates(Columns):
         return config_of(f.code, values)
 
 
-def candidates(p: KernelGemm, d: Device, representatives: bool = False) -> Candidates:
+def candidates(p: KernelGemm, d: Device, representatives: bool = False, searched: bool = False) -> Candidates:
     """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults.
 
-    ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands."""
+    ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands. ``searched``:
+    only of the families that are not dominated."""
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     first_row = first_cell = total = 0
-    for f in families(p, d):
+    for f in searched_families(p, d) if searched else families(p, d):
         b, product = base(f, p, d), f.product(p)
         if not len(b.columns):
             continue

@@ -86,6 +86,13 @@ def _families(p: KernelGemm, d: Device, spaces: tuple[CandidateSpace, ...]) -> t
     return tuple(f for f in spaces if unsupported_by(f, p, d) < 0)
 
 
+def searched_families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
+    """The families that a search considers: those that compute ``p`` but for the dominated ones."""
+    found = families(p, d)
+    names = [f.name for f in found]
+    return [f for f in found if not f.is_dominated(f.product(p), [n for n in names if n != f.name])]
+
+
 def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class; cached."""
     return _base(f, f.neutral(f.product(p)), d)
@@ -102,7 +109,7 @@ def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     if (stored := array_cache.read(key)) is not None:
         return _from_arrays(f, p, d, stored)
     b = _computed(f, p, d)
-    array_cache.write(key, _as_arrays(b))
+    array_cache.write_later(key, _as_arrays(b))
     return b
 
 

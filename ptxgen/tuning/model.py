@@ -53,8 +53,9 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 class Search:
     """The result of a search. ``best``: (configuration, predicted microseconds), fastest first;
 
-    ``total``: number of legal candidates; ``scored``: number of those that the model scored; ``factor``: by the
-    performance model, the others are slower than the best by more than this factor, or in classes of slower ones;
+    ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
+    scored; ``factor``: by the performance model, the others are slower than the best by more than this factor, or in
+    classes of slower ones;
     ``scale``: the factor by which the performance model's times of families without trees are multiplied.
     """
 
@@ -302,7 +303,7 @@ class Model:
         d = self._own(device)
         p = lower(problem)
         every = exhaustive or not self.trained
-        c = candidates(p, d, representatives=not every)
+        c = candidates(p, d, representatives=not every, searched=not every)
         us = perf_model.predict(p, c, d)
         total = scored = len(c)
         factor, stage = float("inf"), None

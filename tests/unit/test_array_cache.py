@@ -46,7 +46,9 @@ def computed(text: str):
     p = lower(parse(text))
     c = space.candidates(p, H200)
     bases = [part.base for part in c.parts]
-    return c, perf_model.predict(p, c, H200), bases, [perf_model._work_of_classes(b) for b in bases]
+    found = c, perf_model.predict(p, c, H200), bases, [perf_model._work_of_classes(b) for b in bases]
+    array_cache.wait()
+    return found
 
 
 def same(a, b) -> bool:
