@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ from ptxgen.tuning.model_files import Facts
 from ptxgen.tuning.ranking_network import RankingNetwork, combined
 from ptxgen.tuning.search import Floats, fastest, shortlist
 from ptxgen.tuning.training import TARGETS, Training, baseline, clock_of, threads
+from ptxgen.tuning.tree_predictor import TreePredictor
 
 FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
 LIMIT = 8_000  #: most rows that are scored, one of each equivalence class
@@ -90,7 +90,7 @@ class Model:
         self,
         device: Device,
         facts: Facts | None = None,
-        booster: Any = None,
+        booster: TreePredictor | None = None,
         names: tuple[str, ...] = (),
         network: RankingNetwork | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Model:
         return self._booster is not None
 
     @property
-    def booster(self) -> Any:
+    def booster(self) -> TreePredictor | None:
         """The trained trees; None if there are none."""
         return self._booster
 
@@ -262,7 +262,7 @@ class Model:
             if workers != self._workers:  # setting a parameter makes the next prediction a millisecond longer
                 self._booster.set_param({"nthread": workers})
                 self._workers = workers
-            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
+            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees))
         return predicted
 
     def _trees(self, fraction: float) -> int:

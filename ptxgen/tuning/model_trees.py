@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.errors import UnavailableError
-from ptxgen.install_advice import install
+from ptxgen.tuning.tree_predictor import TreePredictor
 
 #: a tree's lists, by node: the children (-1: a leaf), the feature and the threshold of a split (of a leaf: 0 and its
 #: value), and whether a feature that is NaN goes left. XGBoost's own name for each
@@ -33,16 +32,7 @@ FLOAT_MOST = 3.4e38
 Forest = dict[str, Any]  #: ``base``: the sum's first term; ``trees``: a list of ``LISTS``
 
 
-def xgboost() -> Any:
-    """XGBoost. UnavailableError: it is not installed."""
-    try:
-        import xgboost as library
-    except ImportError as e:  # pragma: no cover
-        raise UnavailableError(f"the model needs xgboost: {install('xgboost-cpu>=3.1')}") from e
-    return library
-
-
-def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collection[int] = ()) -> Any:
+def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collection[int] = ()) -> TreePredictor:
     """A booster that predicts the sum of the predictions of ``boosters``, each times its weight. Their trees alternate,
     so that the first trees approximate the sum, and are then ordered by ``ranking_first``."""
     forests = [forest_of(booster) for booster in boosters]
@@ -128,16 +118,14 @@ def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
     return found
 
 
-def booster_of(forest: Forest, features: int) -> Any:
+def booster_of(forest: Forest, features: int) -> TreePredictor:
     """A booster that predicts by these trees, which ``check`` must have passed."""
     return loaded(content_of(forest, features))
 
 
-def loaded(content: bytes) -> Any:
-    """The booster that ``content_of`` made: XGBoost trusts it."""
-    booster = xgboost().Booster()
-    booster.load_model(bytearray(content))
-    return booster
+def loaded(content: bytes) -> TreePredictor:
+    """The trees that ``content_of`` made: XGBoost trusts it."""
+    return TreePredictor(content)
 
 
 def content_of(forest: Forest, features: int) -> bytes:

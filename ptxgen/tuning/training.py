@@ -22,8 +22,9 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import ranking_network
 from ptxgen.tuning.measurement import Measurement
-from ptxgen.tuning.model_trees import weighted_sum, xgboost
+from ptxgen.tuning.model_trees import weighted_sum
 from ptxgen.tuning.ranking_network import RankingNetwork
+from ptxgen.tuning.tree_predictor import xgboost
 
 Floats = NDArray[np.float32]
 

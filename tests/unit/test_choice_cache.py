@@ -18,6 +18,7 @@ from ptxgen.settings import shipped_dir
 from ptxgen.tuning import choice_cache, selection, tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.model import Model
+from tests.forests import first_trees
 
 H200 = device("h200")
 P = Gemm(100, 24, 300, "NN")
@@ -29,7 +30,7 @@ def small_model(tmp_path_factory):
     """The file of a model of few trees, which is read quickly."""
     shipped = Model.load(shipped_dir() / "h200")
     folder = tmp_path_factory.mktemp("model")
-    Model(H200, shipped.facts, shipped.booster[:20], shipped.names).save(folder)
+    Model(H200, shipped.facts, first_trees(shipped, 20), shipped.names).save(folder)
     return folder / "model.json.xz"
 
 

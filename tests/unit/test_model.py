@@ -39,6 +39,7 @@ from ptxgen.tuning.model import Model
 from ptxgen.tuning.ranking_network import RankingNetwork
 from ptxgen.tuning.sampler import weighted_by_speed
 from ptxgen.tuning.search import shortlist
+from ptxgen.tuning.tree_predictor import TreePredictor
 from ptxgen.tuning.validation import read_rows
 
 H200, H100 = device("h200"), device("h100")
@@ -867,12 +868,34 @@ def test_formula_ranks_as_hardware():
     assert any(1 < c.kg <= 8 for c in odd)
 
 
-def test_model_module_does_not_import_xgboost():
-    code = "import sys, ptxgen.tuning.model; print('xgboost' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
-        == "False\n"
+def test_choosing_does_not_import_xgboosts_package():
+    """It imports SciPy, and scikit-learn where it is installed."""
+    code = """if True:
+        import sys
+        from ptxgen.problem.device import device
+        from ptxgen.problem.registry import parse
+        from ptxgen.tuning.selection import select
+        print(select(parse("gemm 100,24,300 NN f16"), device("h200"))[0].origin, {"xgboost", "scipy"} & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "model set()\n"
+
+
+def test_predictor_is_that_of_xgboosts_package(fitted):
+    package = pytest.importorskip("xgboost").Booster()
+    package.load_model(bytearray(fitted.booster.save_raw()))
+    x = np.random.default_rng(0).normal(size=(300, len(fitted.names))).astype(np.float32) * 10
+    x[::7] = np.nan
+    for trees in (0, 5):
+        expected = package.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
+        assert np.array_equal(fitted.booster.inplace_predict(x, iteration_range=(0, trees)), expected)
+        assert np.array_equal(fitted.booster.inplace_predict(x[:, ::-1][:, ::-1], iteration_range=(0, trees)), expected)
+    assert (package.num_boosted_rounds(), package.num_features()) == (
+        fitted.booster.num_boosted_rounds(),
+        fitted.booster.num_features(),
     )
+    with pytest.raises(ValueError, match="XGBoosterLoadModelFromBuffer"):
+        TreePredictor(b"no model")
 
 
 def test_checked_trees_are_arrays_of_the_same_values(fitted):

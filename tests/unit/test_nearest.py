@@ -27,6 +27,7 @@ from ptxgen.tuning.model import Model
 from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
 from ptxgen.tuning.selection import model_for, select
 from ptxgen.tuning.training import Training
+from tests.forests import first_trees
 
 H100, H200, A100, T4 = (device(name) for name in ("h100", "h200", "a100", "t4"))
 H800 = replace(H100, name="h800")  # without measurements
@@ -105,7 +106,7 @@ def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp
     from ptxgen.tuning.model import Model
 
     shipped = Model.load(shipped_dir() / "h200")
-    source = Model(H200, shipped.facts, shipped.booster[:20], shipped.names)
+    source = Model(H200, shipped.facts, first_trees(shipped, 20), shipped.names)
     source.save(tmp_path / "h200")
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
     for rows, scaled in ((50, True), (50_000, False)):

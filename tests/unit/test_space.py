@@ -587,6 +587,31 @@ def test_members_of_all_classes_are_all_candidates(p):
         assert set(cells.tolist()) == set(mine[0][1].tolist())
 
 
+@pytest.mark.parametrize(
+    ("p", "left_out"),
+    [
+        (KernelGemm(512, 384, 65, "NT", "f16"), {"simt"}),
+        (KernelGemm(512, 384, 64, "NT", "f16"), set()),
+        (KernelGemm(512, 384, 4096, "NT"), set()),
+        (KernelGemm(65, 384, 4096, "NT", "f64"), {"simt"}),
+        (KernelGemm(64, 384, 4096, "NT", "f64"), set()),
+        (KernelGemm(16, 384, 16, "NT", "bf16"), {"wgmma"}),
+        (KernelGemm(17, 384, 16, "NT", "bf16"), set()),
+        (lower(Conv(2, 64, 9, 9, 64, 3, 3, layout="NHWC", dtype="f16")), {"simt"}),
+        (lower(Conv(2, 64, 9, 9, 32, 3, 3, layout="NHWC", dtype="f16")), set()),
+    ],
+)
+def test_search_leaves_out_dominated_families(p, left_out):
+    every, some = space.candidates(p, H200), space.candidates(p, H200, searched=True)
+    assert {part.base.family.name for part in every.parts} - {part.base.family.name for part in some.parts} == left_out
+
+
+def test_small_k_has_small_depths():
+    """At most the least depth of one iteration, and the exact one without shared memory."""
+    depths = {k: space.SPACES[0].depths(KernelGemm(64, 64, k, "NT")) for k in (1, 5, 9, 16, 17)}
+    assert depths == {1: (1, 8), 5: (8,), 9: (8, 16), 16: (8, 16), 17: (8, 16, 32)}
+
+
 def test_grids_compute_what_columns_compute():
     """Rules and geometry on shapes combined with variants, and row by row."""
     for f in space.SPACES[:4]:

@@ -43,13 +43,10 @@ class SimtSpace(MultistageSpace):
 
     def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
         """Tensor cores were as fast in all of 425 measured convolutions and 82 GEMMs of f64 like these, and in
-        all but one of 1,022 GEMMs of 16-bit elements; depthwise kernels in all of 221 depthwise convolutions."""
-        if p.grouped:
-            return False
-        if "depthwise" in others and p.batch > 1:
-            return True
+        all but one of 1,022 GEMMs of 16-bit elements."""
         narrow = NARROW[p.element.bytes] if plain_sums(p) else NARROW_CONV
-        return p.k > SHALLOW and min(p.m, p.n) > narrow and not {"mma", "wgmma"}.isdisjoint(others)
+        wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not p.grouped
+        return wide and not {"mma", "wgmma"}.isdisjoint(others)
 
     def unstaged_depth(self, p: KernelGemm) -> int:
         """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
