@@ -35,14 +35,14 @@ from ptxgen.tuning.training import TARGETS, Training, baseline, clock_of, thread
 from ptxgen.tuning.tree_predictor import TreePredictor
 
 FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
-LIMIT = 4_000  #: most rows that are scored, one of each equivalence class
+LIMIT = 5_000  #: most rows that are scored, one of each equivalence class
 #: (fraction, rows): the first trees, this fraction of all, rank the rows that are left, and ``rows`` of them are kept;
 #: fewer than LEAST_TREES rank nothing
-STAGES = ((0.045, 500), (0.16, 100))
+STAGES = ((0.065, 700), (0.16, 120))
 LEAST_TREES = 20
 #: likewise of all rows of the remaining classes; all trees and the network rank the rows that are left then
-MEMBERS = (0.25, 128)
-FEW, MORE = 8, 8  #: for more configurations than FEW, limits are multiplied by MORE
+MEMBERS = (0.3, 192)
+FEW, MORE = 8, 6  #: for more configurations than FEW, limits are multiplied by MORE
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
 os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
