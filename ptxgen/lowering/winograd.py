@@ -78,13 +78,14 @@ class WinogradGemm(KernelGemm):
     ``tile``: rows and columns of results of a tile. ``transform``: the tensors; None: the representative of a class.
     ``epilogue_arrays``: the operands of the convolution's epilogue, whose addresses every kernel of a launch takes.
     ``image``: the operand with the images, of the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether
-    channels are adjacent in memory (NHWC), not pixels."""
+    channels are adjacent in memory (NHWC), not pixels; ``images_adjacent``: whether images are (CHWN)."""
 
     tile: int = 2
     transform: WinogradTransform | None = None
     epilogue_arrays: tuple[str, ...] = ()
     image: str = "b"
     channels_adjacent: bool = False
+    images_adjacent: bool = False
     weight_grad: bool = False
 
     @property
@@ -112,6 +113,13 @@ class WinogradGemm(KernelGemm):
         """Whether tiles are adjacent in the transformed matrices, not channels."""
         return not (self.channels_adjacent or self.weight_grad)
 
+    @property
+    def tile_digits(self) -> tuple[str, str, str]:
+        """The digits of the number of a tile, fastest first: adjacent tiles have pixels near in memory."""
+        if self.images_adjacent:
+            return "image", "tile_column", "tile_row"
+        return "tile_column", "tile_row", "image"
+
 
 def patch_of(tile: int) -> int:
     """Rows and columns of the pixels that a tile of results depends on."""
@@ -137,7 +145,7 @@ def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
-    types = v.dtype == v.compute == v.out == "f32" and v.layout in ("NCHW", "NHWC")
+    types = v.dtype == v.compute == v.out == "f32"
     if not (plain and types) or any(v.pads[0]) or v.fold:
         return None
     if settings().winograd == "off":
@@ -190,6 +198,7 @@ def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
         epilogue_arrays=tuple(v.epilogue_operands),
         image="a" if images_first else "b",
         channels_adjacent=adjacent,
+        images_adjacent=v.layout == "CHWN",
         weight_grad=weights,
         **fields,
     )

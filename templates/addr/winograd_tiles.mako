@@ -23,12 +23,13 @@
     @%p bra DONE;
     setp.ge.u32 %p, %channel, ${channels};
     @%p bra DONE;
+<% first, second, last = threads.digits %>\
     // the tile's image, row and column
-    div.u32 %image, %tile, %tile_columns;
-    mul.lo.u32 %tmp0, %image, %tile_columns;
-    sub.u32 %tile_column, %tile, %tmp0;
-    div.u32 %tmp0, %image, %tile_rows;
-    mul.lo.u32 %tile_row, %tmp0, %tile_rows;
-    sub.u32 %tile_row, %image, %tile_row;
-    mov.u32 %image, %tmp0;
+    div.u32 %${last}, %tile, %${first}s;
+    mul.lo.u32 %tmp0, %${last}, %${first}s;
+    sub.u32 %${first}, %tile, %tmp0;
+    div.u32 %tmp0, %${last}, %${second}s;
+    mul.lo.u32 %${second}, %tmp0, %${second}s;
+    sub.u32 %${second}, %${last}, %${second};
+    mov.u32 %${last}, %tmp0;
 </%def>

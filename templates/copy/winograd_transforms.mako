@@ -90,11 +90,11 @@ DONE:
 
 // C = A B of ${x.product.points} matrices of transformed ${t.tensor}: each thread transforms ${t.pixels} of ${x.threads.channels} channels
 .visible .entry ${plan.entry}_${t.name}(
-${parameters(x.TILE_NUMBERS)}\
+${parameters(x.tile_numbers)}\
 )
 .maxntid ${x.THREADS}, 1, 1
 {
-${registers(x.TILE_NUMBERS, t.operand)}\
+${registers(x.tile_numbers, t.operand)}\
 ${tiles.registers()}\
     .reg .b32 %row, %column, %channel_offset;
     .reg .pred %in_channels, %in_row<${t.extent}>;

@@ -44,7 +44,7 @@ def problem(family: str, rng: np.random.Generator, limit: int, d: Device) -> Con
         3,
         3,
         padding=tuple(some(low, high + 1) for _ in range(4)) if rng.random() < 0.5 else some(low, min(high, 2) + 1),
-        layout=str(rng.choice(["NCHW", "NCHW", "NHWC"])),
+        layout=str(rng.choice(["NCHW", "NCHW", "NHWC", "CHWN"])),
         filters=str(rng.choice(["", "", *FILTERS.values()])),
         direction=direction,
         epilogue="" if direction == "weight_grad" else str(rng.choice(EPILOGUES)),

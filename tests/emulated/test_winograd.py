@@ -32,7 +32,7 @@ SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4
 
 SLICED = SMALL.replace(kg=3, splitk=SPLIT_WORKSPACE)
 #: of images and filters; tests that have all of them sum whole gradients and slices in turn
-LAYOUTS = list(product(("NCHW", "NHWC"), ("KCRS", "KRSC", "CRSK")))
+LAYOUTS = list(product(("NCHW", "NHWC", "CHWN"), ("KCRS", "KRSC", "CRSK")))
 SMALL_4X4, SLICED_4X4 = (parse_config(str(c).replace("winograd", "winograd_4x4")) for c in (SMALL, SLICED))
 
 
@@ -77,6 +77,35 @@ def test_last_rows_and_columns_of_tiles_of_4x4(extents, pad):
 def test_last_rows_and_columns_of_weight_gradients_of_tiles_of_4x4(extents, pad):
     p = parse(f"conv N=2,C=33,{extents},K=37,R=3,S=3,pad={pad} NCHW f32 direction=weight_grad")
     right(p, SMALL_4X4, cases=(CASES[(p.h // 2 + len(pad)) % 2],))
+
+
+@pytest.mark.parametrize("filters", ["CRSK", "KCRS"])
+@pytest.mark.parametrize("direction", ["forward", "input_grad"])
+@pytest.mark.parametrize(("small", "channels"), [(SMALL, 17), (SMALL_4X4, 33)], ids=TILES)
+def test_adjacent_images(small, channels, direction, filters):
+    """Rows, columns and images of tiles have different extents, and several blocks of the transforms have them."""
+    p = Conv(11, channels, 9, 14, channels + 4, 3, 3, padding=1, layout="CHWN", filters=filters, direction=direction)
+    epilogue = ("scale,bias,residual,silu", "")[filters == "KCRS"]
+    right(replace(p, epilogue=epilogue), small, cases=(CASES[3],))
+
+
+@pytest.mark.parametrize(
+    ("layout", "digits"), [("NCHW", ("tile_columns", "tile_rows")), ("CHWN", ("images", "tile_columns"))]
+)
+def test_adjacent_threads_transform_pixels_near_in_memory(layout, digits):
+    """The numbers of the launch, by the names of the kernels' parameters: images and results have the same order."""
+    p = lower(Conv(8, 16, 9, 6, 16, 3, 3, padding=1, layout=layout))
+    plan = plan_for(p, SMALL, H200)
+    launch = plan.launch(p)
+    extents = {"images": 8, "tile_rows": 5, "tile_columns": 3}
+    for step, names in ((launch.steps[1], plan.packing.tile_numbers), (launch.steps[3], plan.results.numbers)):
+        first = [kind for kind, _ in step.arguments].index("u32")
+        numbers = dict(zip(names, (n for _, n in step.arguments[first:]), strict=False))
+        assert [n for n in numbers if n in extents] == [*reversed(digits)]
+        assert all(numbers[name] == extents[name] for name in digits)
+        assert numbers["tiles"] == 8 * 5 * 3
+        assert numbers["tile_step"] == 1
+        assert numbers["image_step" if layout == "CHWN" else "column_step"] == 1
 
 
 @pytest.mark.parametrize(("layout", "filters"), LAYOUTS)
@@ -179,7 +208,6 @@ def test_error_beside_that_of_direct_products(small, direction):
         {"direction": "weight_grad", "stride": 2},
         {"direction": "weight_grad", "c": 15},
         {"direction": "weight_grad", "h": 7, "padding": 0},
-        {"layout": "CHWN", "filters": ""},
         {"c": 15},
         {"n": 0},
         {"d": 3, "t": 3, "padding": 1},

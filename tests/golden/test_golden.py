@@ -117,6 +117,11 @@ GOLDEN = {
         "conv N=2,C=16,H=7,W=9,K=16,R=3,S=3,pad=1 NCHW f32 epilogue=bias,relu",
         "family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4",
     ),
+    "winograd_images_adjacent": (
+        "h200",
+        "conv N=8,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 CHWN f32 epilogue=bias,relu",
+        "family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4",
+    ),
     "winograd_weight_grad": (
         "h200",
         "conv N=2,C=16,H=7,W=9,K=20,R=3,S=3,pad=1 NHWC f32 direction=weight_grad",

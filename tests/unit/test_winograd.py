@@ -134,6 +134,12 @@ def test_weight_gradients_of_many_channels_are_winograds(shape, family):
     assert chosen.config.family == family
 
 
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_adjacent_images_are_winograds(direction):
+    p = Conv(32, 128, 28, 28, 128, 3, 3, padding=1, layout="CHWN", direction=direction)
+    assert select(p, H200, use_model=True)[0].config.family in TILES
+
+
 def test_slices_cost_the_products_that_their_sum_reads():
     """More slices take longer to add; one takes nothing."""
     f = registry.FAMILIES["winograd"]

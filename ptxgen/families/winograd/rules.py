@@ -15,7 +15,7 @@ def _filters(family: str) -> str:
     if (most := MOST_PADDING.get(tile)) is not None:
         padding = f", with at most {most} row and column of padding on each side, input gradients with at least {most}"
     return (
-        f"family {family} computes f32 convolutions of images in NCHW or NHWC and their gradients, with 3x3 filters,"
+        f"family {family} computes f32 convolutions and their gradients, with 3x3 filters,"
         f" stride 1, dilation 1, one group and at least {LEAST_CHANNELS[tile]} channels of images and results{padding},"
         f" and for weight gradients at least {LEAST_PIXELS[tile]} rows and columns of them"
     )

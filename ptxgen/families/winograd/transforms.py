@@ -35,6 +35,7 @@ SECTOR_CHANNELS = 8
 PRODUCTS = 0  #: offset of the matrices C in the workspace
 WORD = 1 << 32
 Ints = tuple[int, ...]
+Names = tuple[str, ...]
 
 
 def transformed(p: KernelGemm, family: str) -> tuple[WinogradGemm, WinogradTransform]:
@@ -53,10 +54,11 @@ def _u32(numbers: Sequence[int]) -> tuple[Argument, ...]:
 @dataclass(frozen=True)
 class ChannelsAndTiles:
     """How threads of a transform divide channels and tiles. ``lanes``: adjacent threads along channels, the others are
-    along tiles; ``channels``: of a thread, ``lanes`` apart."""
+    along tiles; ``channels``: of a thread, ``lanes`` apart; ``digits`` of the number of a tile, fastest first."""
 
     lanes: int
     channels: int
+    digits: tuple[str, str, str]
 
     @property
     def log2_lanes(self) -> int:
@@ -86,11 +88,23 @@ def other_operand(p: WinogradGemm) -> str:
     return "a" if p.image == "b" else "b"
 
 
-def _tile_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> tuple[int, ...]:
-    """The numbers of the kernels over tiles: tiles, rows and columns of tiles of an image, steps of the matrix."""
+def _tile_number_names(p: WinogradGemm) -> Names:
+    """The first parameters of a kernel over tiles: tiles, extents of the two fastest digits, steps of the matrix."""
+    first, second, _ = p.tile_digits
+    return "tiles", f"{second}s", f"{first}s", "tile_step", "depth_step"
+
+
+def _tile_numbers(p: WinogradGemm, images: int, rows: int, columns: int, steps: Ints) -> Ints:
+    """The values of these parameters for images of ``rows`` and ``columns`` of tiles."""
+    extents = {"image": images, "tile_row": rows, "tile_column": columns}
+    first, second, _ = p.tile_digits
+    return (images * rows * columns, extents[second], extents[first], *steps)
+
+
+def _matrix_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> Ints:
+    """The values of these parameters for all tiles of a convolution and the matrix A, B or C."""
     ld = p.ldc if matrix == "c" else p.lda if matrix == "a" else p.ldb
-    steps = (1, ld) if p.tiles_adjacent else (ld, 1)
-    return (t.tile_count, *t.tiles, *steps)
+    return _tile_numbers(p, t.images, *t.tiles, (1, ld) if p.tiles_adjacent else (ld, 1))
 
 
 @dataclass(frozen=True)
@@ -125,8 +139,7 @@ class WinogradPacking(Packing):
         *("filters", "channels", "matrix_filters", "matrix_channels"),
         *("filter_step", "channel_step", "row_step", "column_step", "first_tap", "matrix_offset128"),
     )
-    TILE_NUMBERS = (
-        *("tiles", "tile_rows", "tile_columns", "tile_step", "depth_step"),
+    PIXEL_NUMBERS = (
         *("matrix_tiles", "channels", "matrix_channels", "height", "width", "first_row", "first_column"),
         *("image_step", "channel_step", "row_step", "column_step", "matrix_offset128"),
     )
@@ -138,6 +151,11 @@ class WinogradPacking(Packing):
     @cached_property
     def product(self) -> WinogradGemm:
         return transformed(self.problem, self.family)[0]
+
+    @property
+    def tile_numbers(self) -> Names:
+        """The parameters of the transforms of pixels after the addresses."""
+        return (*_tile_number_names(self.product), *self.PIXEL_NUMBERS)
 
     @property
     def filters(self) -> list[str]:
@@ -185,7 +203,7 @@ class WinogradPacking(Packing):
     def threads(self) -> ChannelsAndTiles:
         p = self.product
         lanes = WARP if p.channels_adjacent else 1 if p.tiles_adjacent else SECTOR_CHANNELS
-        return ChannelsAndTiles(lanes, IMAGE_CHANNELS[p.tile])
+        return ChannelsAndTiles(lanes, IMAGE_CHANNELS[p.tile], p.tile_digits)
 
     @cached_property
     def taps(self) -> Tile:
@@ -228,14 +246,14 @@ class WinogradPacking(Packing):
         if q.weight_grad:
             tiles, channels = channels, tiles
         image_numbers = (
-            *_tile_numbers(q, t, q.image),
+            *_matrix_numbers(q, t, q.image),
             *(tiles, t.channels, channels, t.height, t.width, *t.first),
             *(*t.image_steps, buffers.packed[q.image] // ROW),
         )
         images = ("transform_images", self.threads.grid(tiles, channels), q.image, image_numbers)
         if q.weight_grad:
             gradient_numbers = (
-                *_tile_numbers(q, t, other),
+                *_matrix_numbers(q, t, other),
                 *(tiles, t.filters, matrix_filters, *t.results, 0, 0),
                 *(*t.result_steps, buffers.packed[other] // ROW),
             )
@@ -283,7 +301,6 @@ class ResultTransform:
     interpolation: ClassVar[Interpolation] = Interpolation()
     THREADS, ROW = THREADS, ROW
     NUMBERS = (
-        *("tiles", "tile_rows", "tile_columns", "tile_step", "depth_step"),
         *("channels", "height", "width", "image_step", "channel_step", "row_step", "column_step", "matrix_offset128"),
     )
 
@@ -294,11 +311,13 @@ class ResultTransform:
     @property
     def numbers(self) -> tuple[str, ...]:
         """The parameters after the addresses."""
-        return (*self.NUMBERS, "slices") if self.sums_slices else self.NUMBERS
+        numbers = (*_tile_number_names(self.product), *self.NUMBERS)
+        return (*numbers, "slices") if self.sums_slices else numbers
 
     @cached_property
     def threads(self) -> ChannelsAndTiles:
-        return ChannelsAndTiles(1 if self.product.tiles_adjacent else WARP, RESULT_CHANNELS[self.product.tile])
+        p = self.product
+        return ChannelsAndTiles(1 if p.tiles_adjacent else WARP, RESULT_CHANNELS[p.tile], p.tile_digits)
 
     @property
     def min_ctas_per_sm(self) -> int:
@@ -342,12 +361,13 @@ class ResultTransform:
         """The launch. ``slices``: of K, whose products are consecutive."""
         q, t = transformed(p, self.family)
         tiles, channels = t.tile_count, t.filters
-        numbers: Ints = (*_tile_numbers(q, t, "c"), channels, *t.results, *t.result_steps)
+        numbers: Ints = (*_matrix_numbers(q, t, "c"), channels, *t.results, *t.result_steps)
         if q.weight_grad:  # an image of one tile for each row of C, a channel for each column
             (by_filter, by_channel, *steps), tiles, channels = t.filter_steps, t.filters, t.channels
             if q.image == "a":
                 by_filter, by_channel, tiles, channels = by_channel, by_filter, channels, tiles
-            numbers = (tiles, 1, 1, q.ldc, 1, channels, *TAPS[1:], by_filter, by_channel, *steps)
+            one_tile = _tile_numbers(q, tiles, 1, 1, (q.ldc, 1))
+            numbers = (*one_tile, channels, *TAPS[1:], by_filter, by_channel, *steps)
         numbers = (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
         stride: Argument = ("u64", q.offsets[2])
         arguments = (*POINTERS, *self.fused_ops.arguments, stride, *_u32(numbers), ("f32", "beta"))
