@@ -8,6 +8,7 @@ import operator
 from dataclasses import dataclass, replace
 
 BOX = 128  #: upper limit of the bytes of channels in a TMA box
+BOX_CHANNELS = 3 * 256  #: channels modulo this decide how tiles are divided into tiled boxes of channels
 
 
 def packed(channels: int, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -204,6 +205,11 @@ class Im2colDescriptor:
 
     ``row_taps``: if above 1, a tap is a row of so many filter taps, which read the pixels of adjacent positions; the
     last ``row_taps`` - 1 positions of a row of pixels are its halo, and have no row in C.
+
+    ``unpacked``: for a weight gradient with packed copies, the descriptor of the same product without them, if tiled
+    tensor maps can load both operands from where they are. ``tiled``: this is such a descriptor. Both operands have
+    contiguous rows, so that K is contiguous; stages count the pixels of each row of results. ``pitches`` end with that
+    from channel to channel; ``row`` is that of the gradients of results.
     """
 
     side: str
@@ -226,11 +232,18 @@ class Im2colDescriptor:
     images: PhaseImages | None = None
     by_phase: bool = False
     row_taps: int = 1
+    unpacked: Im2colDescriptor | None = None
+    tiled: bool = False
 
     @property
     def wgrad(self) -> bool:
         """Whether K is the pixel index (weight gradients)."""
-        return self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N"
+        return self.tiled or (self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N")
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the pixels of a tap may begin between two multiples of 16 bytes, of a tiled descriptor."""
+        return self.tiled and (self.taps[0] > 1 or self.lower[0] != 0)
 
     @property
     def kmajor(self) -> bool:
@@ -327,6 +340,10 @@ class Im2colDescriptor:
         shared = self.shares_row_taps
         images, other = (copy and copy.representative() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
+        like_taps = (self.taps[0], taps, *ones[2:]) if shared else (taps, *ones[1:])
+        if self.tiled:  # with one column, or one tap, other configurations are legal
+            like_taps = tuple(taps if n > 1 else 1 for n in self.taps)
+        unpacked = self.unpacked and self.unpacked.representative(math.gcd(self.unpacked.channels, BOX_CHANNELS), taps)
         return replace(
             self,
             channels=channels,
@@ -334,9 +351,9 @@ class Im2colDescriptor:
             extents=ones,
             pitches=(*none, 0),
             positions=ones,
-            lower=none,
+            lower=(int(self.shifted), *none[1:]),
             steps=ones,
-            taps=(self.taps[0], taps, *ones[2:]) if shared else (taps, *ones[1:]),
+            taps=like_taps,
             dilation=(int(shared), *none[1:]),
             row=0,
             copies=(images, other),
@@ -344,6 +361,7 @@ class Im2colDescriptor:
             phases=self.phases and (Im2colPhase(ones, 0, (taps, *ones[1:]), none, 0),),
             tap_steps=self.tap_steps and ones,
             images=self.images and PhaseImages(1, (1, 1), (1, 1), (0,)),
+            unpacked=unpacked,
         )
 
     def merge_row_taps(self, size: int) -> Im2colDescriptor:

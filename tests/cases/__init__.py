@@ -27,6 +27,8 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.MERGED,
         conv_wgmma.INTERLEAVED,
         conv_wgmma.ROW_TAPS,
+        conv_wgmma.TILED,
+        conv_wgmma.SHIFTED,
         *winograd.SOURCES,
     )
 }

@@ -214,6 +214,79 @@ def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return p if x is not None and x.merged_phases > 1 else None
 
 
+def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A weight gradient in NCHW whose operands need no packing: rows of whole 16 bytes, or images of whole 16 bytes if
+    filters have one tap."""
+    p = problem(rng, limit, d)
+    if p is None:
+        return None
+    size = 4 if p.element.bytes == 4 else 2
+    taps = (p.t, p.r) if rng.random() < 0.6 else (1, 1)
+    sampled = taps == (1, 1) and rng.random() < 0.7
+    h, w = (int(v) for v in rng.integers(1, 9, 2))
+    try:
+        q = replace(
+            p,
+            direction="weight_grad",
+            layout="NCHW",
+            filters=("", "", *FILTERS.values())[rng.integers(5)],
+            t=taps[0],
+            r=taps[1],
+            s=1,
+            h=h * (8 // size if sampled else 1),
+            w=w * (2 if sampled else 16 // size),
+            stride=1 if sampled else (*p.strides[:2], 1),
+            padding=0 if sampled else (*sum(p.pads[:2], ()), 0, 0),
+            k=int(rng.integers(1, limit)),
+            c=int(rng.integers(1, 80)) if taps == (1, 1) else 8 * int(rng.integers(1, 12)),
+            n=int(rng.integers(1, 5)),
+            epilogue="",
+            **({"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}),
+        )
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and x.unpacked is not None else None
+
+
+def shifted(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """As ``tiled``, of filters with several columns, or with padding along a row: rows of results and of images are
+    multiples of 16 bytes."""
+    p = problem(rng, limit, d)
+    if p is None:
+        return None
+    kind = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
+    unit, dilation = 4 if p.element.bytes == 4 else 8, int(rng.choice([1, 1, 2]))
+    s = int(rng.choice([1, 2, 3, 3, 5, 8]))
+    q, w = (unit * int(v) for v in rng.integers(1, 64 // unit, 2))
+    if w - q + (s - 1) * dilation > 12 or q - w > 8:
+        w = q
+    pads = q + (s - 1) * dilation - w
+    if pads < 0:
+        return None
+    left = int(rng.integers(max(0, pads - 12), min(pads, 12) + 1)) if pads <= 24 else pads // 2
+    try:
+        v = replace(
+            p,
+            direction="weight_grad",
+            layout="NCHW",
+            filters=("", "", *FILTERS.values())[rng.integers(5)],
+            s=s,
+            w=w,
+            stride=(*p.strides[:2], 1),
+            dilation=(*p.dilations[:2], dilation),
+            padding=(*sum(p.pads[:2], ()), left, pads - left),
+            k=int(rng.integers(1, limit)),
+            c=64 * int(rng.integers(1, 4)),
+            epilogue="",
+            **kind,
+        )
+    except ShapeError:
+        return None
+    x = lower(v).im2col
+    return v if x is not None and x.unpacked is not None and x.unpacked.shifted else None
+
+
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
@@ -237,10 +310,17 @@ def sharing_rows(p: Conv, d: Device, rng: np.random.Generator, threads: int = 10
     return wgmma.config(g, d, rng, threads, **fixed, **({"persistent": 1} if resident else {}))
 
 
+def unpacked(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration that packs no operand, or None if none was drawn."""
+    return wgmma.config(lower(p), d, rng, threads, operand_path_a=0, operand_path_b=0)
+
+
 SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
 FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
 PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
 ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
+TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
+SHIFTED = RandomCases("conv_wgmma_shifted", shifted, unpacked, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

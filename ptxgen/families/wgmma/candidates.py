@@ -48,6 +48,7 @@ from ptxgen.families.wgmma.geometry import (
     length,
     packs_8bit,
     resident_blocks,
+    shifts_images,
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
@@ -203,7 +204,8 @@ class WgmmaSpace(CandidateSpace):
         if p.im2col is not None:
             a, b = operand_packing.packs_conv(p)
             transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
-            return [(PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)]
+            packed = (PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)
+            return [packed, (DIRECT, DIRECT)] if p.im2col.unpacked is not None else [packed]
         off_a, off_b = unmapped(p)
         packed = PACK * off_a, PACK * off_b
         if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:
@@ -294,7 +296,8 @@ class WgmmaSpace(CandidateSpace):
     def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
         """(half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        slices = SLICES_PLANES if planes(p) > 1 or any(operand_packing.packs_conv(p)) else SLICES
+        packed = any(operand_packing.packs_conv(p)) and (p.im2col is None or p.im2col.unpacked is None)
+        slices = SLICES_PLANES if planes(p) > 1 or packed else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
@@ -414,7 +417,7 @@ class WgmmaSpace(CandidateSpace):
 def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
     x = p.im2col
-    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c))
+    single = (c.transposed_mma == 1) & (np.logical_not(from_registers(p, c)) | shifts_images(p, c))
     if x is not None:
         single = single | (not x.contiguous_columns) | ((x.side == "b") & (c.row_taps > 1))
     adjacent = np.where(single, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import SPLIT_SHARE, SPLIT_WORKSPACE
+from ptxgen.codegen.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing
@@ -34,6 +34,9 @@ PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C an
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
+CHUNK = 16  #: bytes that a swizzle moves as one
+#: addresses of shifted fragments, for each of the words that a register is made of
+SHIFT_REGISTERS, SHIFT_MI_REGISTERS = 4, 2
 EQUAL_REGISTERS = 168  #: registers per thread of 12 warps without setmaxnreg
 #: setmaxnreg with two math warpgroups: registers per producer thread, and per math thread
 PRODUCER, MATH = 40, 232
@@ -133,11 +136,37 @@ def unit(p: KernelGemm, c: Any) -> Any:
     return np.minimum(c.u, widest_unit(p))
 
 
+def loads_tiled(p: KernelGemm, c: Any) -> Any:
+    """Whether tiled tensor maps load the operands of a weight gradient from where they are."""
+    if p.im2col is None or p.im2col.unpacked is None:
+        return p.im2col is not None and p.im2col.tiled
+    return (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
+
+
+def shifts_images(p: KernelGemm, c: Any) -> Any:
+    """Whether threads load the fragments of images from shared memory, at the first pixel of a tile's tap."""
+    x = p.im2col and (p.im2col.unpacked or p.im2col)
+    return loads_tiled(p, c) & (x is not None and x.shifted)
+
+
+def tiled_channels(p: KernelGemm, slice_: Any) -> Any:
+    """Channels of a tiled box of images; ``slice_``: the columns that a block loads. A box has one filter tap."""
+    x = p.im2col and (p.im2col.unpacked or p.im2col)
+    return slice_ if x is None or x.tap_count == 1 else np.gcd(slice_, x.channels)
+
+
 def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
-    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units. ``phases``:
-    those of a strided input gradient whose average K it is; none: all that ``c`` computes."""
-    if p.im2col is None or p.im2col.wgrad:
+    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units, the pixels of a
+    row that tiled maps load to whole stages. ``phases``: those of a strided input gradient whose average K it is; none:
+    all that ``c`` computes."""
+    if p.im2col is None:
         return p.k
+    if p.im2col.wgrad:
+        tiled = p.im2col.unpacked or p.im2col
+        if not tiled.tiled:
+            return p.k
+        depth, row = np.maximum(c.u, 1), tiled.positions[0]
+        return where(loads_tiled(p, c), p.k // row * ceil_div(row, depth) * depth, p.k)
     padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
     if p.im2col.phases:  # of the average phase
         taps = sum(phase.tap_count for phase in phases or p.im2col.phases)
@@ -215,6 +244,9 @@ def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in A, and in B, as wgmma reads them."""
     layout = p.im2col.layout if p.im2col is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
+    if p.im2col is not None and p.im2col.unpacked is not None:
+        tiled = loads_tiled(p, c)
+        a, b = a | tiled, b | tiled
     return a | (operand_packing.packs(c, "a") & operand_packing.transposes(p, "a")), b | (
         operand_packing.packs(c, "b") & operand_packing.transposes(p, "b")
     )
@@ -224,7 +256,7 @@ def from_registers(p: KernelGemm, c: Any) -> Any:
     """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
-    return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
+    return shifts_images(p, c) | (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
 
 
 def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
@@ -314,6 +346,13 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_depth, y_depth = where(images_x, c.u, filter_depth), where(images_x, filter_depth, c.u)
     x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
     y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
+    shifts = shifts_images(p, c)
+    x_bytes = x_bytes + where(shifts, aligned(x_tile * CHUNK), 0)
+    image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
+    if p.im2col is not None and (p.im2col.tiled or p.im2col.unpacked is not None):
+        columns = where(images_x, where(x_kmajor, x_slice, x_tile), y_slice)
+        tiled_boxes = columns // np.maximum(tiled_channels(p, columns), 1)
+        image_boxes = where(loads_tiled(p, c), tiled_boxes, image_boxes)
     a_realigned, b_realigned = operand_packing.realigns(c, "a"), operand_packing.realigns(c, "b")
     x_realigned = where(transposed, b_realigned, a_realigned)
     y_realigned = where(transposed, a_realigned, b_realigned)
@@ -366,6 +405,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(fixup, 4 * batch(accumulators), 0)
         + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
+        + where(shifts, (SHIFT_REGISTERS + SHIFT_MI_REGISTERS * mi) * (4 // size), 0)
     )
     mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
@@ -404,7 +444,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         setmaxnreg=setmaxnreg,
         setmaxnreg_producer=where(less, PRODUCER_MORE, PRODUCER),
         setmaxnreg_math=where(less, MATH_LESS, MATH),
-        image_boxes=where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1)),
+        image_boxes=image_boxes,
         threads=WARPGROUP * c.math_warpgroups + where(setmaxnreg, WARPGROUP, WARP),
         mainloop_regs=mainloop_regs,
         epilogue_regs=epilogue_regs,

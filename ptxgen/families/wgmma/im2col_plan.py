@@ -13,7 +13,7 @@ from ptxgen.codegen.addressing import CAddressing, multiplier
 from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Argument, PixelBox, TensorMap
-from ptxgen.families.wgmma.geometry import STEP, stage_depth
+from ptxgen.families.wgmma.geometry import STEP, loads_tiled, stage_depth
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
@@ -235,22 +235,26 @@ class Im2colLoads(MatrixLoads):
         lines += [run.parameters for run in self.runs]
         return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
 
+    def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
+        """The values of ``dividers``, and of others."""
+        divisors = {"channels": x.channels, "units_per_tap": -(-x.channels // self.unit)}
+        divisors.update((f"positions{a}", x.positions[a]) for a in self.axes)
+        divisors.update((f"taps{a}", x.taps[a]) for a in self.axes)
+        return divisors
+
     def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
         x = p.im2col
         assert x is not None
         filter_extents = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
         columns = (x.positions, x.lower, x.steps, x.taps, filter_extents, x.dilation)
-        units_per_tap = -(-x.channels // self.unit)
-        divided = {"channels": x.channels, "units_per_tap": units_per_tap}
-        divided.update((f"positions{a}", x.positions[a]) for a in self.axes)
-        divided.update((f"taps{a}", x.taps[a]) for a in self.axes)
+        divided = self.divisors(x)
         # the coordinate after the last channel must be a multiple of 16 bytes too
         chunk = max(TMA_ALIGNED // p.element.bytes, 1)
         channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
         values = [
             channels,
             x.tap_count,
-            units_per_tap,
+            divided["units_per_tap"],
             *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns),
         ]
         values += [number for name in self.dividers for number in multiplier(divided[name])]
@@ -398,6 +402,13 @@ def with_row_taps(p: KernelGemm, c: Config) -> KernelGemm:
     if x.side == "a":
         return replace(p, im2col=shared, m=x.halo_pixels, lda=0)
     return replace(p, im2col=shared, n=x.halo_pixels, ldb=0, ldc=0)
+
+
+def unpacked(p: KernelGemm, c: Config) -> KernelGemm:
+    """The problem without packed copies of its operands, if ``c`` loads these from where they are."""
+    if p.im2col is None or p.im2col.unpacked is None or not loads_tiled(p, c):
+        return p
+    return replace(p, im2col=p.im2col.unpacked)
 
 
 def run_layouts(p: KernelGemm) -> list[RunLayout]:

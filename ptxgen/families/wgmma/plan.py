@@ -23,6 +23,7 @@ from ptxgen.families.wgmma.im2col_plan import (
     RowTapLoads,
     RunAddressing,
     WgradLoads,
+    unpacked,
     with_row_taps,
 )
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
@@ -39,13 +40,14 @@ from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler, TileScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
+from ptxgen.families.wgmma.tiled_wgrad import TiledWgradLoads
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
 def as_computed(p: KernelGemm, c: Config) -> KernelGemm:
     """The problem that the product's kernel computes: its C or its pixels may differ from those of ``p``."""
-    return with_row_taps(stores_by_phase(p, c), c)
+    return unpacked(with_row_taps(stores_by_phase(p, c), c), c)
 
 
 class WgmmaPlan(Plan):
@@ -126,6 +128,8 @@ class WgmmaPlan(Plan):
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
         if p.im2col.row_taps > 1:
             return RowTapLoads(p, self.config, self.geometry, True)
+        if p.im2col.tiled:
+            return TiledWgradLoads(p, self.config, self.geometry, False)
         kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 
@@ -151,7 +155,8 @@ class WgmmaPlan(Plan):
         window = self.problem.im2col
         if window is not None and not window.contiguous_columns:
             return 1
-        return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
+        pairs = self.mainloop.a_from_registers and not self.x.shifted
+        return 1 if self.config.transposed_mma and not pairs else 2
 
     @property
     def images(self) -> OperandPath:

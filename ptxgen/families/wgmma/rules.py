@@ -17,8 +17,10 @@ from ptxgen.families.wgmma.geometry import (
     STEP,
     WARPGROUP,
     WgmmaGeometry,
+    loads_tiled,
     located_pixels,
     resident_blocks,
+    shifts_images,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -62,8 +64,10 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
         return True
     transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
     a, b = operand_packing.packs_conv(p)
-    return ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b)) | (
-        (c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & transposed
+    return (
+        ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b))
+        | ((c.operand_path_a == PACK) & (c.operand_path_b == DIRECT) & (not (a or b)) & transposed)
+        | loads_tiled(p, c)
     )
 
 
@@ -238,10 +242,21 @@ RULES = (
             (p.im2col is None)
             or (not p.im2col.wgrad)
             | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
+            | loads_tiled(p, c)
             | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
         ),
         "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a"
         " box",
+    ),
+    Rule(
+        "wgmma_shifted_images",
+        lambda p, c, g, d: (
+            np.logical_not(shifts_images(p, c))
+            | (g.images_x & (g.image_boxes == 1) & (c.cluster_y == 1) & (p.accumulator.bytes == 4))
+        ),
+        "transposed_mma={c.transposed_mma}, {g.image_boxes} boxes of images in {g.x_tile} columns,"
+        " cluster_y={c.cluster_y}: without packing, taps whose pixels begin between two multiples of 16 bytes take"
+        " images on the side of the 64 rows, tiles of one tap, no multicast of images, and sums in f32",
     ),
     Rule(
         "wgmma_tensor_map_a",

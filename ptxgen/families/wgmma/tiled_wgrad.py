@@ -1,0 +1,140 @@
+"""Loads of weight gradients whose pixels are contiguous: tiled tensor maps load both operands from where they are."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.families.wgmma.geometry import CHUNK, tiled_channels
+from ptxgen.families.wgmma.im2col_plan import Im2colLoads
+from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.tma_im2col import TILED_COLUMNS
+
+
+class TiledGradients(OperandPath):
+    """Gradients of results: a box has pixels of a row, and filters."""
+
+    def adapt(self, loads: TiledWgradLoads) -> None:
+        outer = len(loads.axes) - 1
+        self.tma_rank = outer + 3
+        self.rows = "".join(f", %position{a}" for a in loads.axes[1:])
+        self.box = (self.box[0], *(1,) * outer, self.box[1], 1)
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%position0"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord{self.rows}, {first}, %image"
+
+
+class TiledImages(OperandPath):
+    """Images: a box has pixels of a row, and channels of one tap."""
+
+    def adapt(self, loads: TiledWgradLoads) -> None:
+        outer, channels = len(loads.axes) - 1, int(tiled_channels(loads.problem, self.slice_extent))
+        self.outer, self.tma_rank = outer, outer + 3
+        self.box = (self.box[0], *(1,) * outer, channels, 1)
+        #: first column of each box of channels, from that of the slice
+        self.columns = list(range(0, self.slice_extent, channels))
+        boxes = [(n, Box(b.offset + x * self.span, b.inner)) for b in self.boxes for n, x in enumerate(self.columns)]
+        self.boxes = [b for _, b in boxes]
+        self.number = {b.offset: n for n, b in boxes}
+        self.shifted = loads.window.shifted
+        if self.shifted:
+            self._add_last_chunks(outer)
+
+    def _add_last_chunks(self, outer: int) -> None:
+        """A chunk of 16 bytes of each row after the last one of a stage: a tap may begin within the first chunk."""
+        rows, offset = self.slice_extent, self.tile * self.depth * self.element
+        self.chunk_box = (CHUNK // self.element, *(1,) * outer, rows, 1)
+        self.boxes.append(Box(offset, self.depth))
+        self.number[offset] = 0
+        self.chunk_offset = offset
+        self.tx_bytes += rows * CHUNK
+        self.map_count = 2 * TILED_COLUMNS
+
+    def boxes_text(self, unit: int) -> str:
+        text = super().boxes_text(unit)
+        if not self.shifted:
+            return text
+        return f"{text}, the last one of {' x '.join(str(n) for n in self.chunk_box)}"
+
+    def map_register(self, b: Box) -> str:
+        if not self.shifted:
+            return super().map_register(b)
+        return "%map_chunks" if b.offset == self.chunk_offset else "%map_column"
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%pixel" if self.shifted else "%position0"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        number = self.number[b.offset]
+        rows = "".join(f", %row{number * self.outer + a}" for a in range(self.outer))
+        return f"%inner_coord{rows}, %channel{number}, %image"
+
+
+@dataclass(frozen=True)
+class TiledWgradLoads(Im2colLoads):
+    """Loads of the gradient of filters, without packing: a stage has adjacent pixels of a row."""
+
+    template = "addr/wgrad_tiled.mako"
+    units = 1
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        kind = TiledImages if name == self.window.side else TiledGradients
+        x = kind(role, name, self.geometry, self.config, base, multicast)
+        x.adapt(self)
+        return x
+
+    @property
+    def one_tap(self) -> bool:
+        """Whether filters have one tap, so that a column of C is a channel."""
+        return self.window.tap_count == 1
+
+    @property
+    def dividers(self) -> list[str]:
+        rows = [f"positions{a}" for a in self.axes[1:]]
+        return ["channels", "stages_per_row", *rows, *(f"taps{a}" for a in self.axes[1:-1])]
+
+    def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
+        return {**super().divisors(x), "stages_per_row": -(-x.positions[0] // self.config.u)}
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        return (*super().parameters, ".param .u32 stages_per_row,")
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        assert p.im2col is not None
+        return (*super().arguments(p), ("u32", self.divisors(p.im2col)["stages_per_row"]))
+
+    def box_text(self, x: OperandPath) -> str:
+        return f"{x.box[0]} pixels x {x.box[-2]}"
+
+    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+        window = p.im2col
+        assert window is not None
+        pixels, channels = window.extents, window.channels
+        if x.name != window.side:
+            pixels, channels = window.positions, p.n if x.name == "b" else p.m
+        extents = (*pixels, channels)
+        pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
+        return TensorMap(x.name.upper(), kind, (*extents, window.count), pitches, x.box, x.span)
+
+    def tensor_maps(self, p: KernelGemm, x: OperandPath, kind: str) -> list[TensorMap]:
+        """If images are shifted, two maps for each filter column: of lines, and of the chunks after them. They end with
+        the pixels that the column reads. Where the last stage of a row has zeros past the gradients of results, it has
+        zeros of images too, and no infinite pixel is multiplied by zero."""
+        plain = self.tensor_map(p, x, kind)
+        if not isinstance(x, TiledImages) or not x.shifted:
+            return [plain]
+        window = p.im2col
+        assert window is not None
+        last = [min(n, window.taps[0] - 1) * window.dilation[0] for n in range(TILED_COLUMNS)]
+        ends = [min(window.extents[0], window.positions[0] + window.lower[0] + n) for n in last]
+        columns = [replace(plain, extents=(end, *plain.extents[1:])) for end in ends]
+        return columns + [replace(column, box=x.chunk_box, swizzle=CHUNK) for column in columns]

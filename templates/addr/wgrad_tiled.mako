@@ -1,0 +1,138 @@
+## Tiled loads of the gradient of filters: K is pixels of rows of results, a column is a channel of one tap. The taps of a
+## tile are the same in all its stages.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="radix" file="/addr/mixed_radix.mako"/>
+<%def name="setup()">
+<% boxes, n = len(plan.images.columns), len(plan.loads.axes) %>\
+    // a stage: the pixels of %image from %position0 on, of one row of results (%position1 ...), the innermost axis first;
+    // a box of images has channels from %channel0 (%channel1 ...) on${" of the row that its tap reads, %row0 ..." if n > 1 else ""}
+    .reg .b32 %position<${n}>, %image, %channel<${boxes}>${f", %row<{boxes * (n - 1)}>, %all_steps<{n}>" if n > 1 else ""};
+    .reg .b32 %channels, %stages_per_row${"" if plan.loads.one_tap else ", %taps"};
+% if plan.images.shifted:
+    // the filter column of the tile: its map, that of the chunks after its lines; from %position0 to the first pixel of
+    // the line, %pixel: a multiple of 16 bytes
+    .reg .b64 %map_column, %map_chunks;
+    .reg .b32 %line_start, %pixel;
+% endif
+    .reg .pred %carry;
+    ld.param.u32 %channels, [channels];  ld.param.u32 %stages_per_row, [stages_per_row];
+% if not plan.loads.one_tap:
+    ld.param.u32 %taps, [taps];
+% endif
+${radix.parameters()}\
+% for a in plan.loads.axes[1:]:
+    mul.lo.u32 %all_steps${a}, %positions${a}, %stride${a};
+% endfor
+</%def>
+
+<%def name="begin()">
+${first_pixel()}\
+    {
+    .reg .b32 %column, %tap, %quotient, %tmp;
+<% images = plan.images %>\
+% if images.multicast:
+    mad.lo.u32 %channel0, ${images.multicast.rank}, ${images.slice_extent}, %${images.role}0;
+% else:
+    mov.u32 %channel0, %${images.role}0;
+% endif
+% if plan.loads.one_tap:
+    mov.u32 %tap, 0;
+% if images.shifted:
+${filter_column()}\
+% endif
+${rows(0)}\
+% else:
+    mov.u32 %column, %channel0;
+% for box, column in enumerate(images.columns):
+% if box:
+    add.u32 %column, %column, ${column - images.columns[box - 1]};
+% endif
+${radix.divide("%tap", "%column", "channels")}\
+    mul.lo.u32 %tmp, %tap, %channels;
+    sub.u32 %channel${box}, %column, %tmp;
+    // past the last tap channels are out of bounds: zeros
+    setp.ge.u32 %carry, %tap, %taps;
+    @%carry mov.u32 %channel${box}, %channels;
+% if images.shifted:
+${filter_column()}\
+% endif
+${rows(box)}\
+% endfor
+% endif
+    }
+</%def>
+
+## The pixels of the slice's first stage, from %k0.
+<%def name="first_pixel()">
+    {
+    .reg .b32 %flat_index, %quotient, %tmp;
+    div.u32 %flat_index, %k0, ${plan.config.u};
+${radix.divide("%quotient", "%flat_index", "stages_per_row")}\
+    mul.lo.u32 %tmp, %quotient, %stages_per_row;
+    sub.u32 %tmp, %flat_index, %tmp;
+    mul.lo.u32 %position0, %tmp, ${plan.config.u};
+    mov.u32 %flat_index, %quotient;
+% for a in plan.loads.axes[1:]:
+${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
+    mul.lo.u32 %tmp, %quotient, %positions${a};
+    sub.u32 %position${a}, %flat_index, %tmp;
+    mov.u32 %flat_index, %quotient;
+% endfor
+    mov.u32 %image, %flat_index;
+    }
+</%def>
+
+## The filter column of tap %tap, which becomes a row of taps.
+<%def name="filter_column()">
+<% images = plan.images %>\
+    div.u32 %quotient, %tap, %taps0;
+    mul.lo.u32 %tmp, %quotient, %taps0;
+    sub.u32 %tmp, %tap, %tmp;
+    mov.u32 %tap, %quotient;
+    mad.wide.u32 %map_column, %tmp, 128, %map_${images.role};
+    add.u64 %map_chunks, %map_column, ${images.map_count // 2 * 128};
+    mad.lo.u32 %line_start, %tmp, %dilation0, %lower_corner0;
+    and.b32 %line_start, %line_start, ${-(16 // images.element)};
+    add.u32 %pixel, %position0, %line_start;
+</%def>
+
+## The row of images that tap %tap reads, for a box.
+<%def name="rows(box)">
+<% outer = plan.loads.axes[1:] %>\
+% for a in outer:
+<% row = f"%row{box * len(outer) + a - 1}" %>\
+% if a != outer[-1]:
+${radix.divide("%quotient", "%tap", f"taps{a}")}\
+    mul.lo.u32 %tmp, %quotient, %taps${a};
+    sub.u32 %tmp, %tap, %tmp;
+    mov.u32 %tap, %quotient;
+    mad.lo.u32 ${row}, %tmp, %dilation${a}, %lower_corner${a};
+% else:
+    mad.lo.u32 ${row}, %tap, %dilation${a}, %lower_corner${a};
+% endif
+    mad.lo.u32 ${row}, %position${a}, %stride${a}, ${row};
+% endfor
+</%def>
+
+## The next pixels of the row, or the first ones of the next row.
+<%def name="step()">
+<% outer, boxes = plan.loads.axes[1:], range(len(plan.images.columns)) %>\
+    add.u32 %position0, %position0, ${plan.config.u};
+    setp.ge.u32 %carry, %position0, %positions0;
+    @%carry mov.u32 %position0, 0;
+% if plan.images.shifted:
+    add.u32 %pixel, %position0, %line_start;
+% endif
+% for a in outer:
+    @%carry add.u32 %position${a}, %position${a}, 1;
+% for box in boxes:
+    @%carry add.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %stride${a};
+% endfor
+    setp.ge.and.u32 %carry, %position${a}, %positions${a}, %carry;
+% for box in boxes:
+    @%carry sub.u32 %row${box * len(outer) + a - 1}, %row${box * len(outer) + a - 1}, %all_steps${a};
+% endfor
+    @%carry mov.u32 %position${a}, 0;
+% endfor
+    @%carry add.u32 %image, %image, 1;
+</%def>
