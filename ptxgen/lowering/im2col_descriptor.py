@@ -208,8 +208,8 @@ class Im2colDescriptor:
 
     ``unpacked``: for a weight gradient with packed copies, the descriptor of the same product without them, if tiled
     tensor maps can load both operands from where they are. ``tiled``: this is such a descriptor. Both operands have
-    contiguous rows, so that K is contiguous; stages count the pixels of each row of results. ``pitches`` end with that
-    from channel to channel; ``row`` is that of the gradients of results.
+    contiguous rows of as many pixels, so that K is contiguous; stages count the pixels of each row. ``pitches`` end
+    with that from channel to channel; ``row`` is that of the gradients of results.
     """
 
     side: str
@@ -239,11 +239,6 @@ class Im2colDescriptor:
     def wgrad(self) -> bool:
         """Whether K is the pixel index (weight gradients)."""
         return self.tiled or (self.layout[0] == "T" if self.side == "a" else self.layout[1] == "N")
-
-    @property
-    def shifted(self) -> bool:
-        """Whether the pixels of a tap may begin between two multiples of 16 bytes, of a tiled descriptor."""
-        return self.tiled and (self.taps[0] > 1 or self.lower[0] != 0)
 
     @property
     def kmajor(self) -> bool:
@@ -340,9 +335,7 @@ class Im2colDescriptor:
         shared = self.shares_row_taps
         images, other = (copy and copy.representative() for copy in self.copies)
         rows, columns = (tuple((1, min(step, 2)) for _, step in digits) for digits in self.result or ((), ()))
-        like_taps = (self.taps[0], taps, *ones[2:]) if shared else (taps, *ones[1:])
-        if self.tiled:  # with one column, or one tap, other configurations are legal
-            like_taps = tuple(taps if n > 1 else 1 for n in self.taps)
+        along = taps if not self.tiled or self.tap_count > 1 else 1  # a box of one tap may have any channels
         unpacked = self.unpacked and self.unpacked.representative(math.gcd(self.unpacked.channels, BOX_CHANNELS), taps)
         return replace(
             self,
@@ -351,9 +344,9 @@ class Im2colDescriptor:
             extents=ones,
             pitches=(*none, 0),
             positions=ones,
-            lower=(int(self.shifted), *none[1:]),
+            lower=none,
             steps=ones,
-            taps=like_taps,
+            taps=(self.taps[0], taps, *ones[2:]) if shared else (along, *ones[1:]),
             dilation=(int(shared), *none[1:]),
             row=0,
             copies=(images, other),

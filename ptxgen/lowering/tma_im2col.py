@@ -25,9 +25,7 @@ from ptxgen.problem.conv import Conv
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
 COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
 DIGITS = 3  #: upper limit of the digits of a row number of a copy
-TILED_CHANNELS = 8  #: of weight gradients without packing, channels are a multiple of it if filters have several taps,
-SHIFTED_CHANNELS = 64  #: and of this if the pixels of a tap may begin between two multiples of 16 bytes
-TILED_COLUMNS = 8  #: filter columns, each with a tensor map of its own
+TILED_CHANNELS = 8  #: channels must be a multiple of it where a tile of C may have several taps in tiled boxes
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
 OFFSETS = 1 << 31  #: elements that offsets reach
 
@@ -102,10 +100,12 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
     """The descriptor of a weight gradient whose operands are loaded from where they are. ``window``: that of packed
     operands. None: tiled tensor maps cannot load them.
 
-    Rows must be multiples of 16 bytes; those of an image are one row if its filter reads all of its pixels once. A box
-    of images has channels of one tap. With several filter columns, it begins at a multiple of 16 bytes before the
-    pixels of its tap, and a column that reads nothing but padding would have an empty map."""
-    if v.direction != "weight_grad" or v.layout != "NCHW" or 0 in (v.n, v.c, v.k) or v.strides[2] != 1:
+    The first coordinate of a box must be a multiple of 16 bytes, so that filters have one column, and neither stride
+    nor padding along a row. Rows must be multiples of 16 bytes, too; those of an image are one row if its filter reads
+    all of its pixels once. A box of images has channels of one tap."""
+    if v.direction != "weight_grad" or v.layout != "NCHW" or 0 in (v.n, v.c, v.k):
+        return None
+    if (v.s, v.strides[2], v.pads[2]) != (1, 1, (0, 0)):
         return None
     axes = _axes(v)
     extents, positions = (tuple(values[n] for n in axes) for values in ((v.d, v.h, v.w), v.results))
@@ -114,10 +114,10 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
     if (v.t, v.r, v.s) == v.strides == (1, 1, 1) and not any(sum(v.pads, ())):
         extents = positions = (math.prod(extents),)
         lower, steps, taps, dilation = (0,), (1,), (1,), (1,)
-    aligned = min(v.aligned_input, v.aligned_output) >= ALIGNED and _whole(v, extents[0]) and _whole(v, positions[0])
-    if not aligned or taps[0] > TILED_COLUMNS or lower[0] + positions[0] < 1:
+    aligned = min(v.aligned_input, v.aligned_output) >= ALIGNED and _whole(v, extents[0])
+    if not aligned or (math.prod(taps) > 1 and v.c % TILED_CHANNELS):
         return None
-    unpacked = replace(
+    return replace(
         window,
         layout="NT",
         extents=extents,
@@ -131,8 +131,6 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
         copies=(None, None),
         tiled=True,
     )
-    channels = SHIFTED_CHANNELS if unpacked.shifted else TILED_CHANNELS if math.prod(taps) > 1 else 1
-    return unpacked if v.c % channels == 0 else None
 
 
 def _axes(v: Conv) -> tuple[int, ...]:

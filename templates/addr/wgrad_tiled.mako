@@ -8,12 +8,6 @@
     // a box of images has channels from %channel0 (%channel1 ...) on${" of the row that its tap reads, %row0 ..." if n > 1 else ""}
     .reg .b32 %position<${n}>, %image, %channel<${boxes}>${f", %row<{boxes * (n - 1)}>, %all_steps<{n}>" if n > 1 else ""};
     .reg .b32 %channels, %stages_per_row${"" if plan.loads.one_tap else ", %taps"};
-% if plan.images.shifted:
-    // the filter column of the tile: its map, that of the chunks after its lines; from %position0 to the first pixel of
-    // the line, %pixel: a multiple of 16 bytes
-    .reg .b64 %map_column, %map_chunks;
-    .reg .b32 %line_start, %pixel;
-% endif
     .reg .pred %carry;
     ld.param.u32 %channels, [channels];  ld.param.u32 %stages_per_row, [stages_per_row];
 % if not plan.loads.one_tap:
@@ -37,9 +31,6 @@ ${first_pixel()}\
 % endif
 % if plan.loads.one_tap:
     mov.u32 %tap, 0;
-% if images.shifted:
-${filter_column()}\
-% endif
 ${rows(0)}\
 % else:
     mov.u32 %column, %channel0;
@@ -53,9 +44,6 @@ ${radix.divide("%tap", "%column", "channels")}\
     // past the last tap channels are out of bounds: zeros
     setp.ge.u32 %carry, %tap, %taps;
     @%carry mov.u32 %channel${box}, %channels;
-% if images.shifted:
-${filter_column()}\
-% endif
 ${rows(box)}\
 % endfor
 % endif
@@ -82,20 +70,6 @@ ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
     }
 </%def>
 
-## The filter column of tap %tap, which becomes a row of taps.
-<%def name="filter_column()">
-<% images = plan.images %>\
-    div.u32 %quotient, %tap, %taps0;
-    mul.lo.u32 %tmp, %quotient, %taps0;
-    sub.u32 %tmp, %tap, %tmp;
-    mov.u32 %tap, %quotient;
-    mad.wide.u32 %map_column, %tmp, 128, %map_${images.role};
-    add.u64 %map_chunks, %map_column, ${images.map_count // 2 * 128};
-    mad.lo.u32 %line_start, %tmp, %dilation0, %lower_corner0;
-    and.b32 %line_start, %line_start, ${-(16 // images.element)};
-    add.u32 %pixel, %position0, %line_start;
-</%def>
-
 ## The row of images that tap %tap reads, for a box.
 <%def name="rows(box)">
 <% outer = plan.loads.axes[1:] %>\
@@ -120,9 +94,6 @@ ${radix.divide("%quotient", "%tap", f"taps{a}")}\
     add.u32 %position0, %position0, ${plan.config.u};
     setp.ge.u32 %carry, %position0, %positions0;
     @%carry mov.u32 %position0, 0;
-% if plan.images.shifted:
-    add.u32 %pixel, %position0, %line_start;
-% endif
 % for a in outer:
     @%carry add.u32 %position${a}, %position${a}, 1;
 % for box in boxes:

@@ -93,7 +93,7 @@ ${addr.step()}\
 </%def>
 
 <%def name="load(x, unit, base, first)">
-    // ${x.name.upper()}: ${x.boxes_text(unit)} elements
+    // ${x.name.upper()}: ${len(x.boxes_of(unit))} ${"box" if len(x.boxes_of(unit)) == 1 else "boxes"} of ${" x ".join(str(n) for n in x.box)} elements
 % if x.realigned:
     .reg .b32 %line_${x.role};
     shr.u32 %line_${x.role}, ${x.row_coordinate(first)}, 3;

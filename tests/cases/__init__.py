@@ -28,7 +28,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.INTERLEAVED,
         conv_wgmma.ROW_TAPS,
         conv_wgmma.TILED,
-        conv_wgmma.SHIFTED,
         *winograd.SOURCES,
     )
 }

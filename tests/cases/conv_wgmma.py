@@ -215,8 +215,8 @@ def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A weight gradient in NCHW whose operands need no packing: rows of whole 16 bytes, or images of whole 16 bytes if
-    filters have one tap."""
+    """A weight gradient in NCHW whose operands need no packing: filters of one column, rows of whole 16 bytes, or images
+    of whole 16 bytes if filters have one tap."""
     p = problem(rng, limit, d)
     if p is None:
         return None
@@ -247,44 +247,6 @@ def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         return None
     x = lower(q).im2col
     return q if x is not None and x.unpacked is not None else None
-
-
-def shifted(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """As ``tiled``, of filters with several columns, or with padding along a row: rows of results and of images are
-    multiples of 16 bytes."""
-    p = problem(rng, limit, d)
-    if p is None:
-        return None
-    kind = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 1 else {}
-    unit, dilation = 4 if p.element.bytes == 4 else 8, int(rng.choice([1, 1, 2]))
-    s = int(rng.choice([1, 2, 3, 3, 5, 8]))
-    q, w = (unit * int(v) for v in rng.integers(1, 64 // unit, 2))
-    if w - q + (s - 1) * dilation > 12 or q - w > 8:
-        w = q
-    pads = q + (s - 1) * dilation - w
-    if pads < 0:
-        return None
-    left = int(rng.integers(max(0, pads - 12), min(pads, 12) + 1)) if pads <= 24 else pads // 2
-    try:
-        v = replace(
-            p,
-            direction="weight_grad",
-            layout="NCHW",
-            filters=("", "", *FILTERS.values())[rng.integers(5)],
-            s=s,
-            w=w,
-            stride=(*p.strides[:2], 1),
-            dilation=(*p.dilations[:2], dilation),
-            padding=(*sum(p.pads[:2], ()), left, pads - left),
-            k=int(rng.integers(1, limit)),
-            c=64 * int(rng.integers(1, 4)),
-            epilogue="",
-            **kind,
-        )
-    except ShapeError:
-        return None
-    x = lower(v).im2col
-    return v if x is not None and x.unpacked is not None and x.unpacked.shifted else None
 
 
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
@@ -322,5 +284,4 @@ PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.S
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
 ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
 TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
-SHIFTED = RandomCases("conv_wgmma_shifted", shifted, unpacked, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

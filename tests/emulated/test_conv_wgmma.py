@@ -123,9 +123,8 @@ def test_packed_operands(case):
     verify(p, parse_config("family=wgmma u=64 stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
 
 
-@pytest.mark.parametrize("source", ["conv_wgmma_tiled", "conv_wgmma_shifted"])
-def test_random_weight_gradients_without_packing(source):
-    for n, (p, c) in enumerate(SOURCES[source].cases(0, 3, H200, limit=60)):
+def test_random_weight_gradients_without_packing():
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_tiled"].cases(0, 4, H200, limit=60)):
         kind = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
@@ -150,31 +149,6 @@ TILED = {
         "transposed_mma=1 ml=64 nl=128 u=64 cluster_x=2 cluster_y=2",
     ),
     "depth": ("C=16,D=4,H=4,W=24,K=40,T=2,R=3,S=1,pad=1x1x0", {}, "ml=64 nl=96 u=32 cluster_k=2 epilogue_smem=0"),
-    "several filter columns: pixels begin anywhere in 16 bytes": (
-        "C=64,H=5,W=24,K=40,R=3,S=3,pad=1",
-        {},
-        "transposed_mma=1 ml=40 nl=64 u=64",
-    ),
-    "words, two lines of a stage, slices": (
-        "C=128,H=3,W=28,K=24,R=2,S=5,pad=1x0x2x2",
-        TF32,
-        "transposed_mma=1 ml=24 nl=128 u=64 kg=2 splitk=workspace",
-    ),
-    "taps of several tiles of a block, dilation, other widths of rows": (
-        "C=64,H=4,W=24,K=40,R=3,S=5,pad=1x2x3x5,dilation=2,stride=2x1",
-        {"filters": "KRSC"},
-        "transposed_mma=1 ml=40 nl=64 u=128 math_warpgroups=2 pingpong=1 persistent=1",
-    ),
-    "lines of 64 bytes": (
-        "C=64,H=3,W=32,K=24,R=1,S=3,pad=0x1",
-        {},
-        "transposed_mma=1 ml=24 nl=64 u=32",
-    ),
-    "padding along a row, one tap, multicast gradients": (
-        "C=128,H=3,W=16,K=40,R=1,S=1,pad=0x0x5x3",
-        {"dtype": "bf16"},
-        "transposed_mma=1 ml=48 nl=128 u=64 math_warpgroups=2 cluster_x=2",
-    ),
     "images as A": (
         "C=64,H=5,W=16,K=72,R=3,S=1,pad=1x0",
         {"filters": "CRSK", "dtype": "bf16"},
@@ -204,20 +178,6 @@ def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
     assert found[:, 5, :2].all()
     assert found.sum() == 2 * p.k
     assert not np.isnan(out.astype(np.float32)).any()
-
-
-def test_a_filter_column_reads_no_pixel_past_its_last():
-    """Where a stage has zeros past a row of results, an infinite pixel is no operand of a tap that does not read it."""
-    p = Conv(1, 64, 2, 24, 8, 1, 3, padding=(0, 1), dtype="f16", direction="weight_grad")
-    a, b, before = operands(p, 0, "integers")
-    images = a.reshape(64, 2, 24).copy()
-    images[5, 0, 23] = np.inf
-    c = parse_config("family=wgmma transposed_mma=1 ml=8 nl=64 u=64 stages=3")
-    out = Runner.of(EmulatedDriver(H200), p, c).compute(images.reshape(a.shape), np.abs(b) + 1, before, 1.0, 0.0, {})
-    found = out.astype(np.float32).reshape(8, 64, 3)
-    assert not np.isnan(found).any()
-    assert np.isinf(found[:, 5, 1:]).all()
-    assert np.isinf(found).sum() == 2 * p.k
 
 
 def test_random_convolutions_with_few_channels():
@@ -416,12 +376,7 @@ def test_infinities_past_the_last_tap_are_not_read():
         ({"layout": "NCHW"}, "wgmma_operand_path"),
         ({"groups": 2}, "operand_addressing"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
-        ({"direction": "weight_grad", "layout": "NCHW"}, "wgmma_operand_path"),
-        ({"direction": "weight_grad", "layout": "NCHW", "w": 24, "padding": 1}, "wgmma_operand_path"),
-        (
-            {"direction": "weight_grad", "layout": "NCHW", "w": 24, "padding": 1, "c": 64, "filters": "CRSK"},
-            "wgmma_shifted_images",
-        ),
+        ({"direction": "weight_grad", "layout": "NCHW", "w": 24}, "wgmma_operand_path"),
         ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "wgmma_operand_path"),
     ],
 )

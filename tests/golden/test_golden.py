@@ -233,11 +233,6 @@ GOLDEN = {
         "conv N=16,C=128,H=28,W=32,K=128,R=3,S=1,pad=1x0 NCHW bf16 direction=weight_grad",
         "family=wgmma ml=128 nl=128 u=64 stages=4 math_warpgroups=2 kg=4 splitk=last_cta",
     ),
-    "wgmma_wgrad_shifted": (
-        "h200",
-        "conv N=16,C=128,H=28,W=56,K=128,R=3,S=3,pad=1 NCHW f16 direction=weight_grad",
-        "family=wgmma transposed_mma=1 ml=128 nl=128 u=64 stages=4 math_warpgroups=2 kg=4 splitk=last_cta",
-    ),
     "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",

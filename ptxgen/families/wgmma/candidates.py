@@ -48,7 +48,6 @@ from ptxgen.families.wgmma.geometry import (
     length,
     packs_8bit,
     resident_blocks,
-    shifts_images,
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
@@ -417,7 +416,7 @@ class WgmmaSpace(CandidateSpace):
 def width_c(p: KernelGemm, c: Columns) -> Any:
     """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
     x = p.im2col
-    single = (c.transposed_mma == 1) & (np.logical_not(from_registers(p, c)) | shifts_images(p, c))
+    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c))
     if x is not None:
         single = single | (not x.contiguous_columns) | ((x.side == "b") & (c.row_taps > 1))
     adjacent = np.where(single, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))

@@ -34,9 +34,6 @@ PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C an
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
-CHUNK = 16  #: bytes that a swizzle moves as one
-#: addresses of shifted fragments, for each of the words that a register is made of
-SHIFT_REGISTERS, SHIFT_MI_REGISTERS = 4, 2
 EQUAL_REGISTERS = 168  #: registers per thread of 12 warps without setmaxnreg
 #: setmaxnreg with two math warpgroups: registers per producer thread, and per math thread
 PRODUCER, MATH = 40, 232
@@ -141,12 +138,6 @@ def loads_tiled(p: KernelGemm, c: Any) -> Any:
     if p.im2col is None or p.im2col.unpacked is None:
         return p.im2col is not None and p.im2col.tiled
     return (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
-
-
-def shifts_images(p: KernelGemm, c: Any) -> Any:
-    """Whether threads load the fragments of images from shared memory, at the first pixel of a tile's tap."""
-    x = p.im2col and (p.im2col.unpacked or p.im2col)
-    return loads_tiled(p, c) & (x is not None and x.shifted)
 
 
 def tiled_channels(p: KernelGemm, slice_: Any) -> Any:
@@ -256,7 +247,7 @@ def from_registers(p: KernelGemm, c: Any) -> Any:
     """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
-    return shifts_images(p, c) | (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
+    return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
 
 
 def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
@@ -346,8 +337,6 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_depth, y_depth = where(images_x, c.u, filter_depth), where(images_x, filter_depth, c.u)
     x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
     y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
-    shifts = shifts_images(p, c)
-    x_bytes = x_bytes + where(shifts, aligned(x_tile * CHUNK), 0)
     image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
     if p.im2col is not None and (p.im2col.tiled or p.im2col.unpacked is not None):
         columns = where(images_x, where(x_kmajor, x_slice, x_tile), y_slice)
@@ -405,7 +394,6 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(fixup, 4 * batch(accumulators), 0)
         + where(a_from_registers, FRAGMENTS * FRAGMENT * mi + 8, 0)
-        + where(shifts, (SHIFT_REGISTERS + SHIFT_MI_REGISTERS * mi) * (4 // size), 0)
     )
     mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)

@@ -74,7 +74,6 @@ class OperandPath:
     """
 
     realigned = False  #: whether math warpgroups shift its rows in shared memory
-    shifted = False  #: whether threads load its fragments from any element of its rows
     tma_mode = "tile"
     map_count = 1  #: tensor maps that it takes
     #: register with the offset of the stage that wgmma reads, in units of 16 bytes
@@ -146,11 +145,6 @@ class OperandPath:
     def boxes_of(self, unit: int) -> list[Box]:
         """The boxes of a unit of K."""
         return [b for b in self.boxes if b.unit == unit]
-
-    def boxes_text(self, unit: int) -> str:
-        """The number and the extents of the boxes of a unit of K, for a comment."""
-        count = len(self.boxes_of(unit))
-        return f"{count} {'box' if count == 1 else 'boxes'} of {' x '.join(str(n) for n in self.box)}"
 
     def inner_coordinate(self, b: Box, first: str) -> str:
         """Register with a box's coordinate along the contiguous direction; ``first``: where this block's slice

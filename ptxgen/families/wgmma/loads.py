@@ -50,10 +50,6 @@ class MatrixLoads(Part):
             return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
 
-    def tensor_maps(self, p: KernelGemm, x: OperandPath, kind: str) -> list[TensorMap]:
-        """All maps of an operand, ``map_count`` of them."""
-        return [self.tensor_map(p, x, kind)]
-
     def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:
             workspace.claim(1, "zeros in place of A and B", zeroed=True)

@@ -21,7 +21,6 @@ from ptxgen.families.wgmma.rs_fragments import (
     Fragments,
     Term,
 )
-from ptxgen.families.wgmma.shifted_fragments import ShiftedFragments
 from ptxgen.families.wgmma.smem_realign import Realignment
 from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -59,15 +58,13 @@ class Mainloop(Part):
 
     @property
     def template(self) -> str:
-        if self.x.shifted:
-            return "math/wgmma_rs_shifted.mako"
         return "math/wgmma_rs.mako" if self.a_from_registers else "math/wgmma.mako"
 
     @property
     def accumulate(self) -> str:
         """How the sums of an iteration of K become those of all."""
         if self.a_from_registers:
-            return self.template
+            return "math/wgmma_rs.mako"
         return "math/two_level_accumulate.mako" if self.split else "math/accumulate_inplace.mako"
 
     # ---- a stage
@@ -109,12 +106,11 @@ class Mainloop(Part):
 
     @property
     def immediates(self) -> str:
-        """Operands of wgmma after scale-d: signs of A and B, and for 16-bit types which of them are MN-major in shared
-        memory."""
+        """Operands of wgmma after scale-d: signs of A and B, and for 16-bit types which of them are MN-major."""
         p = self.problem
         if self.split:
             return ", 1, 1, 0, 0"
-        major = "".join(f", {int(not x.kmajor)}" for x in ((self.y,) if self.a_from_registers else (self.x, self.y)))
+        major = f", {int(not self.x.kmajor)}, {int(not self.y.kmajor)}"
         return ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
 
     @cached_property
@@ -152,7 +148,7 @@ class Mainloop(Part):
         """Bytes of shared memory from the X rows of one warpgroup to those of the next."""
         if self.config.pingpong:
             return 0
-        if self.a_from_registers and not self.x.shifted:
+        if self.a_from_registers:
             return self.mi * ROWS // self.fragments.inner * self.fragments.box_bytes
         repeated = not self.x.kmajor and self.x.box[0] < ROWS
         return 0 if repeated else self.mi * self.x.m64_bytes
@@ -162,22 +158,17 @@ class Mainloop(Part):
         """The register fragments of X, where wgmma takes it from registers."""
         return Fragments(int(self.geometry.element_bytes), self.mi, self.x.span, self.x.depth)
 
-    @cached_property
-    def shifted_fragments(self) -> ShiftedFragments:
-        """The register fragments of X, where threads load them from any element of its rows."""
-        return ShiftedFragments(self.x, self.mi)
-
     @property
     def row_terms(self) -> tuple[Term, ...]:
         """A thread's first row of 64, by bits of its number in the warpgroup."""
-        if not self.a_from_registers or self.x.shifted:
+        if not self.a_from_registers:
             return WGMMA_ROWS
         return WORD_ROWS if self.fragments.words else BYTE_ROWS
 
     @property
     def next_row(self) -> int:
         """Rows from a thread's first to its second."""
-        return 1 if self.a_from_registers and not self.x.shifted else WGMMA_NEXT_ROW
+        return 1 if self.a_from_registers else WGMMA_NEXT_ROW
 
     # ---- accumulators
 

@@ -98,5 +98,4 @@ class TmaParameters(Part):
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))
         kind = "tf32" if p.compute == "tf32" else p.element.tma
-        maps = self.loads.tensor_maps(p, x, kind)
-        return [self.packing.tensor_map(p, run, x, kind, each, buffers) for each in maps]
+        return [self.packing.tensor_map(p, run, x, kind, self.loads.tensor_map(p, x, kind), buffers)]

@@ -16,7 +16,6 @@ from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import grouped_rows, operand_packing
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (
-    CHUNK,
     ROWS,
     STEP,
     WgmmaGeometry,
@@ -25,7 +24,6 @@ from ptxgen.families.wgmma.geometry import (
     located_pixels,
     phase_count,
     resident_blocks,
-    shifts_images,
     stage_depth,
 )
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -57,9 +55,7 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     if g.planes > 1:
         products = products * (1 + perf_costs.PLANES_NARROW * np.maximum(1 - g.y_tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
-    shifts = shifts_images(p, c)
-    words = np.where(shifts, 4 // size, 1)  # that threads load for each register of a fragment
-    read = (ROWS * STEP * words + STEP * g.y_tile) / perf_costs.WAVEFRONT
+    read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
     moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * perf_costs.TMA_MULTICAST) * c.u * size * g.planes
     moved_y = (g.y_slice + (g.y_tile - g.y_slice) * perf_costs.TMA_MULTICAST) * c.u * size * g.planes
     if p.im2col is not None:
@@ -133,9 +129,6 @@ def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, mov
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
     moved_y = moved_y * np.where(images_x, c.row_taps, halo)
     width = (g.unit if not p.im2col.wgrad else np.where(images_x, g.x_box, g.y_box)) * size
-    # the chunks after shifted lines, whose rows begin anywhere in 128 bytes
-    chunks = g.x_rows * (CHUNK + perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES)
-    moved_x = np.where(shifts_images(p, c), moved_x * (1 + perf_costs.TMA_STRADDLE) + chunks, moved_x)
     slower = 1 + np.where(loads_tiled(p, c), 0, perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1))
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 

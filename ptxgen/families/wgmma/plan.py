@@ -155,8 +155,7 @@ class WgmmaPlan(Plan):
         window = self.problem.im2col
         if window is not None and not window.contiguous_columns:
             return 1
-        pairs = self.mainloop.a_from_registers and not self.x.shifted
-        return 1 if self.config.transposed_mma and not pairs else 2
+        return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
 
     @property
     def images(self) -> OperandPath:

@@ -20,7 +20,6 @@ from ptxgen.families.wgmma.geometry import (
     loads_tiled,
     located_pixels,
     resident_blocks,
-    shifts_images,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -247,16 +246,6 @@ RULES = (
         ),
         "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a"
         " box",
-    ),
-    Rule(
-        "wgmma_shifted_images",
-        lambda p, c, g, d: (
-            np.logical_not(shifts_images(p, c))
-            | (g.images_x & (g.image_boxes == 1) & (c.cluster_y == 1) & (p.accumulator.bytes == 4))
-        ),
-        "transposed_mma={c.transposed_mma}, {g.image_boxes} boxes of images in {g.x_tile} columns,"
-        " cluster_y={c.cluster_y}: without packing, taps whose pixels begin between two multiples of 16 bytes take"
-        " images on the side of the 64 rows, tiles of one tap, no multicast of images, and sums in f32",
     ),
     Rule(
         "wgmma_tensor_map_a",

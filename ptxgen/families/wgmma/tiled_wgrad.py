@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.source import Argument, TensorMap
-from ptxgen.families.wgmma.geometry import CHUNK, tiled_channels
+from ptxgen.families.wgmma.geometry import tiled_channels
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.tma_im2col import TILED_COLUMNS
 
 
 class TiledGradients(OperandPath):
@@ -44,33 +43,9 @@ class TiledImages(OperandPath):
         boxes = [(n, Box(b.offset + x * self.span, b.inner)) for b in self.boxes for n, x in enumerate(self.columns)]
         self.boxes = [b for _, b in boxes]
         self.number = {b.offset: n for n, b in boxes}
-        self.shifted = loads.window.shifted
-        if self.shifted:
-            self._add_last_chunks(outer)
-
-    def _add_last_chunks(self, outer: int) -> None:
-        """A chunk of 16 bytes of each row after the last one of a stage: a tap may begin within the first chunk."""
-        rows, offset = self.slice_extent, self.tile * self.depth * self.element
-        self.chunk_box = (CHUNK // self.element, *(1,) * outer, rows, 1)
-        self.boxes.append(Box(offset, self.depth))
-        self.number[offset] = 0
-        self.chunk_offset = offset
-        self.tx_bytes += rows * CHUNK
-        self.map_count = 2 * TILED_COLUMNS
-
-    def boxes_text(self, unit: int) -> str:
-        text = super().boxes_text(unit)
-        if not self.shifted:
-            return text
-        return f"{text}, the last one of {' x '.join(str(n) for n in self.chunk_box)}"
-
-    def map_register(self, b: Box) -> str:
-        if not self.shifted:
-            return super().map_register(b)
-        return "%map_chunks" if b.offset == self.chunk_offset else "%map_column"
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        return "%pixel" if self.shifted else "%position0"
+        return "%position0"
 
     def coordinates(self, b: Box, first: str) -> str:
         number = self.number[b.offset]
@@ -124,17 +99,3 @@ class TiledWgradLoads(Im2colLoads):
         extents = (*pixels, channels)
         pitches = tuple(itertools.accumulate(extents, operator.mul, initial=p.element.bytes))[1:]
         return TensorMap(x.name.upper(), kind, (*extents, window.count), pitches, x.box, x.span)
-
-    def tensor_maps(self, p: KernelGemm, x: OperandPath, kind: str) -> list[TensorMap]:
-        """If images are shifted, two maps for each filter column: of lines, and of the chunks after them. They end with
-        the pixels that the column reads. Where the last stage of a row has zeros past the gradients of results, it has
-        zeros of images too, and no infinite pixel is multiplied by zero."""
-        plain = self.tensor_map(p, x, kind)
-        if not isinstance(x, TiledImages) or not x.shifted:
-            return [plain]
-        window = p.im2col
-        assert window is not None
-        last = [min(n, window.taps[0] - 1) * window.dilation[0] for n in range(TILED_COLUMNS)]
-        ends = [min(window.extents[0], window.positions[0] + window.lower[0] + n) for n in last]
-        columns = [replace(plain, extents=(end, *plain.extents[1:])) for end in ends]
-        return columns + [replace(column, box=x.chunk_box, swizzle=CHUNK) for column in columns]
