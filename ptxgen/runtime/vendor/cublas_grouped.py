@@ -130,7 +130,8 @@ class CublasGrouped:
     def close(self) -> None:
         """Frees the handle of cuBLAS, its workspace and the arrays of addresses."""
         if self._handle:
-            self._library.cublasDestroy_v2(self._handle)
+            with self._driver.context("cuBLAS"):  # a garbage collection may close it while a stream is being captured
+                self._library.cublasDestroy_v2(self._handle)
             self._handle = ct.c_void_p()
         while self._memory:
             self._driver.release(self._memory.pop())

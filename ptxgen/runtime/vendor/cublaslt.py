@@ -126,9 +126,11 @@ class CublasLt:
 
     def close(self) -> None:
         """Frees the handles of cuBLASLt and the workspace."""
-        while self._open:
-            kind, handle = self._open.pop()
-            getattr(self._library, f"cublasLt{kind}Destroy")(handle)
+        if self._open:
+            with self._driver.context("cuBLASLt"):  # a garbage collection may close it while a stream is being captured
+                while self._open:
+                    kind, handle = self._open.pop()
+                    getattr(self._library, f"cublasLt{kind}Destroy")(handle)
         if self._space:
             self._driver.release(self._space)
             self._space = 0
