@@ -25,6 +25,7 @@ def fields(case: Case, explanation: Explanation) -> Document:
         "floor_fraction": e.floor.us / e.candidates[0].us,
         "legal": e.legal,
         "rejected": e.rejected,
+        "dominated": e.dominated,
         "nearest": [
             {
                 "problem": n.problem.key(),
@@ -143,8 +144,10 @@ def _residency(r: Document) -> list[str]:
 
 def _rejections(row: Document) -> list[str]:
     rejected: dict[str, Any] = row["rejected"]
-    title = f"{row['legal']} legal candidates; {sum(rejected.values())} rejected"
-    return [title, *Table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).text().split("\n")]
+    lines = [f"{row['legal']} legal candidates; {sum(rejected.values())} rejected"]
+    if row["dominated"]:
+        lines.append(f"not searched, because other families are as fast: {', '.join(row['dominated'])}")
+    return [*lines, *Table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).text().split("\n")]
 
 
 def _nearest(rows: list[Document]) -> list[str]:

@@ -290,6 +290,7 @@ __all__ = [
     "kind",
     "members",
     "refinements",
+    "searched_families",
     "unique",
     "unsupported_by",
     "whole_waves",

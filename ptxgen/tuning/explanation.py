@@ -11,6 +11,7 @@ from ptxgen.codegen.vectorized import WARP, register_cap
 from ptxgen.families import space
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_model import roofline
+from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem, parse
@@ -90,9 +91,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
-    """``candidates``: the choice, then its runners-up; ``legal``: configurations in the searched space, ``rejected``:
-    those that each rule rejected; ``model``: the model's kind, and the device that it was trained on; ``vendor_us``:
-    the time of the vendor's best candidate, NaN if unknown."""
+    """``candidates``: the choice, then its runners-up; ``legal``: configurations in the space, ``rejected``: those that
+    each rule rejected, ``dominated``: families of legal ones that a trained model does not search; ``model``: the
+    model's kind, and the device that it was trained on; ``vendor_us``: the time of the vendor's best candidate, NaN if
+    unknown."""
 
     problem: Problem
     device: Device
@@ -101,8 +103,15 @@ class Explanation:
     floor: Floor
     legal: int
     rejected: dict[str, int]
+    dominated: tuple[str, ...]
     nearest: tuple[Near, ...]
     vendor_us: float = float("nan")
+
+
+def _dominated(p: KernelGemm, device: Device) -> tuple[str, ...]:
+    """The families that compute ``p`` and that a search leaves out."""
+    searched = space.searched_families(p, device)
+    return tuple(f.name for f in space.families(p, device) if f not in searched)
 
 
 def explain(
@@ -138,6 +147,7 @@ def explain(
         floor(problem, device),
         len(space.candidates(p, device)),
         dict(sorted(rejected.items(), key=lambda row: (-row[1], row[0]))),
+        _dominated(p, device) if model.trained else (),
         near(problem, device.name, database) or near(problem, model.measured_on, database),
         (vendor_us or {}).get(problem, float("nan")),
     )

@@ -127,6 +127,14 @@ def test_rejections_and_legal_candidates_are_those_of_the_space() -> None:
     assert list(found.rejected.values()) == sorted(found.rejected.values(), reverse=True)
 
 
+def test_families_that_are_not_searched_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for extents, families in (("512,384,4096", "simt"), ("512,384,32", None)):
+        assert run(["explain", "--shape", extents, "--dtype", "f16", "--device", "h200"]) == 0
+        line = f"not searched, because other families are as fast: {families}"
+        out = capsys.readouterr().out
+        assert (line in out) if families else ("not searched" not in out)
+
+
 def test_unsupported_problem_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no kernel supports this problem"):
         explanation.explain(Gemm(8, 8, 8, "NN", "e4m3"), device("t4"))

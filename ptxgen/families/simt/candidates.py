@@ -46,7 +46,7 @@ class SimtSpace(MultistageSpace):
         all but one of 1,022 GEMMs of 16-bit elements."""
         narrow = NARROW[p.element.bytes] if plain_sums(p) else NARROW_CONV
         wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not p.grouped
-        return wide and not {"mma", "wgmma"}.isdisjoint(others)
+        return wide and "mma" in others
 
     def unstaged_depth(self, p: KernelGemm) -> int:
         """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
