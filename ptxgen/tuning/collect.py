@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from itertools import zip_longest
 from multiprocessing.synchronize import Event as EventOfProcesses
 from pathlib import Path
@@ -530,10 +531,13 @@ class DevicePool:
         for thread in self.threads:
             thread.stopping.set()
         self._stopping.set()
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        # waited for below: a pool that still ends when the interpreter exits can fail there, as that writes to its pipe
+        ending = threading.Thread(target=partial(self.pool.shutdown, cancel_futures=True))
+        ending.start()
         for thread in self.threads:
             thread.join()
         self.processes.stop()
+        ending.join()
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -370,6 +371,18 @@ def test_processes_that_prepare_have_one_blas_thread(monkeypatch: pytest.MonkeyP
     with collect.one_blas_thread():
         assert blas_threads() == "1"
     assert blas_threads() == ""
+
+
+def test_the_threads_of_a_device_pool_end_with_it() -> None:
+    before = set(threading.enumerate())
+    with DevicePool(BUDGET, "emulated", jobs=1) as pool:
+        pool.pool.submit(os.getpid).result()
+        manager = pool.pool._executor_manager_thread
+        assert manager is not None
+        assert manager.is_alive()
+        pool.pool.submit(time.sleep, 0.2)
+    assert not manager.is_alive()
+    assert not [t for t in set(threading.enumerate()) - before if not t.daemon]
 
 
 def test_preparing_ends_when_the_run_ends() -> None:
