@@ -7,8 +7,10 @@ system and damaged files are ignored.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +25,7 @@ from ptxgen.families.registry import SPACES
 from ptxgen.settings import settings
 
 MOST = 256  #: files, of a megabyte on average; if there are more, the older half is removed
-WRITER = "ptxgen-array-cache"  #: name of the threads that write
+DELAY = 0.5  #: seconds from the first array that ``write_later`` keeps to the writing of all
 WORD = 8  #: bytes of a word; arrays begin at multiples of it
 
 Arrays = dict[str, NDArray[Any]]
@@ -67,20 +69,52 @@ def write(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     with suppress(OSError):
         disk_cache.create(path.parent)
         disk_cache.replace(path, _checksum(*parts), *parts)
-        disk_cache.remove_oldest(path.parent, MOST)
+
+
+_later: dict[str, Mapping[str, NDArray[Any]]] = {}  #: arrays that are not written yet, by their keys
+_later_lock, _flush_lock = threading.Lock(), threading.Lock()
 
 
 def write_later(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """As ``write``, in a thread: a first call does not wait for the disk. The arrays must not change."""
-    with suppress(RuntimeError):  # no thread can be started, as at exit
-        threading.Thread(target=write, args=(key, arrays), name=WRITER).start()
+    """As ``write``, by a thread after DELAY, at exit at the latest: a first call does not wait for the disk. The arrays
+    must not change."""
+    with _later_lock:
+        starts = not _later
+        _later[key] = arrays
+    if starts:
+        timer = threading.Timer(DELAY, flush)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no thread can be started, as at exit
+            timer.start()
 
 
-def wait() -> None:
-    """Waits until all files of ``write_later`` are there."""
-    for thread in threading.enumerate():
-        if thread.name == WRITER:
-            thread.join()
+@atexit.register
+def flush() -> None:
+    """Writes the arrays that ``write_later`` keeps, and removes old files."""
+    with _flush_lock:
+        written = 0
+        while True:
+            with _later_lock:
+                if not _later:
+                    break
+                key = next(iter(_later))
+            write(key, _later[key])
+            written += 1
+            with _later_lock:
+                del _later[key]
+        if written:
+            with suppress(OSError):
+                disk_cache.remove_oldest(_folder(), MOST)
+
+
+def _renew_in_child() -> None:
+    """After a fork: the parent writes its arrays, and a lock that another of its threads held is free."""
+    global _later_lock, _flush_lock
+    _later.clear()
+    _later_lock, _flush_lock = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_in_child)
 
 
 def _words(values: NDArray[Any]) -> memoryview:
@@ -101,5 +135,9 @@ def _checksum(*parts: memoryview) -> bytes:
     return (total % (1 << 8 * WORD)).to_bytes(WORD, "little")
 
 
+def _folder() -> Path:
+    return settings().cache / "arrays"
+
+
 def _file(key: str) -> Path:
-    return settings().cache / "arrays" / key
+    return _folder() / key

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -47,7 +50,7 @@ def computed(text: str):
     c = space.candidates(p, H200)
     bases = [part.base for part in c.parts]
     found = c, perf_model.predict(p, c, H200), bases, [perf_model._work_of_classes(b) for b in bases]
-    array_cache.wait()
+    array_cache.flush()
     return found
 
 
@@ -162,8 +165,33 @@ def test_oldest_files_are_removed(folder, monkeypatch):
     monkeypatch.setattr(array_cache, "MOST", 4)
     for number in range(6):
         array_cache.write(f"key{number}", ARRAYS)
+    array_cache.write_later("last", ARRAYS)
+    array_cache.flush()
     assert len(list(folder.iterdir())) <= 4
-    assert array_cache.read("key5") is not None
+    assert array_cache.read("last") is not None
+
+
+def test_arrays_are_written_after_a_delay(folder, monkeypatch):
+    monkeypatch.setattr(array_cache, "DELAY", 0.2)
+    for name in ("one", "two"):
+        array_cache.write_later(name, ARRAYS)
+    assert not folder.exists()
+    until = time.monotonic() + 10
+    while array_cache.read("two") is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert all(array_cache.read(name) is not None for name in ("one", "two"))
+    array_cache.write_later("three", ARRAYS)
+    array_cache.flush()
+    assert array_cache.read("three") is not None
+
+
+def test_arrays_are_written_when_the_process_ends(folder):
+    code = "import sys, numpy; from ptxgen.families import array_cache; array_cache.write_later('key', {'a': numpy.arange(5)})"
+    fork = "; import os; pid = os.fork(); pid and sys.exit(os.waitpid(pid, 0)[1]); sys.exit(len(array_cache._later))"
+    for more in ("", fork):
+        subprocess.run([sys.executable, "-c", code + more], check=True)
+        assert np.array_equal(array_cache.read("key")["a"], np.arange(5))
+        (folder / "key").unlink()
 
 
 def test_arrays_of_any_size_and_order_are_read_as_they_were_written(folder):
