@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 import threading
 from collections import Counter
@@ -146,13 +147,13 @@ def summary(rows: Sequence[Document]) -> Document:
     if not known:
         return {"rows": 0, "geometric_mean": None, "worst": None, "same_layout": None}
     ratio, name = min(known)
-    mean = _geometric_mean([r for r, _ in known])
+    mean = statistics.geometric_mean([r for r, _ in known])
     same_layout = None
     if _has_other_layouts(rows):
         both = [(row["vendor_same_layout_us"], row["us"]) for row in rows]
         ratios = [vendor / us for vendor, us in both if vendor is not None and us is not None]
         slower = sum(r < 1 for r in ratios)
-        same_layout = {"rows": len(ratios), "geometric_mean": _geometric_mean(ratios), "slower": slower}
+        same_layout = {"rows": len(ratios), "geometric_mean": statistics.geometric_mean(ratios), "slower": slower}
     worst = {"name": name, "ratio": ratio}
     return {"rows": len(known), "geometric_mean": mean, "worst": worst, "same_layout": same_layout}
 
@@ -160,10 +161,6 @@ def summary(rows: Sequence[Document]) -> Document:
 def _has_other_layouts(rows: Sequence[Document]) -> bool:
     """Whether the vendor's fastest layout is not that of the problem, in some row."""
     return any(row["vendor_same_layout_us"] not in (None, row["vendor_us"]) for row in rows)
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 # ---- text

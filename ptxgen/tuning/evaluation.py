@@ -6,7 +6,9 @@ reference is the fastest of them. Nothing is timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +101,7 @@ def learning_curve(rows: Training, target: str, count: int, step: Step = lambda 
         predicted = np.full_like(rows.log_us, np.nan)
         predicted[out] = _predict(rows, target, train, out)
         losses = [best for _, best, _ in _losses(rows, predicted)]
-        points.append(Point(len(used), int(train.sum()), error(rows, predicted, out), _geometric(losses)))
+        points.append(Point(len(used), int(train.sum()), error(rows, predicted, out), geometric_mean(losses)))
         step(f"{len(used)} problems")
     return points
 
@@ -157,7 +159,7 @@ def _regressor(
             predicted[out] = _predict(rows, target, train, out)
     losses = [best for _, best, _ in _losses(rows, predicted)]
     mse = error(rows, predicted, np.isin(fold, test_folds)) ** 2
-    return Regressor(hidden, weights, used, mse, _geometric(losses))
+    return Regressor(hidden, weights, used, mse, geometric_mean(losses))
 
 
 def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
@@ -179,8 +181,9 @@ def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, flo
             yield i, float(np.exp2(gap[0])), float(np.exp2(gap[:TOP].max()))
 
 
-def _geometric(values: list[float]) -> float:
-    return float(np.exp(np.mean(np.log(values)))) if values else float("nan")
+def geometric_mean(values: Sequence[float]) -> float:
+    """NaN if there are none."""
+    return statistics.geometric_mean(values) if values else math.nan
 
 
 def scores(rows: Training, predicted: Floats) -> list[Score]:
@@ -201,7 +204,7 @@ def scores(rows: Training, predicted: Floats) -> list[Score]:
     for (group, name), losses in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
         first_choices, tops = [f for f, _ in losses], [t for _, t in losses]
         fifth, worst = float(np.quantile(first_choices, 0.05)), min(first_choices)
-        out.append(Score(group, name, len(losses), _geometric(first_choices), fifth, worst, _geometric(tops)))
+        out.append(Score(group, name, len(losses), geometric_mean(first_choices), fifth, worst, geometric_mean(tops)))
     return out
 
 

@@ -33,7 +33,7 @@ from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.acquisition import POOL, explore
 from ptxgen.tuning.collect import Collector, MeasuringProcesses, one_blas_thread
 from ptxgen.tuning.database import Database, config_text
-from ptxgen.tuning.evaluation import arithmetic
+from ptxgen.tuning.evaluation import arithmetic, geometric_mean
 from ptxgen.tuning.executor import DevicePoolOptions
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.progress import SILENT, Progress
@@ -252,25 +252,21 @@ def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
             group,
             name,
             len(part),
-            _geometric(first),
+            geometric_mean(first),
             float(np.quantile(first, 0.05)),
             min(first),
-            _geometric([r.best / r.top for r in part]),
+            geometric_mean([r.best / r.top for r in part]),
             len(compared),
-            _geometric(ratios),
+            geometric_mean(ratios),
             min(ratios, default=math.nan),
-            _geometric([r.vendor_first / r.first for r in compared if r.vendor_first > 0]),
-            _geometric([r.vendor / r.best for r in compared]),
+            geometric_mean([r.vendor_first / r.first for r in compared if r.vendor_first > 0]),
+            geometric_mean([r.vendor / r.best for r in compared]),
             _slower(ratios),
             len(same_layout),
-            _geometric(same_layout),
+            geometric_mean(same_layout),
             _slower(same_layout),
         )
 
 
 def _slower(ratios: Sequence[float]) -> float:
     return sum(x < SLOWER for x in ratios) / len(ratios) if ratios else math.nan
-
-
-def _geometric(values: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(values)))) if values else math.nan
