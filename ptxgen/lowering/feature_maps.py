@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ptxgen.problem.conv import Conv
 
 VECTOR = 16  #: bytes of the widest access to global memory
@@ -63,7 +65,8 @@ class FeatureMapAxis:
 @dataclass(frozen=True)
 class FeatureMaps:
     """The feature maps of a convolution: ``count`` of them, with ``channels`` filters in turn; ``rows``, ``columns``:
-    their axes; ``element_bytes``, ``result_bytes``: of an element of the operand and of the result."""
+    their axes; ``element_bytes``, ``result_bytes``: of an element of the operand and of the result. Those of a weight
+    gradient are of the forward convolution: the results are the other operand."""
 
     count: int
     channels: int
@@ -76,6 +79,10 @@ class FeatureMaps:
     def kind(self) -> tuple[int, ...]:
         """The numbers that are constants of the kernel."""
         return *self.rows.kind, self.rows.shift, *self.columns.kind
+
+    @property
+    def images(self) -> int:
+        return self.count // self.channels
 
     @property
     def taps(self) -> int:
@@ -101,16 +108,29 @@ class FeatureMaps:
         that have a multiple of 16 bytes each, whole groups: then most runs begin at a multiple of 16 bytes."""
         pair = self.image_bytes + self.result_map_bytes
         fits = (size - 4 * VECTOR) // max(pair, 1)
-        fits = fits * (fits > 0)
+        return self._in_groups(fits * (fits > 0))
+
+    def _in_groups(self, maps: Any) -> Any:
         group = VECTOR // math.gcd(VECTOR, self.image_bytes, self.result_map_bytes)
-        return fits - fits % group * (fits >= 2 * group)
+        return maps - maps % group * (maps >= 2 * group)
+
+    def strips(self, results: Any) -> Any:
+        """Strips of ``results`` results along the columns of a feature map."""
+        return -(-self.rows.results // results) * self.columns.results
+
+    def channels_in(self, size: Any, threads: Any, results: Any) -> Any:
+        """The feature maps of one image that a block of a weight gradient has: those that fit ``size`` bytes, of which
+        each strip has a thread."""
+        most = np.minimum(np.maximum(threads // np.maximum(self.strips(results), 1), 1), self.channels)
+        return self._in_groups(np.minimum(self.maps_in(size), most))
 
 
 def feature_maps_of(v: Conv) -> FeatureMaps | None:
     """The feature maps of a depthwise convolution. None: adjacent ones are not contiguous, images have a depth
-    axis, filters are not contiguous or too large, or it is a weight gradient."""
-    contiguous = v.steps("w")["k"] == v.r * v.s
-    if v.direction == "weight_grad" or v.layout != "NCHW" or v.deep or any(v.pads[0]) or not contiguous:
+    axis, or filters are not contiguous or too large."""
+    wgrad = v.direction == "weight_grad"
+    contiguous = wgrad or v.steps("w")["k"] == v.r * v.s  # an auxiliary kernel stores gradients of filters
+    if v.layout != "NCHW" or v.deep or any(v.pads[0]) or not contiguous:
         return None
     if v.r * v.s > MAX_TAPS:
         return None
@@ -122,7 +142,8 @@ def feature_maps_of(v: Conv) -> FeatureMaps | None:
         return FeatureMapAxis(image, results, taps, stride, v.dilations[n], ratio, v.pads[n][0], gradient)
 
     rows, columns = axis(1, v.h, v.r), axis(2, v.w, v.s)
-    return FeatureMaps(v.n * v.groups, v.groups, rows, columns, v.element.bytes, v.output.bytes)
+    result_bytes = (v.element if wgrad else v.output).bytes
+    return FeatureMaps(v.n * v.groups, v.groups, rows, columns, v.element.bytes, result_bytes)
 
 
 __all__ = ["MAX_TAPS", "VECTOR", "FeatureMapAxis", "FeatureMaps", "feature_maps_of"]

@@ -22,7 +22,7 @@
     sub.u32 %body, %body, %tail;
 </%def>
 
-<%def name="load(size)">${copy(size, "LOAD_RUN", load_vector, load_element)}</%def>
+<%def name="load(size, label='LOAD_RUN')">${copy(size, label, load_vector, load_element)}</%def>
 <%def name="store(size)">${copy(size, "STORE_RUN", store_vector, store_element)}</%def>
 
 <%def name="copy(size, label, copy_vector, copy_element)">

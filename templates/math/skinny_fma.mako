@@ -1,5 +1,6 @@
 ## Scalar multiply-adds, or dp4a on four bytes, from registers.
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="lanes" file="/math/lane_sum.mako"/>
 <%def name="clear_accumulators()">
     .reg .b16 %half<4>;
     .reg .b32 %pair, %byte_pair<4>;
@@ -80,20 +81,11 @@ ${convert.widen_pair(plan.problem.dtype, into[0], into[1], words[0], ("%half0", 
 ## Lanes that split K add their sums by butterfly shuffles: every lane has the total.
 <%def name="reduce_lanes()">
 % if plan.mainloop.shuffle_masks:
-    .reg .b32 %low, %high, %peer_low, %peer_high;
-    .reg .${plan.mainloop.acc.kind} %peer;
+${lanes.registers(plan.mainloop.acc.kind)}\
 % endif
 % for lane in plan.mainloop.shuffle_masks:
 % for r in plan.mainloop.acc.all:
-% if plan.arithmetic.bytes == 8:
-    mov.b64 {%low, %high}, ${r};
-    shfl.sync.bfly.b32 %peer_low, %low, ${lane}, 31, 0xffffffff;
-    shfl.sync.bfly.b32 %peer_high, %high, ${lane}, 31, 0xffffffff;
-    mov.b64 %peer, {%peer_low, %peer_high};
-% else:
-    shfl.sync.bfly.b32 %peer, ${r}, ${lane}, 31, 0xffffffff;
-% endif
-    ${plan.mainloop.add_op} ${r}, ${r}, %peer;
+${lanes.add_peer(r, lane, plan.mainloop.add_op)}\
 % endfor
 % endfor
 </%def>

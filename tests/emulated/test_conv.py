@@ -240,8 +240,37 @@ def test_depthwise_feature_maps(case: str) -> None:
         verify(v, c, "normal", beta, shift=True)
 
 
-def test_feature_maps_through_registers_where_cp_async_does_not_exist() -> None:
-    v = Conv(3, 7, 7, 7, 7, 3, 3, padding=1, groups=7, dtype="f16", aligned_input=2)
+FEATURE_MAP_GRADIENTS = {
+    "7x7, any start, bf16": Conv(5, 19, 7, 7, 19, 3, 3, padding=1, groups=19, dtype="bf16", aligned_input=2),
+    "5x5 filters with strides": Conv(2, 3, 15, 20, 3, 5, 5, padding=2, stride=2, groups=3, aligned_output=4),
+    "strides and dilation, f16": Conv(
+        2, 3, 12, 9, 3, 3, 3, padding=(1, 0), stride=(1, 2), dilation=(2, 1), groups=3, dtype="f16", aligned_input=2
+    ),
+    "7x7 filters, channels first": Conv(2, 5, 9, 8, 5, 7, 7, padding=3, groups=5, filters="CRSK"),
+    "filters of even extent, doubles": Conv(2, 6, 9, 5, 6, 2, 3, padding=(0, 1, 2, 0), groups=6, dtype="f64"),
+    "tf32, more strips than threads": Conv(2, 2, 4, 37, 2, 3, 3, padding=1, groups=2, compute="tf32"),
+    "one pixel, one feature map": Conv(1, 1, 1, 1, 1, 3, 3, padding=1, dtype="f16"),
+}
+
+
+@pytest.mark.parametrize("case", FEATURE_MAP_GRADIENTS)
+def test_depthwise_filter_gradients_of_feature_maps(case: str) -> None:
+    """Runs that begin at any element, a last block with fewer channels, several strips of a thread, slices of images,
+    one of them without images."""
+    v = replace(FEATURE_MAP_GRADIENTS[case], direction="weight_grad")
+    slices = "kg=3 splitk=workspace" if v.n > 1 else "kg=1"
+    for beta, text in (
+        (0.0, f"strip_results=4 block_lanes=64 feature_map_bytes=2048 {slices}"),
+        (1.0, "strip_results=8 block_lanes=32 feature_map_bytes=8192"),
+    ):
+        c = parse_config(f"family=depthwise {text}")
+        verify(v, c, "integers", beta, shift=beta > 0)
+        verify(v, c, "normal", beta, shift=True)
+
+
+@pytest.mark.parametrize("direction", ["forward", "weight_grad"])
+def test_feature_maps_through_registers_where_cp_async_does_not_exist(direction: str) -> None:
+    v = Conv(3, 7, 7, 7, 7, 3, 3, padding=1, groups=7, dtype="f16", aligned_input=2, direction=direction)
     right(v, "family=depthwise strip_results=8 block_lanes=32 feature_map_bytes=2048", on="t4")
 
 
@@ -250,7 +279,7 @@ def test_feature_maps_through_registers_where_cp_async_does_not_exist() -> None:
     [
         ("depthwise_feature_maps", {"layout": "NHWC"}),
         ("depthwise_feature_maps", {"filters": "CRSK"}),
-        ("depthwise_feature_maps", {"direction": "weight_grad"}),
+        ("depthwise_feature_maps", {"direction": "weight_grad", "r": 7, "s": 8, "padding": (3, 4)}),
         ("depthwise_feature_maps", {"d": 2}),
         ("depthwise_feature_maps", {"r": 1, "s": 51, "padding": (0, 50)}),
         ("depthwise_feature_maps", {"block_rows": 2}),

@@ -318,6 +318,11 @@ GOLDEN = {
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 direction=weight_grad",
         "family=depthwise strip_results=4 block_rows=4 block_lanes=32 vec_lane=2 kg=8 splitk=workspace",
     ),
+    "depthwise_wgrad_feature_maps": (
+        "h200",
+        "conv N=8,C=40,H=7,W=7,K=40,R=3,S=3,pad=1,groups=40 NCHW bf16 direction=weight_grad",
+        "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096 kg=4 splitk=workspace",
+    ),
     "simt_batch": (
         "h200",
         "gemm 64,64,256 TN f32 batch=16",

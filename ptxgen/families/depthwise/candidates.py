@@ -55,7 +55,11 @@ class DepthwiseSpace(CandidateSpace):
         return self.axes["feature_map_bytes"] if p.strip is not None and p.strip.feature_maps is not None else (0,)
 
     def tiles(self, p: KernelGemm) -> Columns:
+        """A search leaves out filter gradients with feature maps in shared memory, of which there are no measurements:
+        samplers draw them."""
         given = {names[0]: tuple(v for (v,) in rows) for names, rows in self.variables(p).items()}
+        if p.strip is not None and p.strip.wgrad:
+            given["feature_map_bytes"] = (0,)
         values = {n: given.get(n, self.axes[n]) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
@@ -74,6 +78,7 @@ class DepthwiseSpace(CandidateSpace):
             return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
         units = -(-p.strip.rows * -(-p.strip.results // c.strip_results) // c.block_rows)
+        units = np.where(c.feature_map_bytes > 0, p.strip.feature_maps.images if p.strip.feature_maps else 1, units)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
         c = Columns({n: np.repeat(v, len(WAVES)) for n, v in c.columns.items()}).replace(kg=kg.ravel())
         c = c.replace(splitk=np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET))

@@ -17,10 +17,13 @@ from ptxgen.problem.registry import parse
 
 
 def _plan(p: KernelGemm, c: Config) -> Any:
-    wgrad = p.strip is not None and p.strip.wgrad
-    plan = "patch_plan:DepthwisePatchPlan" if c.strip_columns > 1 else "plan:DepthwisePlan"
-    plan = "feature_map_plan:FeatureMapPlan" if c.feature_map_bytes else plan
-    return resolve(f"ptxgen.families.depthwise.{'wgrad_plan:DepthwiseWgradPlan' if wgrad else plan}")
+    if p.strip is not None and p.strip.wgrad:
+        plan = "wgrad_feature_map_plan:FeatureMapWgradPlan" if c.feature_map_bytes else "wgrad_plan:DepthwiseWgradPlan"
+    elif c.feature_map_bytes:
+        plan = "feature_map_plan:FeatureMapPlan"
+    else:
+        plan = "patch_plan:DepthwisePatchPlan" if c.strip_columns > 1 else "plan:DepthwisePlan"
+    return resolve(f"ptxgen.families.depthwise.{plan}")
 
 
 ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row

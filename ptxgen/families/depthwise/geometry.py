@@ -79,17 +79,24 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         height, width = s.feature_maps.rows, s.feature_maps.columns
         of_column = ceil_div(c.strip_results * height.taps, height.ratio)  # products of a column of taps
         window = ((c.strip_results - 1) * height.stride + (height.taps - 1) * height.dilation) // height.ratio + 1
-        maps = s.feature_maps.maps_in(c.feature_map_bytes)
-        steps, weights = where(in_smem, 1, steps), where(in_smem, s.feature_maps.taps, weights)
+        taps_of_map, of_image = s.feature_maps.taps, c.feature_map_bytes
+        maps = s.feature_maps.maps_in(of_image)
+        groups = ceil_div(s.feature_maps.count, np.maximum(maps, 1))
+        steps, weights = where(in_smem, 1, steps), where(in_smem, taps_of_map, weights)
         loads = where(in_smem, np.minimum(window, of_column) * width.taps, loads)
         products = where(in_smem, of_column * width.taps, products)
-        held = (c.strip_results + s.feature_maps.taps) * words + width.taps + FEATURE_MAP_REGISTERS
+        held = (c.strip_results + taps_of_map) * words + width.taps + FEATURE_MAP_REGISTERS
         early = np.maximum(loads - FEATURE_MAP_PIXELS, 0) * 7 // 8
         held = np.maximum(held, np.minimum(held + early, FEATURE_MAP_LIMIT))
         registers = where(in_smem, held - FIXED_REGISTERS, registers)
         margin = (FEATURE_MAP_MARGIN + RESULT_MARGIN * c.strip_results) * words * bool(p.epilogue_ops)
-        shared = where(in_smem, c.feature_map_bytes, shared)
-        tiles_m = where(in_smem, ceil_div(s.feature_maps.count, np.maximum(maps, 1)), tiles_m)
+        if s.wgrad:
+            maps = s.feature_maps.channels_in(of_image, np.maximum(threads, 1), np.maximum(c.strip_results, 1))
+            groups = ceil_div(s.feature_maps.channels, np.maximum(maps, 1))
+            of_image = np.maximum(of_image, taps_of_map * threads * max(4, p.accumulator.bytes))
+            weights = where(in_smem, c.strip_results, weights)
+        shared = where(in_smem, of_image, shared)
+        tiles_m = where(in_smem, groups, tiles_m)
         tiles_n = where(in_smem, 1, tiles_n)
         tiles = where(in_smem, tiles_m, tiles)
     return DepthwiseGeometry(

@@ -109,11 +109,17 @@ def _rounds(p: KernelGemm, w: Work, rows: Any) -> Any:
 def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a filter gradient: blocks that share the units of work evenly, and the reduction kernel."""
     s = p.strip
-    blocks, resident = x.blocks[cell], w.resident[rows]
+    blocks, resident, each = x.blocks[cell], w.resident[rows], w.busy[rows]
     lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]
     strips = lanes * s.rows * s.results * (1 if s.grouped else s.groups)
     units = strips / (w.store[rows] * blocks)  # of a block
-    busy = blocks / d.sms * units * w.busy[rows]
+    if (maps := s.feature_maps) is not None:  # a unit is an image
+        in_smem, threads, results = w.red[rows] > 0, w.store[rows], w.partial[rows].astype(np.int64)
+        channels = np.maximum(maps.channels_in(w.red[rows].astype(np.int64), threads.astype(np.int64), results), 1)
+        rounds = np.ceil(maps.strips(results) / np.maximum(threads // channels, 1))
+        units = np.where(in_smem, maps.count / (channels * blocks), units)
+        each = np.where(in_smem, rounds * each + w.start[rows], each)
+    busy = blocks / d.sms * units * each
     waves = np.ceil(blocks / (resident * d.sms))
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     cycles = np.maximum(busy, waves * (np.ceil(units) * w.latency[rows] + BLOCK))

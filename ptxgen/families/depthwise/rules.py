@@ -89,7 +89,7 @@ RULES = (
             )
         ),
         "feature_map_bytes={c.feature_map_bytes}: feature maps in shared memory take NCHW images of two dimensions,"
-        f" forward convolutions and input gradients, contiguous filters of at most {MAX_TAPS} taps, and block_rows=1,"
+        f" contiguous filters of at most {MAX_TAPS} taps, or gradients of any filters, and block_rows=1,"
         " strip_columns=1, vec_lane=1",
     ),
     Rule(

@@ -1,0 +1,150 @@
+"""The plan of depthwise filter gradients whose blocks hold whole feature maps in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxgen.codegen.addressing import CAddressing, multiplier
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.epilogue import Epilogue
+from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parts import Allocator, Part
+from ptxgen.codegen.plan import Plan
+from ptxgen.codegen.registers import Tile
+from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.families.depthwise.feature_map_plan import FeatureMapLoop
+from ptxgen.families.depthwise.wgrad_plan import TapSums
+from ptxgen.lowering.feature_maps import FeatureMaps
+from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+
+
+def channels_of_block(p: FeatureMaps, c: Config) -> int:
+    return int(p.channels_in(c.feature_map_bytes, c.block_lanes, c.strip_results))
+
+
+@dataclass(frozen=True)
+class FeatureMapWgradLoop(FeatureMapLoop):
+    """A loop over strips of result gradients, each a part of a column of a feature map, multiplied by the pixels of its
+    windows. All taps are unrolled."""
+
+    @property
+    def results(self) -> str:
+        """The register with the address of the result gradients."""
+        return self.filters
+
+    @cached_property
+    def acc(self) -> Tile:
+        return Tile("acc", self.arithmetic.type, (self.feature_maps.rows.taps, self.feature_maps.columns.taps))
+
+    @cached_property
+    def result_grads(self) -> Tile:
+        return Tile("grad", self.arithmetic.type, (self.config.strip_results,))
+
+    @property
+    def register_table(self) -> list[tuple[Tile, str]]:
+        return [(self.acc, "accumulators of all taps")]
+
+    @property
+    def shared_map(self) -> list[str]:
+        return [
+            "feature maps of images, at their offset from a multiple of 16 bytes",
+            "then those of result gradients; after the loop, sums: tap, thread",
+        ]
+
+
+@dataclass(frozen=True)
+class FeatureMapWgradParameters(Part):
+    """The parameters of the main kernel."""
+
+    config: Config
+    arithmetic: Arithmetic
+
+    #: images; channels in all and of a block; threads and strips of a feature map; extents; offset of the result
+    #: gradients in shared memory; the row and the column of the image that result 0 begins at
+    NUMBERS = (
+        *("images", "channels", "block_maps", "map_threads", "map_strips"),
+        *("image_rows", "image_columns", "result_rows", "result_columns"),
+        *("result_region", "row_start", "column_start"),
+    )
+    DIVISORS = ("map_threads", "result_columns")  #: numbers that a thread divides by
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all numbers."""
+        return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
+
+    @property
+    def declarations(self) -> list[str]:
+        """The parameter declarations, in lines."""
+        return [
+            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
+            " ".join(f".param .u32 {name}," for name in self.names),
+            f".param .{self.arithmetic.type} alpha",
+        ]
+
+    def arguments(self, p: FeatureMaps) -> tuple[Argument, ...]:
+        """The values of ``declarations``."""
+        c, rows, columns = self.config, p.rows, p.columns
+        maps = channels_of_block(p, c)
+        map_threads = c.block_lanes // maps
+        numbers = (
+            *(p.images, p.channels, maps, map_threads, p.strips(c.strip_results)),
+            *(rows.image, columns.image, rows.results, columns.results),
+            *(int(p.region(maps)), rows.start, columns.start),
+            *(n for divisor in (map_threads, columns.results) for n in multiplier(divisor)),
+        )
+        return (*POINTERS, *(("u32", n % (1 << 32)) for n in numbers), (self.arithmetic.type, "alpha"))
+
+
+@dataclass(frozen=True)
+class FeatureMapWgradScheduler(Part):
+    """A block has adjacent channels and a slice of the images."""
+
+    config: Config
+
+    grid_text = "(groups of adjacent channels, slices of the images)"
+
+    def grid(self, p: FeatureMaps) -> tuple[int, int, int]:
+        return -(-p.channels // channels_of_block(p, self.config)), self.config.kg, 1
+
+
+class FeatureMapWgradPlan(Plan):
+    """Blocks copy feature maps of images and of result gradients to shared memory with accesses of 16 bytes, whatever
+    the width of an image, and multiply them there."""
+
+    kernel = "kernel/depthwise_wgrad_feature_maps.mako"
+
+    def _compose(self) -> None:
+        p, c = self.problem, self.config
+        self.batch = Batch(False)  # items are feature maps
+        self.fused_ops = FusedOps.of(p, batched=False)
+        self.mainloop: FeatureMapWgradLoop = FeatureMapWgradLoop(p, c, self.arithmetic, self.device.sm >= 80)
+        self.scheduler: FeatureMapWgradScheduler = FeatureMapWgradScheduler(c)
+        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
+        self.parameters: FeatureMapWgradParameters = FeatureMapWgradParameters(c, self.arithmetic)
+        self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    @property
+    def accesses(self) -> str:
+        return "accesses of 16 bytes of images and result gradients"
+
+    @property
+    def block_tile(self) -> str:
+        c = self.config
+        return f"feature maps of channels that fit {c.feature_map_bytes} bytes, strips of {c.strip_results} results"
+
+    def launch(self, problem: KernelGemm) -> Launch:
+        if not problem.results:
+            return Launch(())
+        s, workspace = problem.strip, Allocator()
+        assert s is not None
+        self.tap_sums.claim(problem, 1, workspace)
+        maps: FeatureMaps = s.feature_maps
+        grid, arguments = self.scheduler.grid(maps), self.parameters.arguments(maps)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
+        return Launch((main, self.tap_sums.step(problem)), workspace.bytes)
