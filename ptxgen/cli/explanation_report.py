@@ -146,7 +146,8 @@ def _rejections(row: Document) -> list[str]:
     rejected: dict[str, Any] = row["rejected"]
     lines = [f"{row['legal']} legal candidates; {sum(rejected.values())} rejected"]
     if row["dominated"]:
-        lines.append(f"not searched, because other families are as fast: {', '.join(row['dominated'])}")
+        families = ", ".join(row["dominated"])
+        lines.append(f"not searched, as others are as fast or there are no measurements: {families}")
     return [*lines, *Table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).text().split("\n")]
 
 

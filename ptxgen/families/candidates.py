@@ -100,7 +100,8 @@ class CandidateSpace:
 
     def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
         """Whether one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
-        like ``p``: a search then leaves this family out. Samplers draw from it, and so check it."""
+        like ``p``, or there are no measurements of this family's kernels: a search then leaves the family out. Samplers
+        draw from it, and so measure it."""
         return False
 
     # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class

@@ -210,6 +210,9 @@ class Im2colDescriptor:
     tensor maps can load both operands from where they are. ``tiled``: this is such a descriptor. Both operands have
     contiguous rows of as many pixels, so that K is contiguous; stages count the pixels of each row. ``pitches`` end
     with that from channel to channel; ``row`` is that of the gradients of results.
+
+    ``by_image``: a weight gradient whose gradients of results are contiguous along the pixels of an image, with a pitch
+    of ``row`` from filter to filter: K is contiguous, and stages count the pixels of each image.
     """
 
     side: str
@@ -234,6 +237,7 @@ class Im2colDescriptor:
     row_taps: int = 1
     unpacked: Im2colDescriptor | None = None
     tiled: bool = False
+    by_image: bool = False
 
     @property
     def wgrad(self) -> bool:

@@ -88,6 +88,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         row,
         copies,
         None if phased else _result(v, c),
+        by_image=_by_image(v),
     )
     if phased:
         return _with_phases(v, window, of)
@@ -130,6 +131,7 @@ def _unpacked(v: Conv, window: Im2colDescriptor) -> Im2colDescriptor | None:
         row=math.prod(positions),
         copies=(None, None),
         tiled=True,
+        by_image=False,
     )
 
 
@@ -286,8 +288,20 @@ def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tu
     return (along, copy.pitch if v.element.bytes in COPIED else channels), copy
 
 
+def _by_image(v: Conv) -> bool:
+    """Whether wgmma takes the gradients of results K-major in the order of memory: elements of four bytes must be
+    K-major in one operand, and in NCHW the pixels of an image are contiguous."""
+    return v.direction == "weight_grad" and v.layout == "NCHW" and v.element.bytes == 4 and 0 not in (v.n, v.c, v.k)
+
+
 def _gradients(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
     """For gradients of results: ((whether pixels are contiguous, elements of a row), the packed copy)."""
+    if _by_image(v):
+        pixels = math.prod(v.results)
+        if v.aligned_output >= ALIGNED and _whole(v, pixels):
+            return (True, pixels), None
+        rows = _copy(v, v.aligned_output, pixels, 1, [(v.n * v.k, pixels, 1)])
+        return (True, rows.pitch), rows
     pixels = math.prod(v.results) * v.n
     if v.layout == "CHWN" and v.aligned_output >= ALIGNED and _whole(v, pixels):
         return (True, pixels), None

@@ -26,6 +26,11 @@ ${radix.digits("%flat_index", to)}\
     mov.u32 %k, %k0;
 ${digits("%k0", "%k_digit", "%image")}\
 ${pixel()}\
+${columns()}\
+</%def>
+
+## The channels of the tile's columns, and the pixel offsets of their taps.
+<%def name="columns()">
     {
     .reg .b32 %first_column, %column, %tap, %quotient, %tmp, %tap_pixel<${len(plan.loads.axes)}>;
 <% images = plan.images %>\

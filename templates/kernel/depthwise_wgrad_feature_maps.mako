@@ -12,8 +12,8 @@
 <% main, columns, bits = plan.mainloop, plan.mainloop.feature_maps.columns, 8 * plan.mainloop.size %>\
     .reg .b64 %A, %B, %workspace, %tmp64, %tmp64b, %product;
     .reg .b32 %tmp0, %tmp1, %thread, %slice, %image, %first_channel, %maps, %map, %first_strip, %images_smem, %results_smem;
-    .reg .b32 %strip, %strip_start, %column, %row, %row_bytes, %result_row_bytes, %result_addr, %smem;
-    .reg .pred %in_maps, %in_bounds, %p, %inside;
+    .reg .b32 %strip, %strip_start, %column, %row, %row_bytes, %result_rows_left, %result_row_bytes, %result_addr, %smem;
+    .reg .pred %in_maps, %in_bounds, %p, %inside, %is_result<${main.most_results}>;
     .reg .${plan.arithmetic.type} %alpha, %sum, %partial, %pixel;
     .reg .b${bits} %elem;
     ${main.result_grads.declaration} ${main.column_limits.declaration} ${main.column_addresses.declaration}
@@ -76,31 +76,36 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
     setp.lt.and.u32 %inside, %tmp0, %image_columns, %in_bounds;
     selp.b32 ${main.column_limits[s]}, %image_rows, 0, %inside;
 % endfor
-    // result gradients of the strip
+    // result gradients of the strip: %result_rows_left of them are inside
+    sub.u32 %result_rows_left, %result_rows, %strip_start;
+    selp.b32 %result_rows_left, %result_rows_left, 0, %in_bounds;
     mad.lo.u32 %result_addr, %map, %result_rows, %strip_start;
     mad.lo.u32 %result_addr, %result_addr, %result_columns, %column;
     mad.lo.u32 %result_addr, %result_addr, ${main.size}, %results_smem;
 % for i, grad in enumerate(main.result_grads.all):
-    add.u32 %tmp0, %strip_start, ${i};
-    setp.lt.and.u32 %p, %tmp0, %result_rows, %in_bounds;
+    setp.gt.s32 %p, %result_rows_left, ${i};
     mov.b${bits} %elem, 0;
     @%p ld.shared.b${bits} %elem, [%result_addr];
     add.u32 %result_addr, %result_addr, %result_row_bytes;
 ${widen(grad)}\
 % endfor
-    // pixels of a strip, ${main.feature_maps.rows.taps} x ${columns.taps} taps, and their products
+    // pixels of a strip, ${main.feature_maps.rows.taps} x ${columns.taps} taps, and their products with the results that are inside
 % for step, products in main.pixel_rows:
 % if step:
     add.s32 %row, %row, ${step};
     mad.lo.s32 ${main.column_addresses[0]}, %row_bytes, ${step}, ${main.column_addresses[0]};
 % endif
+<% results = main.results_of(products) %>\
+% for n, result in enumerate(results):
+    setp.gt.s32 %is_result${n}, %result_rows_left, ${result};
+% endfor
 % for s in range(columns.taps):
     setp.lt.u32 %inside, %row, ${main.column_limits[s]};
     mov.b${bits} %elem, 0;
     @%inside ld.shared.b${bits} %elem, [${main.pixel_address(s)}];
 ${widen("%pixel")}\
 % for result, tap in products:
-    fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
+    @%is_result${results.index(result)} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
 % endfor
 % endfor
 % endfor

@@ -30,6 +30,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (39, "conv_wgmma_interleaved"),
         (40, "conv_wgmma_row_taps"),
         (41, "conv_wgmma_tiled"),
+        (42, "conv_wgmma_by_image"),
     ],
 )
 def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):

@@ -249,6 +249,33 @@ def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return q if x is not None and x.unpacked is not None else None
 
 
+def by_image(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+    """A weight gradient in NCHW, in tf32, whose gradients of results are contiguous along the pixels of an image."""
+    p = problem(rng, limit, d)
+    if p is None:
+        return None
+    try:
+        q = replace(
+            p,
+            direction="weight_grad",
+            layout="NCHW",
+            filters=("", "", *FILTERS.values())[rng.integers(5)],
+            dtype="f32",
+            compute="tf32",
+            out="",
+            k=int(rng.integers(1, limit)),
+            c=32 * int(rng.integers(1, 4)),
+            n=int(rng.integers(1, 5)),
+            epilogue="",
+            aligned_input=int(rng.choice([4, 16])),
+            aligned_output=int(rng.choice([4, 16])),
+        )
+    except ShapeError:
+        return None
+    x = lower(q).im2col
+    return q if x is not None and x.by_image and x.unpacked is None else None
+
+
 def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
@@ -284,4 +311,5 @@ PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.S
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
 ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
 TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
+BY_IMAGE = RandomCases("conv_wgmma_by_image", by_image, config, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

@@ -268,6 +268,21 @@ def test_depthwise_filter_gradients_of_feature_maps(case: str) -> None:
         verify(v, c, "normal", beta, shift=True)
 
 
+def test_no_pixel_of_a_feature_map_is_multiplied_by_missing_results() -> None:
+    """An infinite pixel of the last row reaches the taps that read it only, as infinity."""
+    v = Conv(2, 3, 7, 7, 3, 3, 3, padding=1, groups=3, dtype="f32", direction="weight_grad")
+    c = parse_config("family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096")
+    a, b, before = operands(v, 0, "integers")
+    images = a.reshape(2, 3, 7, 7).copy()
+    images[1, 1, 6, 3] = np.inf
+    runner = Runner.of(EmulatedDriver(EMULATED), v, c)
+    out = runner.compute(images.reshape(a.shape), np.abs(b) + 1, before, 1.0, 0.0, {})
+    found = np.isinf(out.reshape(3, 3, 3))
+    assert not np.isnan(out).any()
+    assert found[1, 1:].all()  # tap row 0 reads no pixel of the last row
+    assert found.sum() == 6
+
+
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
 def test_feature_maps_through_registers_where_cp_async_does_not_exist(direction: str) -> None:
     v = Conv(3, 7, 7, 7, 7, 3, 3, padding=1, groups=7, dtype="f16", aligned_input=2, direction=direction)

@@ -165,6 +165,48 @@ def test_weight_gradients_without_packing(case):
     verify(p, parse_config(f"family=wgmma stages=3 {config}"), "integers", 2.0, 1.0)
 
 
+def test_random_weight_gradients_by_image():
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_by_image"].cases(0, 6, H200, limit=60)):
+        kind = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, kind, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+
+
+#: shape, what else, configuration
+BY_IMAGE = {
+    "an image ends within a stage": ("C=32,H=6,W=6,K=40,R=3,S=3,pad=1", {}, "ml=40 nl=64 u=32 operand_path_b=pack"),
+    "strides, rows of odd length, slices that begin within an image": (
+        "C=64,H=9,W=12,K=24,R=3,S=2,stride=2x1,pad=1x0",
+        {},
+        "ml=24 nl=64 u=16 kg=3 splitk=workspace operand_path_a=pack operand_path_b=pack",
+    ),
+    "a stage is longer than an image": (
+        "C=32,H=5,W=5,K=16,R=1,S=1,stride=2",
+        {},
+        "ml=16 nl=64 u=64 operand_path_a=pack operand_path_b=pack",
+    ),
+    "any start, filters channels first, a cluster": (
+        "C=64,H=4,W=8,K=40,R=3,S=3,pad=2,dilation=2",
+        {"aligned_input": 4, "aligned_output": 4, "filters": "CRSK"},
+        "ml=128 nl=40 u=16 transposed_mma=0 cluster_x=1 operand_path_a=pack operand_path_b=pack",
+    ),
+    "depth": (
+        "C=32,D=3,H=4,W=6,K=16,T=2,R=2,S=2,pad=1x0x1",
+        {},
+        "ml=16 nl=64 u=16 cluster_k=2 epilogue_smem=0 operand_path_b=pack",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_IMAGE)
+def test_weight_gradients_by_image(case):
+    """The pixels of each image are padded to whole stages."""
+    shape, fields, config = BY_IMAGE[case]
+    values = {"layout": "NCHW", "dtype": "f32", "compute": "tf32", "direction": "weight_grad", **fields}
+    p = Conv(**Conv.read_shape("N=3," + shape), **values)
+    kind = "family=wgmma stages=3 " + ("" if "transposed" in config else "transposed_mma=1 ")
+    verify(p, parse_config(kind + config), "integers", 2.0, 1.0)
+
+
 def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
     """An infinite pixel reaches the filters' taps that read it, as infinity."""
     p = Conv(2, 16, 3, 24, 8, 3, 1, padding=(1, 0), dtype="f16", direction="weight_grad")

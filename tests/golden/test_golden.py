@@ -233,6 +233,12 @@ GOLDEN = {
         "conv N=16,C=128,H=28,W=32,K=128,R=3,S=1,pad=1x0 NCHW bf16 direction=weight_grad",
         "family=wgmma ml=128 nl=128 u=64 stages=4 math_warpgroups=2 kg=4 splitk=last_cta",
     ),
+    "wgmma_wgrad_by_image": (
+        "h200",
+        "conv N=16,C=128,H=14,W=14,K=96,R=3,S=3,stride=2,pad=1 NCHW f32 compute=tf32 direction=weight_grad",
+        "family=wgmma ml=96 nl=128 u=32 stages=4 math_warpgroups=2 transposed_mma=1 kg=2 splitk=workspace vec_c=1"
+        " operand_path_a=pack operand_path_b=pack",
+    ),
     "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",

@@ -16,7 +16,7 @@ from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families.depthwise.feature_map_plan import FeatureMapLoop
+from ptxgen.families.depthwise.feature_map_plan import FeatureMapLoop, Product
 from ptxgen.families.depthwise.wgrad_plan import TapSums
 from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -43,6 +43,16 @@ class FeatureMapWgradLoop(FeatureMapLoop):
     @cached_property
     def result_grads(self) -> Tile:
         return Tile("grad", self.arithmetic.type, (self.config.strip_results,))
+
+    @staticmethod
+    def results_of(products: list[Product]) -> list[int]:
+        """The results of the products of a pixel."""
+        return sorted({result for result, _ in products})
+
+    @property
+    def most_results(self) -> int:
+        """The most results that a pixel is multiplied by."""
+        return max(len(self.results_of(products)) for _, products in self.pixel_rows)
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

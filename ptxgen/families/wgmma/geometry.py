@@ -5,6 +5,7 @@ X is the operand on the side of wgmma's 64 rows, Y the other: A and B, or B and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -147,22 +148,27 @@ def tiled_channels(p: KernelGemm, slice_: Any) -> Any:
 
 
 def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
-    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units, the pixels of a
-    row that tiled maps load to whole stages. ``phases``: those of a strided input gradient whose average K it is; none:
-    all that ``c`` computes."""
+    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units, the pixels of
+    an image, or of a row that tiled maps load, to whole stages. ``phases``: those of a strided input gradient whose
+    average K it is; none: all that ``c`` computes."""
     if p.im2col is None:
         return p.k
     if p.im2col.wgrad:
-        tiled = p.im2col.unpacked or p.im2col
+        depth, tiled = np.maximum(c.u, 1), p.im2col.unpacked or p.im2col
+        whole = _in_stages(p.k, math.prod(p.im2col.positions), depth) if p.im2col.by_image else p.k
         if not tiled.tiled:
-            return p.k
-        depth, row = np.maximum(c.u, 1), tiled.positions[0]
-        return where(loads_tiled(p, c), p.k // row * ceil_div(row, depth) * depth, p.k)
+            return whole
+        return where(loads_tiled(p, c), _in_stages(p.k, tiled.positions[0], depth), whole)
     padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
     if p.im2col.phases:  # of the average phase
         taps = sum(phase.tap_count for phase in phases or p.im2col.phases)
         return ceil_div(taps * padded, len(phases) if phases else phase_count(p, c))
     return ceil_div(p.im2col.tap_count, np.maximum(c.row_taps, 1)) * padded
+
+
+def _in_stages(k: int, run: int, depth: Any) -> Any:
+    """K with each ``run`` of it padded to whole stages."""
+    return k // run * ceil_div(run, depth) * depth
 
 
 def stage_depth(c: Any) -> Any:

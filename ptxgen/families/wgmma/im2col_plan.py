@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -301,6 +302,63 @@ class WgradLoads(Im2colLoads):
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
         return TensorMap(x.name.upper(), kind, extents, (p.im2col.row * p.element.bytes,), x.box, x.span)
+
+
+class ImageGradients(OperandPath):
+    """Gradients of results: a box has pixels of an image, and filters."""
+
+    def adapt(self) -> None:
+        self.tma_rank = 3
+        self.box = (*self.box, 1)
+
+    def inner_coordinate(self, b: Box, first: str) -> str:
+        return "%position"
+
+    def coordinates(self, b: Box, first: str) -> str:
+        return f"%inner_coord, {first}, %image"
+
+
+@dataclass(frozen=True)
+class ImageWgradLoads(WgradLoads):
+    """Loads of the gradient of filters: K is pixels, those of each image padded to whole stages."""
+
+    template = "addr/wgrad_by_image.mako"
+
+    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        if name == self.window.side:
+            return super().operand(role, name, base, multicast)
+        x = ImageGradients(role, name, self.geometry, self.config, base, multicast)
+        x.adapt()
+        return x
+
+    @property
+    def dividers(self) -> list[str]:
+        return [*super().dividers, "stages_per_image"]
+
+    def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
+        stages = -(-math.prod(x.positions) // self.config.u)
+        return {**super().divisors(x), "stages_per_image": stages}
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        return (*super().parameters, ".param .u32 stages_per_image, .param .u32 image_pixels,")
+
+    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+        assert p.im2col is not None
+        numbers = self.divisors(p.im2col)["stages_per_image"], math.prod(p.im2col.positions)
+        return (*super().arguments(p), *(("u32", n) for n in numbers))
+
+    def box_text(self, x: OperandPath) -> str:
+        return f"{x.box[0]} pixels x {x.box[1]}" if isinstance(x, ImageGradients) else super().box_text(x)
+
+    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+        if not isinstance(x, ImageGradients):
+            return super().tensor_map(p, x, kind)
+        window = p.im2col
+        assert window is not None
+        filters, row = p.n if x.name == "b" else p.m, window.row * p.element.bytes
+        extents = (math.prod(window.positions), filters, window.count)
+        return TensorMap(x.name.upper(), kind, extents, (row, row * filters), x.box, x.span)
 
 
 @dataclass(frozen=True)

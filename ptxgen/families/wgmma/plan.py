@@ -18,6 +18,7 @@ from ptxgen.families.wgmma.grouped_loads import GroupedLoads
 from ptxgen.families.wgmma.grouped_scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.im2col_plan import (
     Im2colLoads,
+    ImageWgradLoads,
     PhaseBatch,
     PhasedLoads,
     RowTapLoads,
@@ -130,6 +131,8 @@ class WgmmaPlan(Plan):
             return RowTapLoads(p, self.config, self.geometry, True)
         if p.im2col.tiled:
             return TiledWgradLoads(p, self.config, self.geometry, False)
+        if p.im2col.by_image:
+            return ImageWgradLoads(p, self.config, self.geometry, False)
         kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 
