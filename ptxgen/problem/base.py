@@ -163,6 +163,10 @@ class ProblemBase:
             value = getattr(self, name)
             if value not in DTYPES:
                 object.__setattr__(self, name, canonical(value))
+        types = [name for name, modes in COMPUTE_MODES.items() if self.dtype in modes]
+        if types and self.dtype not in COMPUTE_MODES:
+            known = " or ".join(types)
+            raise DtypeError(f"dtype is {shown(self.dtype)}; this is a value of compute, with dtype {known}")
         word("dtype", self.dtype, COMPUTE_MODES, DtypeError)
         for name, table in (("compute", COMPUTE_MODES), ("out", OUT_DTYPES)):
             allowed = table[self.dtype]

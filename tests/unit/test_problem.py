@@ -68,6 +68,7 @@ def test_key_omits_defaults():
         ("gemm 1,-2,3 NN f32", ShapeError, "shape"),
         ("gemm 1,2,3 NX f32", ShapeError, "layout is 'NX'"),
         ("gemm 1,2,3 NN f31", DtypeError, "dtype is 'f31'"),
+        ("gemm 1,2,3 NN tf32", DtypeError, "dtype is 'tf32'; this is a value of compute, with dtype f32"),
         ("gemm 1,2,3 NN f32 lda", InputError, "'lda'"),
         ("gemm 1,2,3 NN f32 lda=", InputError, "lda"),
         ("gemm 1,2,3 NN f32 lda=abc", InputError, "lda must be an integer"),
