@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import lru_cache, reduce
 from operator import and_
 from typing import Any
@@ -65,8 +65,9 @@ class CandidateSpace:
     ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
     ``class_axes``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes
     computed from others, on which classes do not depend. Names of rules: ``fixed`` read only the problem and the
-    device, ``tile_rules`` only the axes that ``shapes`` sets, ``extent_rules`` an extent or a number of slices; tests
-    check that.
+    device, ``tile_rules`` only the axes that ``shapes`` sets, ``shape_rules`` other axes too, but only the geometry
+    that the axes of ``shapes`` determine, ``extent_rules`` an extent or a number of slices; of the others only
+    ``slice_rules`` read an axis of ``slice_options``; tests check that.
     """
 
     name: str
@@ -77,6 +78,8 @@ class CandidateSpace:
     derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
+    shape_rules: tuple[str, ...] = ()
+    slice_rules: tuple[str, ...] = ()
     extent_rules: tuple[str, ...]
 
     @property
@@ -170,8 +173,8 @@ def violations(
 
 
 class Grid(Columns):
-    """Every shape combined with every variant, as an array: the last dimension is the shape, each other one the entry
-    of one list of variants.
+    """Every shape combined with every variant, as an array: the last dimension is the shape, or the last ones are those
+    of a grid of shapes, each other one is the entry of one list of variants.
 
     A column has size 1 along the dimensions that it does not depend on. NumPy broadcasts: arithmetic on columns that
     depend on the shape alone is done once for each shape.
@@ -194,9 +197,9 @@ class Grid(Columns):
     @classmethod
     def crossed(cls, shapes: Columns, variants: list[list[dict[str, int]]]) -> Grid:
         """Every shape with every combination of one entry of each list."""
-        size = (*map(len, variants), len(shapes))
+        size = (*map(len, variants), *(shapes.size if isinstance(shapes, Grid) else (len(shapes),)))
         columns = {n: v[:1] if v.strides == (0,) else v for n, v in shapes.columns.items()}
-        out = {n: v.reshape(*(1,) * len(variants), -1) for n, v in columns.items()}
+        out = {n: v.reshape(*(1,) * len(variants), *v.shape) for n, v in columns.items()}
         for i, entries in enumerate(variants):
             dimensions = [-1 if i == j else 1 for j in range(len(size))]
             out.update({n: np.array([e[n] for e in entries], np.int64).reshape(dimensions) for n in entries[0]})
@@ -230,10 +233,14 @@ class Grid(Columns):
         indices = [
             np.flatnonzero(np.broadcast_to(some.any(axis=axes), n)) for axes, n in zip(others, self.size, strict=True)
         ]
+        return self.entries(indices), np.ix_(*indices)
+
+    def entries(self, indices: Sequence[NDArray[np.intp]]) -> Grid:
+        """The grid of some entries of each dimension."""
         columns = dict(self.columns)
         for i, some in enumerate(indices):
             columns = {n: v.take(some, axis=i) if v.shape[i] > 1 else v for n, v in columns.items()}
-        return Grid(columns, tuple(map(len, indices))), np.ix_(*indices)
+        return Grid(columns, tuple(map(len, indices)))
 
     def shapes(self, which: slice | NDArray[Any]) -> Grid:
         """The rows of the shapes that a slice, a mask or a list of indices picks."""
@@ -320,6 +327,20 @@ class GridRows(Columns):
         places = np.unravel_index(self.rows[rows], self.grid.size)
         return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
 
+    def around(self, rows: NDArray[Any]) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
+        """(the smallest grid of some entries of each dimension that has these rows, their indices in it, one array per
+        dimension)."""
+        places = np.unravel_index(self.rows[rows], self.grid.size)
+        used, indices = zip(*(distinct(i, n) for i, n in zip(places, self.grid.size, strict=True)), strict=True)
+        return self.grid.entries(used), indices
+
+
+def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
+    used = np.zeros(count, np.bool_)
+    used[rows] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+
 
 def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
     """The values of a column of a grid at these indices, one array per dimension; one number is broadcast."""
@@ -333,8 +354,22 @@ def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDAr
     return values
 
 
+class GatheredGeometry:
+    """The geometry of some rows of a grid, read like a ``Geometry``. A number is gathered when it is read."""
+
+    def __init__(self, of: Any, places: tuple[NDArray[np.intp], ...]) -> None:
+        """``of``: the geometry of the grid, ``places``: the indices of the rows, one array per dimension."""
+        self._of, self._places = of, places
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._of, name)
+        if isinstance(value, np.ndarray):
+            return gathered(value, self._places)
+        return GatheredGeometry(value, self._places) if is_dataclass(value) else value
+
+
 def first_violations(
-    f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...], g: Geometry | None = None
+    f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...], g: Any = None
 ) -> Ints:
     """As ``violations``; the result has the dimensions of ``c``. ``g``: the geometry of ``c``, if it is known."""
     result = np.full(c.size, -1, np.int64)
@@ -352,7 +387,7 @@ def breaks(broken: Ints, name: str) -> NDArray[np.bool_]:
     return mask
 
 
-PART = 1 << 18  #: rows of a part of a grid
+PART = 1 << 19  #: rows of a part of a grid
 
 
 def legal_rows(
@@ -365,16 +400,29 @@ def legal_rows(
 ) -> NDArray[np.bool_]:
     """A mask, with the dimensions of ``c``: the rows that satisfy the named rules (None: all) but ``skip``."""
     result = np.zeros(c.size, np.bool_)
-    chosen = [r for _, r in rules_of(f.name) if (names is None or r.name in names) and r.name not in skip]
     with np.errstate(all="ignore"):
         for shapes, part in c.parts():
-            g, held = geometry(p, part), dict[tuple[int, ...], Any]()
-            for rule in chosen:  # masks of equal dimensions first: few operations are on whole grids
-                mask = rule.holds(p, part, g, d)
-                size = np.shape(mask)
-                held[size] = held[size] & mask if size in held else mask
-            result[..., shapes] = reduce(and_, sorted(held.values(), key=np.size), np.True_)
+            result[..., shapes] = satisfied(f, p, part, geometry(p, part), d, names, skip)
     return result
+
+
+def satisfied(
+    f: CandidateSpace,
+    p: KernelGemm,
+    c: Grid,
+    g: Any,
+    d: Device,
+    names: tuple[str, ...] | None = None,
+    skip: tuple[str, ...] = (),
+) -> Any:
+    """As ``legal_rows``, with the geometry ``g``. The mask has size 1 along the dimensions that no rule depends on."""
+    held: dict[tuple[int, ...], Any] = {}
+    for _, rule in rules_of(f.name):
+        if (names is None or rule.name in names) and rule.name not in skip:
+            mask = rule.holds(p, c, g, d)
+            size = np.shape(mask)  # masks of equal dimensions first: few operations are on whole grids
+            held[size] = held[size] & mask if size in held else mask
+    return reduce(and_, sorted(held.values(), key=np.size), np.True_)
 
 
 def picked(c: Columns, rows: NDArray[Any]) -> Columns:

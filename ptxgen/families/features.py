@@ -20,10 +20,10 @@ from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs, perf_model, registry
+from ptxgen.families.candidates import distinct
 from ptxgen.families.geometry import WARP, geometry
 from ptxgen.families.registry import Family
 from ptxgen.families.space import Base, Candidates, Part
-from ptxgen.families.space_bases import distinct
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

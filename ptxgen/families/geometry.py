@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
@@ -27,4 +29,22 @@ def geometry(p: KernelGemm, c: Any) -> Geometry:
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 
 
-__all__ = ["SECTOR", "WARP", "Geometry", "ceil_div", "geometry", "register_cap", "warp_rows", "where"]
+class LazyGeometry:
+    """The geometry of ``c`` on ``p``, read like a ``Geometry``: the numbers of ``Family.counts``; all numbers are
+    computed when another one is first read."""
+
+    def __init__(self, p: KernelGemm, c: Any) -> None:
+        family = registry.of(c)
+        self._of, self._counts = (p, c), family.counts(family.product(p), c)
+        self._whole: Geometry | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._counts:
+            return self._counts[name]
+        if self._whole is None:
+            with np.errstate(all="ignore"):
+                self._whole = geometry(*self._of)
+        return getattr(self._whole, name)
+
+
+__all__ = ["SECTOR", "WARP", "Geometry", "LazyGeometry", "ceil_div", "geometry", "register_cap", "warp_rows", "where"]

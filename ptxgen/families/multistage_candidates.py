@@ -18,7 +18,7 @@ from ptxgen.families.candidates import (
     single_axis_changes,
     whole_waves,
 )
-from ptxgen.families.geometry import geometry
+from ptxgen.families.geometry import LazyGeometry, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -52,11 +52,11 @@ class MultistageSpace(CandidateSpace):
 
     def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices of K that fill whole waves. Empty slices do not count, and each number of slices occurs once."""
-        sliced = whole_waves(geometry(p, tiles).tiles, d).T
+        sliced = whole_waves(LazyGeometry(p, tiles).tiles, d).T
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(sliced)]).replace(kg=sliced)
         c = c.replace(splitk=self.default_splitk(p, c), store_policy=int(p.k < THIN), raster_group=8)
-        g = geometry(p, c)
+        g = LazyGeometry(p, c)
         c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))  # does not affect the geometry
         broken = first_violations(self, p, c, d, self.extent_rules, g)
         wide = breaks(broken, "grid") & (c.raster_group == 1)  # raster_group=1 limits the grid along N

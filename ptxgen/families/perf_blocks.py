@@ -20,9 +20,10 @@ Floats = NDArray[np.float32]
 
 
 def _column(x: Any, size: int) -> Any:
-    """A number or a column as a column of float32; another object as it converts itself."""
+    """A number or a column as a column of float32; an array with the dimensions of a grid keeps them; another object as
+    it converts itself."""
     x = float32(x)
-    return np.ascontiguousarray(np.broadcast_to(x, size)) if isinstance(x, np.ndarray | np.floating) else x
+    return np.broadcast_to(x, size) if isinstance(x, np.ndarray | np.floating) and x.ndim < 2 else x
 
 
 @dataclass(frozen=True)

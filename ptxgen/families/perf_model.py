@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import array_cache, perf_costs, registry
+from ptxgen.families.candidates import GatheredGeometry, Grid, GridRows, distinct, gathered
 from ptxgen.families.geometry import geometry
 from ptxgen.families.perf_blocks import Floats, Work
 from ptxgen.families.perf_counts import Counts, from_stats
 from ptxgen.families.space import BASES, Base, Candidates, cache_key, cost_model, families
-from ptxgen.families.space_bases import distinct
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -49,9 +49,29 @@ def _work_of_classes(b: Base) -> Work:
     key = cache_key("work", b.family, b.problem, b.device)
     if (stored := array_cache.read(key)) is not None:
         return Work(**stored)
-    found = work(b.problem, b.columns.take(b.representatives), b.device)
+    found = _work_on_grid(b)
     array_cache.write_later(key, {f.name: getattr(found, f.name) for f in fields(found)})
     return found
+
+
+@lru_cache(maxsize=8)
+def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], ...]]:
+    """(a grid that has the representatives of the classes of a base, its geometry, their indices in it). Most numbers
+    depend on few dimensions of the grid. Its other rows may be illegal."""
+    assert isinstance(b.columns, GridRows)
+    grid, places = b.columns.around(b.representatives)
+    grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
+    with np.errstate(all="ignore"):
+        return grid, geometry(b.problem, grid), places
+
+
+def _work_on_grid(b: Base) -> Work:
+    """``work`` of the representatives, computed on their grid."""
+    grid, g, places = _grid_of_classes(b)
+    with np.errstate(all="ignore"):
+        found = registry.FAMILIES[b.family.name].model.work(b.problem, grid, g, b.device)
+    columns = (getattr(found, f.name) for f in fields(found))
+    return Work(*(gathered(v, places) if v.ndim > 1 else v[: len(places[0])] for v in columns))
 
 
 def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
@@ -65,8 +85,10 @@ def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
 def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
     """The configurations of these rows of a base, which are distinct, their geometry, and the cost of one block."""
     if b.is_representative(rows).all():
-        c = b.columns.take(rows)
-        return c, geometry(b.problem, c), _work_of_classes(b).take(b.equivalence_class[rows])
+        classes = b.equivalence_class[rows]
+        _, g, places = _grid_of_classes(b)
+        some: Any = GatheredGeometry(g, tuple(i[classes] for i in places))
+        return b.columns.take(rows), some, _work_of_classes(b).take(classes)
     if len(rows) <= FEW:
         return _blocks_of_few(b, rows.astype(np.intp, copy=False).tobytes())
     return _blocks(b, rows)

@@ -52,6 +52,7 @@ class Family:
 
     ``product(p)``: the GEMM that its main kernel computes for ``p``, to which geometry, rules, candidates and
     performance model apply; ``p`` itself unless auxiliary kernels transform the operands.
+    ``counts(p, c)``: the numbers of its geometry, by name, that take little time to compute; ``geometry`` has the same.
     ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
     are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
     ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``splits_lists``: whether
@@ -77,6 +78,7 @@ class Family:
     thread_products: Callable[[Any], Any]
     plan: Callable[[KernelGemm, config.Config], type[Plan]]
     product: Callable[[KernelGemm], KernelGemm] = lambda p: p
+    counts: Callable[[KernelGemm, Any], Mapping[str, Any]] = lambda p, c: {}
     splitk: int = SPLIT_WORKSPACE
     gathers: Callable[[KernelGemm], bool] = lambda p: False
     features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
-from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.candidates import CandidateSpace, FlatGrid, Ints, whole_waves
-from ptxgen.families.geometry import geometry
+from ptxgen.families.geometry import LazyGeometry
 from ptxgen.families.rules import RULES, legal
 from ptxgen.families.space_bases import (
     BASES,
@@ -62,10 +61,10 @@ class Part:
         return self.cells if self._grid is None else self._grid.grid
 
     @cached_property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> Any:
         """The geometry of ``table``."""
         known = None if self._grid is None else self._grid.geometry
-        return geometry(self.problem, self.table) if known is None else known
+        return LazyGeometry(self.problem, self.table) if known is None else known
 
     @cached_property
     def costs(self) -> Any:

@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.families import array_cache
-from ptxgen.families.candidates import CandidateSpace, Grid, GridRows, Ints, gathered, legal_rows, picked, violations
+from ptxgen.families.candidates import (
+    CandidateSpace,
+    Grid,
+    GridRows,
+    Ints,
+    gathered,
+    legal_rows,
+    picked,
+    satisfied,
+    violations,
+)
+from ptxgen.families.geometry import LazyGeometry
 from ptxgen.families.registry import SPACES
 from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -58,13 +69,6 @@ class Base:
         place = np.repeat(np.arange(len(classes)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self.by_class[self.starts[classes][place] + offset], place
-
-
-def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
-    used = np.zeros(count, np.bool_)
-    used[rows] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
@@ -171,10 +175,16 @@ def _computed(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
 
 
 def _legal_shapes(f: CandidateSpace, p: KernelGemm, d: Device, shapes: Columns) -> Columns:
-    """The shapes that satisfy the rules of tiles."""
+    """The shapes that satisfy the rules of tiles, and that have a variant that satisfies the rules of shapes."""
     if not isinstance(shapes, Grid):
         return picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
-    rows = np.nonzero(legal_rows(f, p, shapes, d, f.tile_rules))
+    with np.errstate(all="ignore"):
+        g, variants = LazyGeometry(p, shapes), f.variants(p)
+        legal = satisfied(f, p, shapes, g, d, f.tile_rules)
+        if f.shape_rules:
+            each = satisfied(f, p, Grid.crossed(shapes, variants), g, d, f.shape_rules)
+            legal = legal & each.any(axis=tuple(range(len(variants))))
+    rows = np.nonzero(np.broadcast_to(legal, shapes.size))
     return Columns({n: gathered(v, rows) for n, v in shapes.columns.items()}, len(rows[0]))
 
 
@@ -220,7 +230,7 @@ def _accepted(
     sliced = list({tuple(o.items()): o for o in options if any(AXIS[n].default != v for n, v in o.items())}.values())
     may = [kept & f.accepts(o, c) for o in sliced]
     some, places = c.around(np.logical_or.reduce(may))
-    legal = legal_rows(f, p, some.options(sliced), d, skip=(*f.tile_rules, *f.extent_rules))
+    legal = legal_rows(f, p, some.options(sliced), d, f.slice_rules)
     accepted = np.ones((len(rows), len(options)), np.bool_)
     for o, mask, whole in zip(sliced, legal, may, strict=True):
         inside = np.zeros(c.size, np.bool_)

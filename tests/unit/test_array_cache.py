@@ -42,6 +42,7 @@ def forget():
     """As in a new process."""
     space_bases._base.cache_clear()
     perf_model._work_of_classes.cache_clear()
+    perf_model._grid_of_classes.cache_clear()
 
 
 def computed(text: str):
@@ -65,7 +66,7 @@ def test_space_from_disk_is_the_computed_one(folder, text, monkeypatch):
     forget()
     for name in ("_computed", "_legal_shapes"):
         monkeypatch.setattr(space_bases, name, None)
-    monkeypatch.setattr(perf_model, "work", None)
+    monkeypatch.setattr(perf_model, "_work_on_grid", None)
     again, times, read, read_costs = computed(text)
     assert same(c.rows, again.rows)
     assert same(c.cell, again.cell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
-from ptxgen.families import perf_costs, rules, space
+from ptxgen.families import perf_costs, registry, rules, space
 from ptxgen.families.features import default_names, features
 from ptxgen.families.geometry import geometry
 from ptxgen.families.mma import cost
@@ -519,7 +519,11 @@ def test_blocks_of_rows_are_those_of_their_configurations():
             expected = b.columns.take(rows)
             assert [c.row(i) for i in range(len(c))] == [expected.row(i) for i in range(len(rows))]
             assert np.array_equal(g.registers, geometry(b.problem, expected).registers)
-            assert np.array_equal(w.busy, work(b.problem, expected, H200).busy)
+            costs = work(b.problem, expected, H200)
+            assert all(np.array_equal(getattr(w, x.name), getattr(costs, x.name)) for x in fields(w))
+            issuer, whole = registry.FAMILIES[f.name].issuer_tile, geometry(b.problem, expected)
+            for x, y in zip(issuer(b.problem, c, g), issuer(b.problem, expected, whole), strict=True):
+                assert np.array_equal(x, y)
 
 
 STRIDED_GRADIENT = "conv N=9,C=256,H=104,W=104,K=512,R=2,S=2,stride=2 NCHW f32 compute=tf32 direction=input_grad"

@@ -113,6 +113,21 @@ class WgmmaSpace(CandidateSpace):
         "wgmma_tensor_map_b",
         "wgmma_interleave_phases",
     )
+    slice_rules = (
+        "threads",
+        "shared_memory",
+        "min_ctas_per_sm",
+        "registers",
+        "register_margin",
+        "wgmma_register_file",
+        "wgmma_producer_registers",
+        "wgmma_persistent",
+        "wgmma_phases",
+        "wgmma_row_taps",
+        "wgmma_epilogue_smem",
+        "wgmma_epilogue_aliases_ab",
+    )
+    shape_rules = ("wgmma_realign", "wgmma_row_taps", "wgmma_persistent", "wgmma_pingpong")
     extent_rules = (
         "range",
         "kg",

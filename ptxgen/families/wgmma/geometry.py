@@ -105,7 +105,7 @@ def resident_blocks(d: Device, c: Any) -> Any:
 
 
 def aligned(size: Any) -> Any:
-    return ceil_div(size, ALIGNED) * ALIGNED
+    return (size + ALIGNED - 1) & -ALIGNED
 
 
 def widest(extent: Any, most: int, least: int) -> Any:
@@ -267,11 +267,15 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
     located = where(many, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
-        where(via_smem & scatters & transposed & (accumulators >= 176), 8, 0),
-        where(via_smem & phased & (c.interleave_phases == 0), located, 0),
         where((c.kg > 1) & (c.splitk == SPLIT_SHARE) & (accumulators >= 160), 10, 0),
-        where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0),
     ]
+    # conditions that hold in no row are not computed for each
+    if scatters:
+        terms.append(where(via_smem & transposed & (accumulators >= 176), 8, 0))
+    if np.any(phased):
+        terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
+    if p.output.bytes == 1:
+        terms.append(where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0))
     if not p.epilogue_ops:
         return reduce(np.maximum, terms)
     operations, direct, few = set(p.epilogue_ops), np.logical_not(via_smem), accumulators <= 128
@@ -443,7 +447,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         mainloop_regs=mainloop_regs,
         epilogue_regs=epilogue_regs,
         registers=where(setmaxnreg, EQUAL_REGISTERS, mainloop_regs),
-        shared=pipeline_bytes + dsmem_bytes + own_epilogue_bytes + barrier_bytes,
+        shared=(pipeline_bytes + barrier_bytes) + (dsmem_bytes + own_epilogue_bytes),  # few operations on whole grids
         accumulators=accumulators,
         tiles_m=tiles_m,
         tiles_n=tiles_n,

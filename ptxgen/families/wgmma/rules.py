@@ -219,11 +219,13 @@ RULES = (
     Rule(
         "wgmma_axis_range",
         lambda p, c, g, d: (
-            _binary(c.transposed_mma, c.pingpong, c.dsmem_completion)
-            & _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b, c.interleave_phases)
-            & _between(c.l2_evict_first, 0, 3)
+            _binary(c.transposed_mma, c.pingpong, c.dsmem_completion, c.interleave_phases)
             & _between(c.math_warpgroups, 1, 2)
-            & _between(c.stages, 1, 16)
+            & (
+                _binary(c.persistent, c.epilogue_aliases_ab, c.epilogue_smem, c.resident_b)
+                & _between(c.l2_evict_first, 0, 3)
+                & _between(c.stages, 1, 16)
+            )
         ),
         "an axis is out of its range ({c}): math_warpgroups 1 or 2, stages 1 to 16, l2_evict_first 0 to 3, switches 0"
         " or 1",
