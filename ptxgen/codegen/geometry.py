@@ -6,8 +6,20 @@ Every number is an integer of one configuration, or a NumPy column with a row fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ptxgen.codegen.vectorized import BoolOrColumn, IntOrColumn
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+def accumulator_bytes(p: KernelGemm) -> int:
+    """Bytes of an accumulator in shared memory and in the workspace."""
+    return max(4, p.accumulator.bytes)
+
+
+def stores_via_smem(c: Any) -> Any:
+    """Whether the epilogue of a kernel whose warps all copy and multiply stores C through shared memory."""
+    return (c.epilogue_smem == 1) | (c.kl > 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -16,8 +16,10 @@ SECTOR = 32  #: bytes of one global memory transaction
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """``np.where`` for a column of conditions; ``x if condition else y`` for one."""
-    return np.where(condition, x, y) if isinstance(condition, np.ndarray) else (x if condition else y)
+    """``np.where`` for a column of conditions; ``x if condition else y`` for one, or if all rows of a grid have it."""
+    if isinstance(condition, np.ndarray) and (condition.size != 1 or condition.ndim < 2):
+        return np.where(condition, x, y)
+    return x if condition else y
 
 
 def float32(x: Any) -> Any:
@@ -41,7 +43,7 @@ def ceil_div(a: Any, b: Any) -> Any:
 
 def register_cap(d: Any, threads: Any, resident: Any) -> Any:
     """Registers that a thread may have when ``resident`` blocks must fit on a multiprocessor."""
-    return np.minimum(d.registers_thread, d.registers_sm // np.maximum(threads * resident, 1) // 8 * 8)
+    return np.minimum(d.registers_thread, d.registers_sm // np.maximum(threads * resident, 1) & -8)
 
 
 def log2(n: int) -> int:

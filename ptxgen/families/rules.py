@@ -124,7 +124,7 @@ LAST = (
     Rule(
         "min_ctas_per_sm",
         lambda p, c, g, d: (
-            ((g.shared + d.shared_reserved) * c.min_ctas_per_sm <= d.shared_sm)
+            (g.shared <= d.most_shared(c.min_ctas_per_sm))
             & (g.threads * c.min_ctas_per_sm <= d.threads_sm)
             & (c.min_ctas_per_sm <= d.blocks_sm)
         ),

@@ -71,6 +71,11 @@ class Device:
             "blocks": self.blocks_sm,
         }
 
+    def most_shared(self, blocks: Any) -> Any:
+        """Bytes of shared memory that a block can have if so many blocks must fit a multiprocessor."""
+        each = self.shared_sm // np.maximum(blocks, 1) - self.shared_reserved
+        return np.minimum(each, self.shared_block)
+
     def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
         """Resident blocks per multiprocessor; integers or NumPy columns. 0: a block does not fit."""
         return reduce(np.minimum, self.block_limits(threads, registers, shared).values())

@@ -21,9 +21,9 @@ from ptxgen.codegen.config import (
     parse_config,
 )
 from ptxgen.codegen.render import render
-from ptxgen.families import rules, space, space_bases
+from ptxgen.families import registry, rules, space, space_bases
 from ptxgen.families.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
-from ptxgen.families.geometry import ceil_div, geometry, warp_rows
+from ptxgen.families.geometry import LazyGeometry, ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt import candidates as simt
@@ -803,6 +803,56 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
     if f.name == "wgmma":  # the space has no resident B, only refinements have
         a, b = a.replace(resident_b=0), b.replace(resident_b=0)
     assert (outcomes(f, p, a, names) == outcomes(f, p, b.replace(**cell, **stages), names)).all()
+
+
+@pytest.mark.parametrize("f", [f for f in space.SPACES if f.slice_options(CLASSES[f.code][0])], ids=lambda f: f.name)
+def test_only_rules_of_slices_and_extents_read_the_options_of_slices(f):
+    p = CLASSES[f.code][0]
+    rest = {r.name for r in rules.RULES if r.family in ("", f.name)} - {*f.slice_rules, *f.extent_rules}
+    assert not set(f.slice_rules) & {*f.tile_rules, *f.extent_rules}
+    rows, read = random_rows(f, 3000, 1).replace(stream_k=0), set()
+    first, *others = (rows.replace(**option) for option in f.slice_options(p))
+    for other in others:
+        assert (outcomes(f, p, first, rest) == outcomes(f, p, other, rest)).all()
+        read |= {n for n in f.slice_rules if (outcomes(f, p, first, [n]) != outcomes(f, p, other, [n])).any()}
+    assert {"shared_memory", "registers", "wgmma_persistent"} <= read
+
+
+@pytest.mark.parametrize("f", [f for f in space.SPACES if f.shape_rules], ids=lambda f: f.name)
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
+    """Of the shapes that satisfy the rules of tiles, all that have a legal row remain."""
+    p = f.neutral(KernelGemm(1000, 999, 4001, layout, "f16"))
+    shapes = f.shapes(p).flat()
+    shapes = shapes.take(legal_rows(f, p, Grid.crossed(shapes, []), H200, f.tile_rules))
+    grid = f.finalize(p, H200, Grid.crossed(shapes, f.variants(p)))
+    have = legal_rows(f, p, grid, H200).any(axis=tuple(range(len(grid.size) - 1)))
+    left = space_bases._legal_shapes(f, p, H200, f.shapes(p))
+    assert have.sum() < len(left) < len(shapes)
+
+    def rows(c: Columns) -> set[tuple[int, ...]]:
+        return set(
+            zip(*(c.column(n).tolist() for n in (*f.tile, "math_warpgroups", "pingpong", "tma_rows")), strict=True)
+        )
+
+    assert rows(shapes.take(have)) <= rows(left)
+
+
+@pytest.mark.parametrize("f", [f for f in space.SPACES if f.code not in (2, 4)], ids=lambda f: f.name)
+def test_lazy_geometry_is_the_geometry(f):
+    p = CLASSES[f.code][0]
+    c = f.tiles(f.neutral(p)).replace(kg=3)
+    g, whole = LazyGeometry(p, c), geometry(p, c)
+    counted = registry.FAMILIES[f.name].counts(p, c)
+    assert {"tiles", "slices", "sum_bytes"} <= counted.keys()
+    assert not {"shared", "registers"} & counted.keys()  # kernels of groups need more than the family says
+    for name, value in counted.items():
+        assert np.array_equal(value, getattr(whole, name)), name
+        assert np.array_equal(getattr(g, name), value), name
+    assert g._whole is None
+    assert np.array_equal(g.registers, whole.registers)
+    with pytest.raises(AttributeError):
+        _ = g.absent
 
 
 def test_rules_of_split_k_are_evaluated_per_option():

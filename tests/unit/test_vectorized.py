@@ -13,6 +13,10 @@ def test_where_takes_integers_and_columns():
     assert where(True, 1, 2) == 1
     assert where(np.bool_(False), 1, 2) == 2
     assert where(np.array([True, False]), np.array([1, 2]), 9).tolist() == [1, 9]
+    assert where(np.array([True]), np.array([1, 2]), 9).tolist() == [1, 2]
+    column = np.array([[1, 2]])
+    assert where(np.array([[True]]), column, 9) is column  # a condition of all rows of a grid
+    assert where(np.array([[False]]), column, 9) == 9
 
 
 def test_ceil_div_rounds_up():

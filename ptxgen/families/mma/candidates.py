@@ -10,9 +10,11 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
+from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.candidates import Grid, Ints, default, effective_pdl, splitk_pairs
 from ptxgen.families.mma import axes, operand_packing
-from ptxgen.families.mma.geometry import MmaGeometry, geometry
+from ptxgen.families.mma.geometry import adjacent_c
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -129,8 +131,7 @@ class MmaSpace(MultistageSpace):
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
-        g = geometry(p, c)
-        kg = np.minimum(g.slices, c.kg)
+        kg = np.minimum(slices_of_k(p, c)[1], c.kg)
         one_order = (c.ms == ROWS) | (c.ns == COLUMNS)
         return c.replace(
             kg=kg,
@@ -138,10 +139,11 @@ class MmaSpace(MultistageSpace):
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
             epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
             mma_order=np.where(one_order, default("mma_order"), c.mma_order),
-            vec_c=width_c(p, c, g),
+            vec_c=width_c(p, c),
         )
 
 
-def width_c(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
+def width_c(p: KernelGemm, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a lane."""
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, 2 * g.b.adjacent))
+    vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
+    return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -7,7 +7,7 @@ from ptxgen.codegen.vectorized import WARP
 from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
-from ptxgen.families.mma.geometry import geometry
+from ptxgen.families.mma.geometry import counts, geometry
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -29,6 +29,7 @@ FAMILY = Family(
     name="mma",
     axes=axes.AXES,
     geometry=geometry,
+    counts=counts,
     rules=rules.RULES,
     candidates=MmaSpace(),
     model=perf_model,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_PREDICATE
-from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
 from ptxgen.families.mma import operand_packing
@@ -80,6 +80,11 @@ def adjacent(p: KernelGemm, warp_tile: Any, first: bool, kind: int) -> Any:
     return np.maximum(np.minimum(warp_tile // 8, most), 1)
 
 
+def adjacent_c(p: KernelGemm, c: Any) -> Any:
+    """Adjacent elements of C that a lane has in registers."""
+    return 2 * adjacent(p, c.ns, False, fragment_load(p, p.layout[1] == "T"))
+
+
 def operand(p: KernelGemm, c: Any, name: str) -> MmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
@@ -130,16 +135,32 @@ def _smallest_part(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     return where(lacks_wait(p.element.bytes, c.fragment_prefetch, rows, columns), c.ms, rows), columns
 
 
+def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+    """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
+    group, sum_bytes, depth = c.ml // c.ms * (c.nl // c.ns) * WARP, accumulator_bytes(p), instruction(p).depth
+    packed_bytes = operand_packing.workspace(p, c)
+    counted = tiles_and_slices(p, c, sum_bytes)
+    return {
+        "group": group,
+        "threads": group * c.kl,
+        "uk": c.u // c.kl,
+        "steps": c.u // c.kl // depth,
+        "depth": depth,
+        "sum_bytes": sum_bytes,
+        "packed_bytes": packed_bytes,
+        **counted | {"workspace": counted["workspace"] + packed_bytes},
+    }
+
+
 def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
-    i = instruction(p)
+    i, counted = instruction(p), counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
-    group = c.ml // c.ms * (c.nl // c.ns) * WARP
-    threads = group * c.kl
+    threads = counted["threads"]
     stage_bytes = a.stage_bytes + b.stage_bytes
-    sum_bytes = max(4, p.accumulator.bytes)
+    sum_bytes = counted["sum_bytes"]
     c_row_pitch = _c_row_pitch(c.nl, sum_bytes, a, b)
-    c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
+    c_via_smem = stores_via_smem(c)
     shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
     words = 2 if p.element.bytes == 8 else 1
     permuted = 4 * sum(x.fragment_load == BYTES for x in (a, b)) + (32 if p.element.fp8 else 0)
@@ -168,30 +189,21 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
         for n, x in zip(each, (a, b), strict=True)
     )
     deep = where(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
-    packed_bytes = operand_packing.workspace(p, c)
-    counts = tiles_and_slices(p, c, sum_bytes)
     part_m, part_n = _smallest_part(p, c)
     return MmaGeometry(
         a=a,
         b=b,
         bytes=p.element.bytes,
-        group=group,
-        threads=threads,
-        uk=c.u // c.kl,
-        steps=c.u // c.kl // i.depth,
-        depth=i.depth,
         loads_per_thread=np.maximum(*each),
         stage_bytes=stage_bytes,
         part_m=part_m,
         part_n=part_n,
         shared=shared,
         c_row_pitch=c_row_pitch,
-        sum_bytes=sum_bytes,
         c_via_smem=c_via_smem,
         registers=registers,
         expected_registers=expected_registers,
         # ptxas uses more registers where each thread can have 255
         reg_margin=where(threads * c.min_ctas_per_sm <= FULL_THREADS, np.minimum(guarded, 8 * GUARDED) + deep, 0),
-        packed_bytes=packed_bytes,
-        **counts | {"workspace": counts["workspace"] + packed_bytes},
+        **counted,
     )

@@ -18,7 +18,7 @@ from ptxgen.families import perf_costs, perf_grouped
 from ptxgen.families.geometry import WARP, register_cap
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
-from ptxgen.families.mma.geometry import MmaGeometry
+from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.perf_blocks import Floats, Work, bound
@@ -65,8 +65,7 @@ def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
     store: Any = c.ml * c.nl * cost.STORE
     groups: dict[str, Any] = {"partial": store}
     if p.grouped:
-        adjacent = 2 * np.asarray(g.b.adjacent)
-        store = np.maximum(store, perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent))
+        store = np.maximum(store, perf_grouped.store_cycles(p, c, g, width_c(p, c), adjacent_c(p, c)))
         groups = {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     return Work.of(
         len(c),

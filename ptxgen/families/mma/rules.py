@@ -10,7 +10,7 @@ from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import where
 from ptxgen.families.mma import operand_packing
-from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry
+from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.families.mma.instructions import instruction, lacks_wait, multiplies
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
@@ -86,7 +86,7 @@ RULES = (
     ),
     Rule(
         "mma_ns",
-        lambda p, c, g, d: (g.b.fragment_load != BYTES) | (c.ns >= 16),
+        lambda p, c, g, d: (fragment_load(p, p.layout[1] == "T") != BYTES) | (c.ns >= 16),
         "ns={c.ns}: ldmatrix loads 16 columns at a time of an 8-bit B that is not K-major",
     ),
     Rule(

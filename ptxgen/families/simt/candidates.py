@@ -10,11 +10,23 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import Grid, default, legal_rows
+from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
+from ptxgen.codegen.grouped import GROUPED_SHARED
+from ptxgen.codegen.split_k import slices_of_k
+from ptxgen.families.candidates import Grid, default
 from ptxgen.families.geometry import WARP
 from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.simt import axes
-from ptxgen.families.simt.geometry import SimtGeometry, geometry, loads_fragments, plain_sums, warp_rows, widest_load
+from ptxgen.families.simt.geometry import (
+    geometry,
+    kmajor_in_smem,
+    loads_fragments,
+    plain_sums,
+    staged_bytes,
+    staging_bytes,
+    warp_rows,
+    widest_load,
+)
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -100,12 +112,10 @@ class SimtSpace(MultistageSpace):
         if depth := self.unstaged_depth(p):
             c = self._without_shared_memory(p, c, depth)
         narrow = p.grouped and p.vectors[2] * p.output.bytes < 16
-        wanted = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1)
-        if wanted.any():
-            some, places = c.around(wanted)
-            staged = np.zeros(c.size, np.bool_)
-            staged[places] = legal_rows(self, p, some.replace(epilogue_smem=1), d, skip=self.tile_rules)
-            wanted = wanted & staged
+        wanted = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1) & (c.stages > 0 if depth else True)
+        if wanted.any():  # the stages of legal rows fit without it
+            size = staging_bytes(p, c) + (GROUPED_SHARED if p.grouped else 0)
+            wanted = wanted & (size <= d.most_shared(c.min_ctas_per_sm))
         return c.replace(epilogue_smem=wanted)
 
     def _without_shared_memory(self, p: KernelGemm, c: Grid, depth: int) -> Grid:
@@ -136,17 +146,16 @@ class SimtSpace(MultistageSpace):
                 yield {**unset, "u": u, "vec_a": min(config.vec_a, u), "vec_b": min(config.vec_b, u)}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
-        g = geometry(p, c)
         one_row = (c.lanes_m == 1) | (c.lanes_m == WARP)
         columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
-        kg = np.minimum(g.slices, c.kg)
+        kg = np.minimum(slices_of_k(p, c)[1], c.kg)
         return c.replace(
             kg=kg,
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
             epilogue_smem=np.where(c.kl > 1, default("epilogue_smem"), c.epilogue_smem),
             lane_interleave=np.where(one_row, default("lane_interleave"), c.lane_interleave),
             mma_order=np.where((c.ms == 1) | (columns == 1), default("mma_order"), c.mma_order),
-            vec_c=width_c(p, c, g),
+            vec_c=width_c(p, c),
         )
 
     def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
@@ -158,11 +167,12 @@ class SimtSpace(MultistageSpace):
         return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
-def adjacent_c(c: Any, g: SimtGeometry) -> Any:
+def adjacent_c(p: KernelGemm, c: Any) -> Any:
     """Adjacent elements of C that a thread has in registers."""
-    return np.where(g.b.kmajor_smem, 1, np.minimum(g.b.chunk, c.ns))
+    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p), c.ns))
 
 
-def width_c(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
+def width_c(p: KernelGemm, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
-    return np.minimum(np.minimum(c.vec_c, 16 // g.sum_bytes), np.where(g.c_via_smem, c.vec_c, adjacent_c(c, g)))
+    vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
+    return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

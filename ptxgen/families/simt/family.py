@@ -8,7 +8,7 @@ from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
 from ptxgen.families.simt.candidates import SimtSpace
-from ptxgen.families.simt.geometry import geometry
+from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.operation import resolve
 
@@ -22,6 +22,7 @@ FAMILY = Family(
     name="simt",
     axes=axes.AXES,
     geometry=geometry,
+    counts=counts,
     rules=rules.RULES,
     candidates=SimtSpace(),
     model=perf_model,

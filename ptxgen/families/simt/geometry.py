@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
-from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry
+from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
@@ -63,15 +63,34 @@ def staged_bytes(p: KernelGemm) -> int:
     return p.accumulator.bytes
 
 
+def row_pitch_c(c: Any) -> Any:
+    """Elements from one row of C to the next in shared memory."""
+    return c.nl + 4
+
+
+def staging_bytes(p: KernelGemm, c: Any) -> Any:
+    """Bytes of shared memory through which the epilogue stores C."""
+    return c.ml * row_pitch_c(c) * c.kl * accumulator_bytes(p)
+
+
+def kmajor_global(p: KernelGemm, name: str) -> bool:
+    """Whether K is contiguous in operand ``name`` in global memory."""
+    return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
+
+
+def kmajor_in_smem(p: KernelGemm, c: Any, name: str) -> Any:
+    """Whether K is contiguous in it in shared memory, too."""
+    return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
+
+
 def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
-    kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
+    kmajor, kmajor_smem = kmajor_global(p, name), kmajor_in_smem(p, c, name)
     tile, thread_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     keeps_layout = c.kmajor_smem_a if first else c.kmajor_smem_b
     bytes_ = staged_bytes(p)
-    kmajor_smem = (keeps_layout == 1) & kmajor
     transposed = (keeps_layout == 0) & kmajor
     pad = max(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
     row_pitch = where(kmajor_smem, c.u, where(transposed, tile + pad, tile))
@@ -111,9 +130,11 @@ def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], th
     bounds checks of rows and columns beyond the seven predicate registers; several accumulator sets; early loads of
     K-major rows, of 64-bit and of 16-bit elements."""
     loads = sum(n if x.addressing == STRIDED else 0 for x, n in zip(operands, each, strict=True))
-    lines = sum(_lines(x, threads, n) for x, n in zip(operands, each, strict=True))
     addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
-    bounds = where(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(lines - LINES, 0) + 8, 0)
+    bounds = 0
+    if np.any(c.bounds == BOUNDS_PREDICATE):  # few candidates have predicates
+        lines = sum(_lines(x, threads, n) for x, n in zip(operands, each, strict=True))
+        bounds = where(c.bounds == BOUNDS_PREDICATE, 11 * np.maximum(lines - LINES, 0) + 8, 0)
     sets = where(
         c.ks > 1, where(c.bounds == BOUNDS_PREDICATE, 56, where(c.bounds == BOUNDS_NONE, 0, where(c.ks > 2, 32, 6))), 0
     )
@@ -123,7 +144,8 @@ def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], th
         kinds = 4 + where(c.ks > 1, 12, 0) + (c.ms + c.ns) // 2 + (24 if p.accumulator.bytes == 2 else 0)
     else:
         kinds = 0
-    return addresses + bounds + sum(x.row_chunks for x in operands) // 2 + sets + kinds + 6 * c.deferred_sts
+    chunks = sum(x.row_chunks for x in operands) // 2
+    return addresses + bounds + chunks + (sets + kinds + 6 * c.deferred_sts)  # few operations on whole grids
 
 
 def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: int, words: int) -> Any:
@@ -133,7 +155,8 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     kmajor_smem, through_registers = a.kmajor_smem | b.kmajor_smem, c.cp_async_a + c.cp_async_b < 2
     table_loads = sum(n if x.addressing != STRIDED else 0 for x, n in zip(operands, each, strict=True))
     most = 2 * np.maximum(table_loads - LOADS, 0)
-    most = most + where(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
+    if np.any(c.bounds == BOUNDS_PREDICATE):
+        most = most + where(c.bounds == BOUNDS_PREDICATE, PREDICATE_MARGIN + 2 * np.maximum(sum(each) - LOADS, 0), 0)
     most = most + (F16X2_MARGIN if packed == 2 else where((table_loads > 0) & (c.ks > 1), F16X2_MARGIN, 0))
     most = most + where((table_loads > 0) & kmajor_smem & through_registers, 2 * KMAJOR_MARGIN, 0)
     ldg = where(table_loads == 0, through_registers, (c.cp_async_a + c.cp_async_b == 0) & (c.ks > 1))
@@ -145,17 +168,27 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + sets)
 
 
+def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+    """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
+    group, sum_bytes = c.ml // c.ms * (c.nl // c.ns), accumulator_bytes(p)
+    return {
+        "group": group,
+        "threads": group * c.kl,
+        "uk": c.u // c.kl,
+        "sum_bytes": sum_bytes,
+        **tiles_and_slices(p, c, sum_bytes),
+    }
+
+
 def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = staged_bytes(p)
-    group = c.ml // c.ms * (c.nl // c.ns)
-    threads = group * c.kl
+    threads = counted["threads"]
     stage_bytes = a.stage_bytes + b.stage_bytes
-    c_row_pitch = c.nl + 4
-    sum_bytes = max(4, p.accumulator.bytes)
-    c_via_smem = (c.epilogue_smem == 1) | (c.kl > 1)
-    shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, c.ml * c_row_pitch * c.kl * sum_bytes, 0))
+    c_via_smem = stores_via_smem(c)
+    shared = np.maximum(c.stages * stage_bytes, where(c_via_smem, staging_bytes(p, c), 0))
     words = max(1, bytes_ // 4)
     packed = 2 if p.accumulator.bytes == 2 else 1
     fragments = (c.fragment_prefetch + 1) * (
@@ -180,24 +213,20 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
         beyond = where(a.kmajor_smem & b.kmajor_smem, fragments * words, where(a.kmajor_smem | b.kmajor_smem, 8, 0))
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
-    registers = live + np.minimum(2 * pointers, 16) + tables + beyond + early + 34
+    registers = live + np.minimum(2 * pointers, 16) + early + (tables + beyond + 34)
     g = SimtGeometry(
         a=a,
         b=b,
         bytes=bytes_,
-        group=group,
-        threads=threads,
-        uk=c.u // c.kl,
         stage_bytes=stage_bytes,
         part_m=_part(a, c.ms, c.lanes_m),
         part_n=_part(b, c.ns, WARP // np.maximum(c.lanes_m, 1)),
         shared=shared,
-        c_row_pitch=c_row_pitch,
-        sum_bytes=sum_bytes,
+        c_row_pitch=row_pitch_c(c),
         c_via_smem=c_via_smem,
         registers=registers,
         reg_margin=_reg_margin(c, (a, b), each, threads, packed, words),
-        **tiles_and_slices(p, c, sum_bytes),
+        **counted,
     )
     return _without_shared_memory(p, c, g) if np.any(c.stages == 0) else g
 

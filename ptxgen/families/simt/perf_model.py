@@ -100,13 +100,13 @@ def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
         latency = np.where(unstaged, direct, latency)
     if perf_grouped.calibrated(p):
         latency = perf_grouped.load_latency(c, path)
-    costs = epilogue_costs(p, c, g, d, width_c(p, c, g))
+    costs = epilogue_costs(p, c, g, d, width_c(p, c))
     if unstaged.any():
         costs["start"] = np.where(unstaged, perf_costs.GLOBAL_LATENCY / 2, costs["start"])
     if p.grouped:
         costs |= {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     if perf_grouped.calibrated(p):
-        costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c, g), adjacent_c(c, g))
+        costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c), adjacent_c(p, c))
     return Work.of(
         len(c),
         busy=busy,

@@ -97,7 +97,9 @@ RULES = (
     Rule(
         "simt_stages",
         lambda p, c, g, d: np.where(
-            c.stages == 0, _loads_fragments(p, c, g), (c.stages >= 2) & (c.u > 1) & (p.compute != "tf32")
+            c.stages == 0,
+            np.any(c.stages == 0) and _loads_fragments(p, c, g),
+            (c.stages >= 2) & (c.u > 1) & (p.compute != "tf32"),
         ),
         "stages={c.stages}, u={c.u}: kernels with shared memory have two stages or more and u of 2 or more, and do not"
         " compute tf32; stages=0 is for one product of plain matrices with sums in f32 or f64, and takes"

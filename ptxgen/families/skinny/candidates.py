@@ -11,7 +11,8 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.geometry import Geometry, accumulator_bytes
+from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.candidates import NEUTRAL, Grid, Ints, splitk_pairs
 from ptxgen.families.geometry import WARP, ceil_div
 from ptxgen.families.mma.instructions import COLUMNS, by_words
@@ -166,11 +167,8 @@ class SkinnySpace(MultistageSpace):
         return {SHAPE: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
 
     def canonical(self, p: KernelGemm, c: Columns) -> Columns:
-        g = geometry(p, c)
-        kg = np.minimum(g.slices, c.kg)
-        return c.replace(
-            kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, 16 // g.sum_bytes)
-        )
+        kg, widest_c = np.minimum(slices_of_k(p, c)[1], c.kg), 16 // accumulator_bytes(p)
+        return c.replace(kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, widest_c))
 
     def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)

@@ -12,7 +12,7 @@ from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
-from ptxgen.families.skinny.geometry import geometry
+from ptxgen.families.skinny.geometry import counts, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.operation import resolve
 
@@ -34,6 +34,7 @@ FAMILY = Family(
     name="skinny",
     axes=axes.AXES,
     geometry=geometry,
+    counts=counts,
     rules=rules.RULES,
     candidates=SkinnySpace(),
     model=perf_model,

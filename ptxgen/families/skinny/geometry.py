@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
+from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry, accumulator_bytes
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, where
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -127,8 +127,15 @@ def _mma_registers(
     return count * (short + 2) + loads_in_flight * words + short // 2 * (words + 2) + early + made + chunks + 40
 
 
+def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+    """The numbers of the geometry that depend on tiles, extents and slices alone: tiles and slices of K."""
+    sum_bytes = accumulator_bytes(p)
+    return {"sum_bytes": sum_bytes, **tiles_and_slices(p, c, sum_bytes)}
+
+
 def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     long_n = c.long_n == 1
     size = p.element.bytes
@@ -152,7 +159,7 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
         depth * np.maximum(short_lines // np.maximum(vec_y, 1), 1),
     )
     a, b = (replace(x, loads=where(x.long, loads_x, loads_y) * steps * threads) for x in (a, b))
-    sum_bytes = max(4, p.accumulator.bytes)
+    sum_bytes = counted["sum_bytes"]
     c_row_pitch = c.nl + 4
     words = max(1, sum_bytes // 4)
     live = loads_x * steps * np.maximum(vec_x * size // 4, 1) + loads_y * np.maximum(vec_y * size // 4, 1)
@@ -196,7 +203,6 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
         step_stride=where(mma, lanes, across) * depth,
         shared=c.ml * c_row_pitch * c.kl * sum_bytes,
         c_row_pitch=c_row_pitch,
-        sum_bytes=sum_bytes,
         c_via_smem=c.lanes_long > 0,
         reg_margin=np.maximum(
             where(threads * c.min_ctas_per_sm <= MARGIN_THREADS, margin, 0),
@@ -207,5 +213,5 @@ def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
             _mma_registers(p, c, count, short, loads_x * steps, loads_y, y_kmajor, a.split_vectors | b.split_vectors),
             registers,
         ),
-        **tiles_and_slices(p, c, sum_bytes),
+        **counted,
     )

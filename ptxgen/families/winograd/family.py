@@ -9,7 +9,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.simt.geometry import geometry
+from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -34,6 +34,7 @@ def _family(name: str) -> Family:
         name=name,
         axes=axes.AXES,
         geometry=geometry,
+        counts=counts,
         rules=rules.rules_of(name),
         candidates=WinogradSpace(name),
         model=perf_model,
