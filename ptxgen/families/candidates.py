@@ -67,7 +67,7 @@ class CandidateSpace:
     computed from others, on which classes do not depend. Names of rules: ``fixed`` read only the problem and the
     device, ``tile_rules`` only the axes that ``shapes`` sets, ``shape_rules`` other axes too, but only the geometry
     that the axes of ``shapes`` determine, ``extent_rules`` an extent or a number of slices; of the others only
-    ``slice_rules`` read an axis of ``slice_options``; tests check that.
+    ``slice_rules`` (None: all) read an axis of ``slice_options``; tests check that.
     """
 
     name: str
@@ -79,7 +79,7 @@ class CandidateSpace:
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
     shape_rules: tuple[str, ...] = ()
-    slice_rules: tuple[str, ...] = ()
+    slice_rules: tuple[str, ...] | None = None
     extent_rules: tuple[str, ...]
 
     @property

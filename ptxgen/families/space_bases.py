@@ -230,7 +230,7 @@ def _accepted(
     sliced = list({tuple(o.items()): o for o in options if any(AXIS[n].default != v for n, v in o.items())}.values())
     may = [kept & f.accepts(o, c) for o in sliced]
     some, places = c.around(np.logical_or.reduce(may))
-    legal = legal_rows(f, p, some.options(sliced), d, f.slice_rules)
+    legal = legal_rows(f, p, some.options(sliced), d, f.slice_rules, skip=(*f.tile_rules, *f.extent_rules))
     accepted = np.ones((len(rows), len(options)), np.bool_)
     for o, mask, whole in zip(sliced, legal, may, strict=True):
         inside = np.zeros(c.size, np.bool_)

@@ -808,6 +808,7 @@ def test_only_rules_of_extents_read_extents_and_slices(f):
 @pytest.mark.parametrize("f", [f for f in space.SPACES if f.slice_options(CLASSES[f.code][0])], ids=lambda f: f.name)
 def test_only_rules_of_slices_and_extents_read_the_options_of_slices(f):
     p = CLASSES[f.code][0]
+    assert f.slice_rules is not None
     rest = {r.name for r in rules.RULES if r.family in ("", f.name)} - {*f.slice_rules, *f.extent_rules}
     assert not set(f.slice_rules) & {*f.tile_rules, *f.extent_rules}
     rows, read = random_rows(f, 3000, 1).replace(stream_k=0), set()
