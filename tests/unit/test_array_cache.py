@@ -6,7 +6,7 @@ import lzma
 import shutil
 import subprocess
 import sys
-import time
+import threading
 from dataclasses import fields, replace
 
 import numpy as np
@@ -173,15 +173,23 @@ def test_oldest_files_are_removed(folder, monkeypatch):
 
 
 def test_arrays_are_written_after_a_delay(folder, monkeypatch):
-    monkeypatch.setattr(array_cache, "DELAY", 0.2)
+    timers = []
+
+    class Timer(threading.Timer):
+        def start(self):
+            timers.append(self)
+
+    monkeypatch.setattr(threading, "Timer", Timer)
     for name in ("one", "two"):
         array_cache.write_later(name, ARRAYS)
+    [timer] = timers
+    assert timer.daemon
+    assert timer.interval == array_cache.DELAY
     assert not folder.exists()
-    until = time.monotonic() + 10
-    while array_cache.read("two") is None and time.monotonic() < until:
-        time.sleep(0.01)
+    timer.function()
     assert all(array_cache.read(name) is not None for name in ("one", "two"))
     array_cache.write_later("three", ARRAYS)
+    assert len(timers) == 2
     array_cache.flush()
     assert array_cache.read("three") is not None
 
