@@ -78,7 +78,7 @@ ${radix.divide("%tmp0", "%channel", "channels")}\
     mad.wide.u32 %tmp64, %channel, ${main.feature_maps.taps * main.size}, ${main.filters};
 % for n, weight in enumerate(main.weights.all):
     ld.global.nc.b${8 * main.size} %elem, [%tmp64+${n * main.size}];
-${widen(weight)}\
+${convert.widen_element(weight)}\
 % endfor
     // the first row and the column of the image that each tap reads
     mad.lo.s32 %row, %strip_start, ${main.row_step}, %row_start;
@@ -130,7 +130,7 @@ ${ptx.banner(f"pixels of a strip, {main.feature_maps.rows.taps} x {main.feature_
     setp.lt.u32 %inside, %row, ${main.column_limits[s]};
     mov.b${8 * main.size} %elem, 0;
     @%inside ld.shared.b${8 * main.size} %elem, [${main.pixel_address(s)}];
-${widen("%pixel")}\
+${convert.widen_element("%pixel")}\
 % for result, tap in products:
     fma.rn.${plan.arithmetic.type} ${main.acc[result]}, %pixel, ${main.weights[tap, s]}, ${main.acc[result]};
 % endfor
@@ -145,11 +145,3 @@ ${ptx.banner("wait: all results are in shared memory; the run of results to C")}
     bar.sync 0;
 ${run.store(plan.c.bytes)}\
 <%def name="after_entry()"></%def>\
-## An element as loaded, in the type of the arithmetic.
-<%def name="widen(into)">
-% if plan.mainloop.size == 2:
-${convert.widen(plan.problem.dtype, into, "%elem")}\
-% else:
-    mov.b${8 * plan.mainloop.size} ${into}, %elem;
-% endif
-</%def>

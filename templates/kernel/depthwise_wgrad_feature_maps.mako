@@ -87,7 +87,7 @@ ${radix.divide("%strip_start", "%strip", "result_columns")}\
     mov.b${bits} %elem, 0;
     @%p ld.shared.b${bits} %elem, [%result_addr];
     add.u32 %result_addr, %result_addr, %result_row_bytes;
-${widen(grad)}\
+${convert.widen_element(grad)}\
 % endfor
     // pixels of a strip, ${main.feature_maps.rows.taps} x ${columns.taps} taps, and their products with the results that are inside
 % for step, products in main.pixel_rows:
@@ -103,7 +103,7 @@ ${widen(grad)}\
     setp.lt.u32 %inside, %row, ${main.column_limits[s]};
     mov.b${bits} %elem, 0;
     @%inside ld.shared.b${bits} %elem, [${main.pixel_address(s)}];
-${widen("%pixel")}\
+${convert.widen_element("%pixel")}\
 % for result, tap in products:
     @%is_result${results.index(result)} fma.rn.${plan.arithmetic.type} ${main.acc[tap, s]}, %pixel, ${main.result_grads[result]}, ${main.acc[tap, s]};
 % endfor
@@ -177,12 +177,4 @@ SUMS_DONE:
 ${run.split(region)}\
     mov.b32 ${to}, %run_smem;
 ${run.load(plan.mainloop.size, label)}\
-</%def>
-## An element as loaded, in the type of the arithmetic.
-<%def name="widen(into)">
-% if plan.mainloop.size == 2:
-${convert.widen(plan.problem.dtype, into, "%elem")}\
-% else:
-    mov.b${8 * plan.mainloop.size} ${into}, %elem;
-% endif
 </%def>

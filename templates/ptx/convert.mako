@@ -20,6 +20,15 @@
 % endif
 </%def>
 
+## %elem, an element as loaded, in the type of the arithmetic.
+<%def name="widen_element(into)">
+% if plan.mainloop.size == 2:
+${widen(plan.problem.dtype, into, "%elem")}\
+% else:
+    mov.b${8 * plan.mainloop.size} ${into}, %elem;
+% endif
+</%def>
+
 ## One or both elements of a pair of 8-bit floats.
 <%def name="widen_fp8(kind, wide, packed, pair, halves, guard='')">
     ${guard}cvt.rn.f16x2.${kind}x2 ${pair}, ${packed};
