@@ -27,7 +27,7 @@ H200 = device("h200")
 @cache
 def random_cases() -> tuple[tuple[KernelGemm, Config], ...]:
     """Random legal cases, which several tests share."""
-    return tuple(SOURCES["wgmma"].cases(24, 500, H200, limit=600))
+    return tuple(SOURCES["wgmma"].cases(24, 300, H200, limit=600))
 
 
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
