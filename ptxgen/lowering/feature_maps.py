@@ -119,8 +119,8 @@ class FeatureMaps:
         return -(-self.rows.results // results) * self.columns.results
 
     def channels_in(self, size: Any, threads: Any, results: Any) -> Any:
-        """The feature maps of one image that a block of a weight gradient has: those that fit ``size`` bytes, of which
-        each strip has a thread."""
+        """The number of feature maps of one image in a block of a weight gradient: as many as fit ``size`` bytes, with
+        a thread for each of their strips."""
         most = np.minimum(np.maximum(threads // np.maximum(self.strips(results), 1), 1), self.channels)
         return self._in_groups(np.minimum(self.maps_in(size), most))
 

@@ -23,6 +23,7 @@ from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 
 def channels_of_block(p: FeatureMaps, c: Config) -> int:
+    """The number of adjacent channels in a block."""
     return int(p.channels_in(c.feature_map_bytes, c.block_lanes, c.strip_results))
 
 
