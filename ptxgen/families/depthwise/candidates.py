@@ -55,11 +55,7 @@ class DepthwiseSpace(CandidateSpace):
         return self.axes["feature_map_bytes"] if p.strip is not None and p.strip.feature_maps is not None else (0,)
 
     def tiles(self, p: KernelGemm) -> Columns:
-        """A search leaves out filter gradients with feature maps in shared memory: these kernels are not measured yet.
-        Samplers draw them."""
         given = {names[0]: tuple(v for (v,) in rows) for names, rows in self.variables(p).items()}
-        if p.strip is not None and p.strip.wgrad:
-            given["feature_map_bytes"] = (0,)
         values = {n: given.get(n, self.axes[n]) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
