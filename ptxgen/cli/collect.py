@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import signal
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ptxgen.cli.command import TUNE_COMMANDS, Answer, app, command, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions, SeedOption, open_lines
-from ptxgen.tuning.deadline import Terminated
+from ptxgen.tuning.deadline import Deadline, stop_on_signals
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
@@ -69,20 +68,6 @@ def limits_of(clock: str, max_extent: int | None) -> Limits:
 
     limits = Limits(**EMULATED_LIMITS) if clock == "model" else Limits()
     return limits if max_extent is None else replace(limits, extent=max_extent)
-
-
-@contextmanager
-def _raise_on_sigterm() -> Iterator[None]:
-    """Within the block, SIGTERM raises Terminated."""
-
-    def interrupt(*_: Any) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @command(
@@ -177,8 +162,10 @@ def collect(
                     " command to continue"
                 )
 
-            with explain_interrupt(stored), _raise_on_sigterm():
-                done = run.run(islice(given, problems), time_limit or math.inf)
+            deadline = Deadline(math.inf if time_limit is None else time_limit)
+            with explain_interrupt(stored), stop_on_signals(deadline):
+                done = run.run(islice(given, problems), deadline)
+                deadline.raise_for_signal()
             device, clock = device_pool.device.name, device_pool.clock
     values = {f.name: getattr(done, f.name) for f in fields(done)}
     values |= {"outcomes": dict(done.outcomes), "usage": asdict(done.usage)}

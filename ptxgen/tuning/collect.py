@@ -44,6 +44,7 @@ from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.runtime.driver import Timing
 from ptxgen.tuning.claims import Claims
 from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.problem_groups import groups
 from ptxgen.tuning.progress import SILENT, Progress, counted
@@ -571,7 +572,7 @@ def read_devices(text: str) -> tuple[int, ...]:
 class Collected:
     """The result of a run. ``problems``: those that were completed; ``skipped``: those that had enough measurements or
     that another collector measures; ``failed``: those for which no configurations could be chosen; ``seconds``: from
-    the first submission to the end; ``usage``: of the processes."""
+    the start of the deadline to the end; ``usage``: of the processes."""
 
     problems: int = 0
     skipped: int = 0
@@ -605,17 +606,18 @@ class Collector:
         for m in (*(shipped[key] for key in shipped), *database.fastest(self.device, self.clock)):
             self.nearest.add(m.problem, m.config)
 
-    def run(self, problems: Iterable[Problem], seconds: float = math.inf) -> Collected:
-        """Measures ``problems`` until they end, or for ``seconds``. All that was measured is stored when it returns or
-        raises."""
-        began = saved = reported = time.monotonic()
+    def run(self, problems: Iterable[Problem], deadline: Deadline | None = None) -> Collected:
+        """Measures ``problems`` until they end, or until ``deadline``. All that was measured is stored when it returns
+        or raises."""
+        deadline = deadline or Deadline()
+        saved = reported = deadline.began
         source: Iterator[list[Problem]] | None = groups(filter(_has_results, problems), self.budget.group)
         most = self.device_pool.capacity * self.budget.group
         try:
             while True:
-                now = time.monotonic()
-                self.result.seconds, self.result.usage = now - began, self.device_pool.usage
-                if now - began >= seconds:
+                ended, now = deadline.passed, time.monotonic()
+                self.result.seconds, self.result.usage = now - deadline.began, self.device_pool.usage
+                if ended:
                     break
                 if now - saved >= BATCH_SECONDS:
                     self._save()

@@ -33,6 +33,7 @@ from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning.acquisition import POOL, explore
 from ptxgen.tuning.collect import Collector, MeasuringProcesses, one_blas_thread
 from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.evaluation import arithmetic, geometric_mean
 from ptxgen.tuning.executor import DevicePoolOptions
 from ptxgen.tuning.measurement import Measurement
@@ -152,7 +153,7 @@ class Validator:
         rows: list[Validated] = []
         with options.start() as device_pool:
             device, clock, jobs = device_pool.device, device_pool.clock, device_pool.jobs
-            Collector(self.database, device_pool, options.budget, self.progress).run(iter(problems), seconds)
+            Collector(self.database, device_pool, options.budget, self.progress).run(iter(problems), Deadline(seconds))
         measured = {p: self._measured(p, device.name, clock) for p in problems}
         tuned = [p for p in problems if measured[p]]
         own = options.models / device.name if options.models is not None else None

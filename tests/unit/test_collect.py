@@ -29,6 +29,7 @@ from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.tuning import collect, executor, problem_groups
 from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
 from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 from ptxgen.tuning.progress import Progress
@@ -517,7 +518,7 @@ def test_a_stopped_executor_pool_waits_for_its_jobs(tmp_path: Path) -> None:
     """The time limit passes while jobs run: their measurements are stored."""
     options = DevicePoolOptions(BUDGET, "emulated", jobs=1)
     with ThreadPoolExecutor(2) as threads, Database(tmp_path / "d.sqlite") as database:
-        done = Collector(database, ExecutorPool(threads, options, 2), BUDGET).run(PROBLEMS, 0.01)
+        done = Collector(database, ExecutorPool(threads, options, 2), BUDGET).run(PROBLEMS, Deadline(0.01))
     assert done.measurements == sum(rows(tmp_path / "d.sqlite").values()) == 6
 
 
