@@ -119,23 +119,25 @@ ${convert.widen_element("%pixel")}\
     add.u32 %image, %image, %tmp0;
     bra.uni IMAGE_LOOP;
 IMAGES_DONE:
-${ptx.banner("sums of the block: threads store theirs in shared memory [tap][thread]; a warp adds those of a channel's tap")}\
+${ptx.banner(f"sums of the block: threads store theirs in shared memory [tap][thread]; {main.SUM_LANES} lanes add those of a channel's tap")}\
     mad.lo.u32 %tmp0, %thread, ${plan.arithmetic.bytes}, %smem;
 % for i, r in enumerate(main.acc.all):
     st.shared.${plan.arithmetic.type} [%tmp0+${i * plan.threads * plan.arithmetic.bytes}], ${r};
 % endfor
     // ---- wait: all sums are in shared memory
     bar.sync 0;
-    .reg .b32 %sum_index, %sums, %lane, %item, %filter, %tap;
-    .reg .pred %first_lane;
+    .reg .b32 %warp_sum, %sum_index, %sums, %lane, %item, %filter, %tap;
+    .reg .pred %in_sums;
 ${lanes.registers(plan.arithmetic.type)}\
-    shr.u32 %sum_index, %thread, 5;
-    and.b32 %lane, %thread, 31;
-    setp.eq.u32 %first_lane, %lane, 0;
+    div.u32 %sum_index, %thread, ${main.SUM_LANES};
+    and.b32 %lane, %thread, ${main.SUM_LANES - 1};
+    shr.u32 %warp_sum, %thread, 5;
+    mul.lo.u32 %warp_sum, %warp_sum, ${32 // main.SUM_LANES};
     mul.lo.u32 %sums, %maps, ${main.feature_maps.taps};
 SUM_LOOP:
-    setp.ge.u32 %p, %sum_index, %sums;
+    setp.ge.u32 %p, %warp_sum, %sums;
     @%p bra.uni SUMS_DONE;
+    setp.lt.u32 %in_sums, %sum_index, %sums;
     div.u32 %map, %sum_index, ${main.feature_maps.taps};
     mul.lo.u32 %tmp0, %map, ${main.feature_maps.taps};
     sub.u32 %tap, %sum_index, %tmp0;
@@ -144,24 +146,26 @@ SUM_LOOP:
     add.u32 %item, %item, %lane;
     mad.lo.u32 %item, %item, ${plan.arithmetic.bytes}, %smem;
     mov.${plan.arithmetic.type} %sum, ${plan.arithmetic.zero};
-    mov.u32 %tmp0, %lane;
+    selp.b32 %tmp0, %lane, %map_threads, %in_sums;
 ITEM_LOOP:
     setp.ge.u32 %p, %tmp0, %map_threads;
     @%p bra ITEMS_DONE;
     ld.shared.${plan.arithmetic.type} %partial, [%item];
     add.rn.${plan.arithmetic.type} %sum, %sum, %partial;
-    add.u32 %item, %item, ${32 * plan.arithmetic.bytes};
-    add.u32 %tmp0, %tmp0, 32;
+    add.u32 %item, %item, ${main.SUM_LANES * plan.arithmetic.bytes};
+    add.u32 %tmp0, %tmp0, ${main.SUM_LANES};
     bra ITEM_LOOP;
 ITEMS_DONE:
     bar.warp.sync 0xffffffff;
-% for lane in (16, 8, 4, 2, 1):
+% for lane in main.peer_lanes:
 ${lanes.add_peer("%sum", lane, f"add.rn.{plan.arithmetic.type}")}\
 % endfor
+    setp.eq.and.u32 %in_sums, %lane, 0, %in_sums;
     add.u32 %filter, %first_channel, %map;
     mov.u32 %tmp1, %channels;
-${aux_kernels.store("@%first_lane ")}\
-    add.u32 %sum_index, %sum_index, ${plan.threads // 32};
+${aux_kernels.store("@%in_sums ")}\
+    add.u32 %warp_sum, %warp_sum, ${plan.threads // main.SUM_LANES};
+    add.u32 %sum_index, %sum_index, ${plan.threads // main.SUM_LANES};
     bra.uni SUM_LOOP;
 SUMS_DONE:
 <%def name="after_entry()">${aux_kernels.entries()}</%def>\

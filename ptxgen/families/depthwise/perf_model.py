@@ -31,8 +31,9 @@ BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2
 #: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
 #: 16 bytes; loads from global memory that a block waits for
 SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
-#: of filter gradients: instructions of a unit of work, cycles of a block, microseconds of the reduction kernel
-UNIT, BLOCK, REDUCTION_US = 60.0, 2500.0, 1.0
+#: of filter gradients: instructions of a unit of work, cycles of a block without and with feature maps in shared memory,
+#: microseconds of the reduction kernel
+UNIT, BLOCK, SMEM_BLOCK, REDUCTION_US = 60.0, 2500.0, 1000.0, 1.0
 
 
 def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
@@ -113,16 +114,18 @@ def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -
     lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]
     strips = lanes * s.rows * s.results * (1 if s.grouped else s.groups)
     units = strips / (w.store[rows] * blocks)  # of a block
+    fixed: Any = np.float32(BLOCK)
     if (maps := s.feature_maps) is not None:  # a unit is an image
         in_smem, threads, results = w.red[rows] > 0, w.store[rows], w.partial[rows].astype(np.int64)
         channels = np.maximum(maps.channels_in(w.red[rows].astype(np.int64), threads.astype(np.int64), results), 1)
         rounds = np.ceil(maps.strips(results) / np.maximum(threads // channels, 1))
         units = np.where(in_smem, maps.count / (channels * blocks), units)
         each = np.where(in_smem, rounds * each + w.start[rows], each)
+        fixed = np.where(in_smem, np.float32(SMEM_BLOCK), fixed)
     busy = blocks / d.sms * units * each
     waves = np.ceil(blocks / (resident * d.sms))
     memory = np.float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
-    cycles = np.maximum(busy, waves * (np.ceil(units) * w.latency[rows] + BLOCK))
+    cycles = np.maximum(busy, waves * (np.ceil(units) * w.latency[rows] + fixed))
     launches = np.float32(2 * perf_costs.LAUNCH_US + REDUCTION_US)
     out: Floats = np.maximum(cycles / np.float32(d.clock), memory) * np.float32(1.1) + launches
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from ptxgen.codegen.addressing import CAddressing, multiplier
 from ptxgen.codegen.arithmetic import Arithmetic
@@ -31,6 +32,13 @@ def channels_of_block(p: FeatureMaps, c: Config) -> int:
 class FeatureMapWgradLoop(FeatureMapLoop):
     """A loop over strips of result gradients, each a part of a column of a feature map, multiplied by the pixels of its
     windows. All taps are unrolled."""
+
+    SUM_LANES: ClassVar[int] = 8  #: lanes that add the sums of a channel's tap, a power of two
+
+    @property
+    def peer_lanes(self) -> list[int]:
+        """The distances between lanes that add each other's sums, in order."""
+        return [1 << i for i in reversed(range(self.SUM_LANES.bit_length() - 1))]
 
     @property
     def results(self) -> str:
