@@ -11,5 +11,8 @@ except ModuleNotFoundError as error:
         raise
     print(f"error: {error.name} is not installed for {sys.executable}; {install_extra('')}", file=sys.stderr)
     sys.exit(3)
+except KeyboardInterrupt:  # main() answers later ones
+    print("error: interrupted", file=sys.stderr)
+    sys.exit(130)
 
 main()

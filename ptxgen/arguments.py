@@ -61,6 +61,6 @@ def flag(name: str, value: Any) -> bool:
 def word(name: str, value: Any, known: Collection[str] = (), error: type[InputError] = InputError) -> str:
     """``value`` as a string. ``error``: it is not a string, or not one of ``known``."""
     if not isinstance(value, str) or (known and value not in known):
-        rule = f"one of {', '.join(known)}" if known else "a string"
+        rule = f"one of {', '.join(x or repr(x) for x in known)}" if known else "a string"
         raise error(f"{name} is {shown(value)}; it must be {rule}")
     return value

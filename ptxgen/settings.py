@@ -57,7 +57,10 @@ def _path(name: str, text: str) -> Path:
 def _driver(name: str, text: str) -> str:
     if re.fullmatch(r"cuda:[0-9]{1,3}", text.lower()):
         return text.lower()
-    return word(name, text.lower(), DRIVERS)
+    if text.lower() not in DRIVERS:
+        known = ", ".join(DRIVERS)
+        raise InputError(f"{name} is {shown(text)}; it must be one of {known}, or cuda:N with the number of a GPU")
+    return text.lower()
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:

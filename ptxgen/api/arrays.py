@@ -170,8 +170,8 @@ def view(x: Any, argument: str, batched: bool = False) -> View:
     """
     out = tensor(x, argument)
     if len(out.shape) not in ((2, 3) if batched else (2,)):
-        allowed = "2, or 3 with the batch first" if batched else "2"
-        raise ShapeError(f"{argument} has {len(out.shape)} dimensions, shape {out.shape}; it must have {allowed}")
+        allowed = "2, or with the batch first 3," if batched else "2"
+        raise ShapeError(f"{argument} has shape {out.shape}; it must have {allowed} dimensions")
     return out
 
 

@@ -112,7 +112,7 @@ class ConvArguments:
         given = plain(value)
         values = given if isinstance(given, tuple) else (given,) * self.dims
         if len(values) != self.dims or not all(is_integer(x, rest, EXTENT_LIMIT - 1) for x in values):
-            some = f"an integer from {rest}" + (f", or {self.dims} of them" if self.dims > 1 else "")
+            some = f"an integer from {rest}" + (f", or {self.dims} such integers" if self.dims > 1 else "")
             raise ShapeError(f"{name} is {shown(value)}; it must be {some}, at most {EXTENT_LIMIT - 1}")
         return (rest,) * (3 - self.dims) + tuple(map(operator.index, values))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import fcntl
 import json
-import logging
 import os
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,9 +21,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
 from ptxgen.tuning.exchange import replacing
-
-_log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())
+from ptxgen.tuning.progress import counted
 
 FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
 
@@ -88,12 +86,15 @@ class Recorder:
         self._lock.release()
 
     def flush(self) -> None:
-        """Writes the counts. A file that cannot be read or written is not changed; a warning is logged."""
+        """Writes the counts. RuntimeWarning: the file cannot be read or written; it is not changed, and the next write
+        tries again."""
         with self._lock:
             counts, self._counts, self._timer = self._counts, Counter(), None
         if not counts:
             return
         try:
+            if self.path.is_dir():
+                raise InputError(f"{self.path} is a folder; it must be a file")
             with _locked(self.path):
                 total = Counter(counts)
                 if self.path.exists():
@@ -104,7 +105,10 @@ class Recorder:
                 with replacing(self.path) as file:
                     file.write("".join(f"{line}\n" for line in lines).encode())
         except (OSError, InputError) as error:
-            _log.warning("PTXGEN_RECORD: %d problems were not recorded: %s", len(counts), error)
+            with self._lock:
+                self._counts.update(counts)
+            what = f"{counted(counts.total(), 'call')} of {counted(len(counts), 'problem')}"
+            warnings.warn(f"PTXGEN_RECORD: {what} not recorded: {error}", RuntimeWarning, stacklevel=1)
 
 
 @cache

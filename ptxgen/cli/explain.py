@@ -40,6 +40,7 @@ def explain(
     """
     from ptxgen.cli import explanation_report, report
     from ptxgen.tuning import explanation
+    from ptxgen.tuning.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
     vendor = vendor_times(source, device.name) if source is not None else {}
@@ -50,7 +51,7 @@ def explain(
             found = explanation.explain(case.problem, device, database, count, vendor)
             rows.append(explanation_report.fields(case, found))
             progress.step(case.name)
-    document = {"command": "explain", "device": device.name, "rows": rows}
+    document = {"command": "explain", "device": device.name, "clock": clock_of(device.name), "rows": rows}
     return Answer(document, explanation_report.text(document))
 
 

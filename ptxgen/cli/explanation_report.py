@@ -6,10 +6,11 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
-from ptxgen.cli.report import Document, config_fields, problem_fields, source_text
+from ptxgen.cli.report import MODEL_CLOCK, Document, config_fields, problem_fields, source_text
 from ptxgen.cli.tables import Table, number
 from ptxgen.problem.operation import Case
 from ptxgen.tuning.explanation import Candidate, Explanation
+from ptxgen.tuning.progress import counted
 
 WIDTH = 80
 
@@ -54,23 +55,26 @@ def _candidate(c: Candidate) -> Document:
 
 
 def text(document: Document) -> str:
-    return "\n\n".join("\n".join(_lines(row, document["device"])) for row in document["rows"])
+    measured = "modelled" if document["clock"] == "model" else "measured"
+    out = ["\n".join(_lines(row, document["device"], measured)) for row in document["rows"]]
+    return "\n\n".join([*out, *([MODEL_CLOCK] if measured == "modelled" else [])])
 
 
-def _lines(row: Document, device: str) -> list[str]:
+def _lines(row: Document, device: str, measured: str) -> list[str]:
+    """``measured``: the word for times of the device."""
     key = row["problem"]["key"]
     head = f"{row['name']}: {key}" if row["name"] != key else key
     out = _wrapped(f"{head} on {device}", "", "  ")
     best = row["candidates"][0]
     origin = source_text(best)
-    out += _wrapped(f"choice: {origin}, {_time(best)}", "", "  ")
+    out += _wrapped(f"choice: {origin}, {_time(best, measured)}", "", "  ")
     out += _wrapped(best["config_text"], "  ", "  ")
     out += [*_wrapped(_floor(row), "", "  "), *_wrapped(_vendor(row, best), "", "  "), ""]
-    out += [f"Candidates; predictions are of the {row['model']}", *_candidates(row["candidates"])]
+    out += [f"Candidates; predictions are of the {row['model']}", *_candidates(row["candidates"], measured)]
     out += ["", "Choice on a multiprocessor", *_residency(best["residency"])]
     out += ["", *_rejections(row)]
     if row["nearest"]:
-        out += ["", *_nearest(row["nearest"])]
+        out += ["", *_nearest(row["nearest"], measured)]
     return out
 
 
@@ -78,8 +82,8 @@ def _wrapped(line: str, first: str, following: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent=first, subsequent_indent=following, break_on_hyphens=False)
 
 
-def _time(candidate: Document) -> str:
-    return f"{number(candidate['us'])} µs ({'predicted' if candidate['predicted'] else 'measured'})"
+def _time(candidate: Document, measured: str) -> str:
+    return f"{number(candidate['us'])} µs ({'predicted' if candidate['predicted'] else measured})"
 
 
 def _floor(row: Document) -> str:
@@ -100,13 +104,13 @@ def _vendor(row: Document, best: Document) -> str:
     return f"vendor's best candidate: {number(us)} µs (measured), {us / best['us']:.2f} times the choice's time"
 
 
-def _candidates(rows: list[Document]) -> list[str]:
+def _candidates(rows: list[Document], measured: str) -> list[str]:
     lines = []
     for i, r in enumerate(rows):
-        measured = None if r["measured_us"] != r["measured_us"] else r["measured_us"]
+        us = None if r["measured_us"] != r["measured_us"] else r["measured_us"]
         where = r["residency"]
-        lines.append([i + 1, r["origin"], r["predicted_us"], measured, f"{where['occupancy']:.0%}", where["waves"]])
-    out = Table(("", "source", "predicted µs", "measured µs", "occupancy", "waves"), lines).text().split("\n")
+        lines.append([i + 1, r["origin"], r["predicted_us"], us, f"{where['occupancy']:.0%}", where["waves"]])
+    out = Table(("", "source", "predicted µs", f"{measured} µs", "occupancy", "waves"), lines).text().split("\n")
     for i, r in enumerate(rows[1:]):
         out += _wrapped(f"{i + 2}: {_differences(rows[0], r)}", "", "   ")
     return out
@@ -133,7 +137,7 @@ def _residency(r: Document) -> list[str]:
     lines = Table(("resource", "used by a block", "blocks that fit", ""), rows).text().split("\n")
     unit = "tiles per resident block" if r["persistent"] else "waves"
     lines += _wrapped(
-        f"{r['resident']} resident blocks, occupancy {r['occupancy']:.0%};"
+        f"{counted(r['resident'], 'resident block')}, occupancy {r['occupancy']:.0%};"
         f" {r['blocks']} {'tiles' if r['persistent'] else 'blocks'}: {number(r['waves'])} {unit}"
         + (", fewer blocks than the device can run at once" if r["waves"] < 1 else ""),
         "",
@@ -151,7 +155,7 @@ def _rejections(row: Document) -> list[str]:
     return [*lines, *Table(("rule", "rejected"), [[name, n] for name, n in rejected.items()]).text().split("\n")]
 
 
-def _nearest(rows: list[Document]) -> list[str]:
+def _nearest(rows: list[Document], measured: str) -> list[str]:
     lines = [
         f"Nearest problems measured on {rows[0]['device']}",
         "distance: sum of |log2| of the ratios of m, n, k, batch",
@@ -159,4 +163,4 @@ def _nearest(rows: list[Document]) -> list[str]:
     shown = [[n["problem"], n["distance"], n["us"], n["config"]["family"]] for n in rows]
     widest = WIDTH - 36
     shown = [[key if len(key) <= widest else key[: widest - 1] + "…", *rest] for key, *rest in shown]
-    return lines + Table(("problem", "distance", "measured µs", "family"), shown).text().split("\n")
+    return lines + Table(("problem", "distance", f"{measured} µs", "family"), shown).text().split("\n")

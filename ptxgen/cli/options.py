@@ -265,20 +265,27 @@ class Target(ProblemOptions):
     def warn_if_emulated(self, driver: Driver, estimate: str) -> None:
         """Prints one warning if kernels run on the emulated device although no option or variable selects it.
         ``estimate``: how long the command takes there."""
-        from ptxgen.settings import settings
-
-        if driver.clock == "model" and self.device is None and settings().driver == "auto":
-            text = (
-                f"warning: there is no usable NVIDIA GPU: kernels run on the emulated device,\n"
-                f"  {estimate}; times are modelled. --device emulated hides this warning"
-            )
-            print(text, file=sys.stderr, flush=True)
+        if self.device is None:
+            warn_if_emulated(driver.clock, estimate, "--device emulated")
 
     def find_device(self) -> Device:
         """The selected device, which need not be in this machine; default: the device of the driver."""
         from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device
+
+
+def warn_if_emulated(clock: str, estimate: str, option: str) -> None:
+    """Prints one warning if kernels run on the emulated device although no variable selects it. ``estimate``: how long
+    the command takes there; ``option``: hides the warning."""
+    from ptxgen.settings import settings
+
+    if clock == "model" and settings().driver == "auto":
+        text = (
+            f"warning: there is no usable NVIDIA GPU: kernels run on the emulated device,\n"
+            f"  {estimate}; times are modelled. {option} hides this warning"
+        )
+        print(text, file=sys.stderr, flush=True)
 
 
 def emulated_time(cases: Sequence[Case], launches: int) -> str:

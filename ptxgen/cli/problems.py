@@ -220,6 +220,7 @@ def select(
         return schedules.select(target)
     from ptxgen.cli import report
     from ptxgen.tuning import selection
+    from ptxgen.tuning.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
     found = []
@@ -229,7 +230,7 @@ def select(
             found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
             progress.step(case.name)
     rows = [report.selection_fields(case, selection) for case, selection in found]
-    document = {"command": "select", "device": device.name, "rows": rows}
+    document = {"command": "select", "device": device.name, "clock": clock_of(device.name), "rows": rows}
     if digest:
         kernels = ((s.problem, s.config, selection.current_digest(s.problem, s.config, device)) for _, s in found)
         document["digest"] = selection.digest_of(kernels)

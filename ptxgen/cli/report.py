@@ -231,10 +231,16 @@ OPTIONAL = ("other settings", "K_S", "M_S", "N_S", "K_L", "U", "K_G", "column-ma
 
 @by_operation
 def select_text(document: Document) -> Parts:
-    rows = [[*shape_cells(r), *config_cells(r), time_cell(r), source_text(r), r["predicted"]] for r in document["rows"]]
-    table = Table((*shape_titles(document), *CONFIG, "µs", "source", "predicted"), rows, OPTIONAL, ("predicted",))
+    clock = document["clock"]
+    modelled, rows = clock == "model", []
+    for r in document["rows"]:
+        time = time_cell(r, modelled=modelled)
+        rows.append([*shape_cells(r), *config_cells(r), time, source_text(r), r["predicted"], clock])
+    titles = (*shape_titles(document), *CONFIG, "µs", "source", "predicted", "clock")
+    table = Table(titles, rows, OPTIONAL, ("predicted", "clock"))
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
-    return [table, *configurations, *predicted_note(document["rows"]), f"device: {document['device']}"]
+    note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
+    return [table, *configurations, *note, f"device: {document['device']}"]
 
 
 @by_operation

@@ -9,6 +9,7 @@ import typer
 
 from ptxgen.cli.command import STORE_COMMANDS, Answer, app, command, db, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions
+from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config import Config
@@ -80,6 +81,8 @@ def import_(
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.result_files import import_files
 
+    if not path.exists():
+        raise InputError(f"path is {path}; there is no such file or folder")
     interrupted = explain_interrupt(lambda: "db info prints the contents of the database")
     with interrupted, Database(options.path) as database, progress("import"):
         counts = import_files(database, path, _current_digest)

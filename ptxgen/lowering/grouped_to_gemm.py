@@ -162,7 +162,11 @@ def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:
 
 def _each(of: Callable[..., float], *columns: Any) -> Any:
     """``of`` for the integers of each row, evaluated once for equal rows."""
-    shape = np.broadcast_shapes(*(np.shape(x) for x in columns))
-    table = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1).reshape(-1, len(columns))
-    found, place = np.unique(table, axis=0, return_inverse=True)
-    return np.array([of(*map(int, row)) for row in found])[place.reshape(-1)].reshape(shape)
+    arrays = np.broadcast_arrays(*columns)
+    code = np.zeros(arrays[0].size, np.int64)
+    for x in arrays:  # sorting numbers is much faster than sorting rows
+        values, place = np.unique(x, return_inverse=True)
+        code = code * len(values) + place.reshape(-1)
+    _, first, place = np.unique(code, return_index=True, return_inverse=True)
+    rows = zip(*(x.reshape(-1)[first].tolist() for x in arrays), strict=True)
+    return np.array([of(*row) for row in rows])[place.reshape(-1)].reshape(arrays[0].shape)

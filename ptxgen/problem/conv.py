@@ -134,9 +134,10 @@ class Conv(ProblemBase):
                     f" must be at most {EXTENT_LIMIT - 1}"
                 )
             if filter_extent > padded:
+                whole = f", {padded} with its padding" if padded > axis else ""
                 raise ShapeError(
-                    f"{name} is {axis}, with padding {padded}; it must be at least {filter_extent}, the extent"
-                    f" of the dilated filter ({filter_})"
+                    f"{name} is {axis}{whole}; it must be at least {filter_extent}, the extent of the dilated filter"
+                    f" ({filter_})"
                 )
         stride = tuple(1 if padded_extents[i] == filter_extents[i] else stride[i] for i in range(3))
         for name, value in (("stride", stride), ("padding", pads), ("dilation", dilation)):
@@ -364,7 +365,7 @@ class Conv(ProblemBase):
         for name, counts in (("stride", (1, 2)), ("padding", (1, 2, 4)), ("dilation", (1, 2))):
             value = values.get(name)
             if isinstance(value, (list, tuple)) and len(value) not in counts and not {"d", "t"} & set(values):
-                rule = f"it must be {' or '.join(map(str, counts))} numbers, or d or t be given"
+                rule = f"it must be {' or '.join(map(str, counts))} numbers, unless d or t is given"
                 raise ShapeError(f"{name} is {'x'.join(map(str, value))}; an image has height and width: {rule}")
         return values
 

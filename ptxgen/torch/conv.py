@@ -247,7 +247,7 @@ def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
     except TypeError:  # a number that is not an integer
         values = ()
     if len(values) != dims or any(v < least for v in values):
-        several = f", or {dims} of them" if dims > 1 else ""
+        several = f", or {dims} such integers" if dims > 1 else ""
         raise ShapeError(f"{name} is {value!r}; it must be an integer from {least}{several}")
     return values
 

@@ -40,10 +40,15 @@ class Header:
         for name, value in asdict(self).items():
             if not isinstance(value, str) or "\n" in value or value != value.strip() or not is_utf8(value):
                 raise InputError(f"{name} is {value!r}; it must be one line of text")
-        if not _DEVICE.fullmatch(self.device):
-            raise InputError(f"device is {self.device!r}; it must name a folder: small letters, digits, . _ +")
+        require_device_name(self.device)
         if self.clock not in CLOCKS:
             raise InputError(f"clock is {self.clock!r}; it must be one of {', '.join(CLOCKS)}")
+
+
+def require_device_name(name: str) -> None:
+    """InputError: a device cannot have this name."""
+    if not _DEVICE.fullmatch(name):
+        raise InputError(f"device is {name!r}; it must name a folder: small letters, digits, . _ +")
 
 
 def is_utf8(text: str) -> bool:

@@ -213,6 +213,8 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
         import distributed
     except ImportError as error:
         raise UnavailableError(f"executor needs the package distributed: {install_extra('dask')}") from error
+    if place.endswith(".json") and not Path(place).is_file():  # distributed would wait for it without end
+        raise UnavailableError(f"the scheduler file {place} does not exist")
     connect: Any = distributed.Client  # distributed has no complete annotations
     to: dict[str, Any] = {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
     try:

@@ -13,7 +13,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning.exchange import is_utf8
+from ptxgen.tuning.exchange import is_utf8, require_device_name
 from ptxgen.tuning.measurement import CLOCKS, OUTCOMES, Environment, Measurement
 
 Row = tuple[Any, ...]
@@ -100,3 +100,4 @@ def _require_utf8(**texts: str) -> None:
 @lru_cache(maxsize=256)
 def _require_environment(environment: Environment) -> None:
     _require_utf8(**asdict(environment))
+    require_device_name(environment.device)

@@ -147,6 +147,8 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     raise CorruptError(f"{path}, line {number}: says {values['rows']!r} rows; there are {number - 2}")
             else:
                 yield number, values
+    if not number:
+        raise CorruptError(f"{path} is empty; it must have the lines that db export --format jsonl writes")
     if not ended:
         raise CorruptError(f"{path}, line {number}: the file ends without its last line, the number of rows")
 

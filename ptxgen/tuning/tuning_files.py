@@ -179,7 +179,7 @@ class _Winners(Mapping[str, Measurement]):
             if sass and not (isinstance(sass, str) and _SASS.fullmatch(sass)):
                 raise InputError(f"sass is {sass!r}; it must be a release of ptxas, a target and 16 hexadecimal digits")
             environment = _environment(self.header.device, self.header.clock, to_json(values))
-            samples = (microseconds(float(cells[2])),)
+            samples = (microseconds(_number(cells[2])),)
             config = parse_config(_config_text(cells[1], self.format))
             return Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
 
@@ -394,6 +394,14 @@ def export_text(
     return written
 
 
+def _number(text: str) -> float:
+    """The time of a winner. InputError: it is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"microseconds are {text!r:.60}; they must be a number") from None
+
+
 def import_text(database: Store, path: Path, current: CurrentOn | None = None) -> dict[str, int]:
     """Imports exported files into a database: all of them, or nothing if any line breaks a rule.
 
@@ -405,7 +413,8 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     path = Path(path)
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, MEASUREMENTS) for f in _files(path, n))
     if not files:
-        raise InputError(f"path is {path}; it must be {WINNERS}, {MEASUREMENTS} or a folder that holds them")
+        names = f"{WINNERS}, {MEASUREMENTS}, results.jsonl, results.parquet"
+        raise InputError(f"path is {path}; it must be one of {names}, or a folder that holds them")
     winners = [m for f in files if f.suffix != ".xz" for m in require_possible(f, read_winners(f)[1])]
     raw = (require_possible(f, read_measurements(f)[1]) for f in files if f.suffix == ".xz")
     return database.merge(chain.from_iterable(raw), winners, current)

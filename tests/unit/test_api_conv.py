@@ -284,7 +284,7 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d(X, F, padding="full"), InputError, "padding is 'full'"),
         (lambda: ptxgen.conv2d(X, F, padding=-1), ShapeError, "padding is -1; it must be an integer from 0"),
         (lambda: ptxgen.conv2d(X, F, stride=0), ShapeError, "stride is 0; it must be an integer from 1"),
-        (lambda: ptxgen.conv2d(X, F, dilation=(1, 0)), ShapeError, "an integer from 1, or 2 of them"),
+        (lambda: ptxgen.conv2d(X, F, dilation=(1, 0)), ShapeError, "an integer from 1, or 2 such integers"),
         (lambda: ptxgen.conv2d(X, F, groups=0), ShapeError, "groups is 0; it must be an integer from 1"),
         (lambda: ptxgen.conv2d(X, F, groups=1.0), ShapeError, "groups is 1.0; it must be an integer from 1"),
         (lambda: ptxgen.conv2d_input_grad(X, F, 5), ShapeError, "input_shape is 5; it must be a shape"),
@@ -521,7 +521,10 @@ BIG = 10**5000
             {"padding": 2**31 - 1},
             "padding is .*2147483647.*; h is 5, and with its padding 4294967299; it must be at most 2",
         ),
-        ({"padding": 2**31}, "padding is 2147483648; it must be an integer from 0, or 2 of them, at most 2147483647"),
+        (
+            {"padding": 2**31},
+            "padding is 2147483648; it must be an integer from 0, or 2 such integers, at most 2147483647",
+        ),
         (
             {"padding": 2**29},
             "results have 2x4x1x1073741827x1073741827 elements of f32, .* bytes; it must be at most 14",
@@ -530,7 +533,10 @@ BIG = 10**5000
         ({"padding": BIG}, "padding is an integer of 16610 bits; it must be"),
         ({"padding": ((1, 1), (1, BIG))}, "padding is a tuple with an integer of too many digits"),
         ({"stride": BIG}, "stride is an integer of 16610 bits; it must be"),
-        ({"stride": 2**31}, "stride is 2147483648; it must be an integer from 1, or 2 of them, at most 2147483647"),
+        (
+            {"stride": 2**31},
+            "stride is 2147483648; it must be an integer from 1, or 2 such integers, at most 2147483647",
+        ),
         ({"stride": (True, 1)}, r"stride is \(True, 1\)"),
         ({"stride": np.array([1.0, 2.0])}, r"stride is \(1.0, 2.0\)"),
         ({"dilation": [1, None]}, r"dilation is \(1, None\)"),

@@ -118,14 +118,28 @@ def test_counts_are_written_at_intervals(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"not JSON\n", b'{"m": 1}\n', b"\xff\n"])
-def test_a_file_that_is_not_of_shapes_is_left_as_it_is(tmp_path, caplog, content):
+def test_a_file_that_is_not_of_shapes_is_left_as_it_is(tmp_path, content):
+    """No count is lost: the next write tries again."""
     path = tmp_path / "shapes.jsonl"
     path.write_bytes(content)
     recorder = Recorder(path)
     recorder.count(P)
-    recorder.flush()
+    recorder.count(P)
+    with pytest.warns(RuntimeWarning, match="PTXGEN_RECORD: 2 calls of 1 problem not recorded: "):
+        recorder.flush()
     assert path.read_bytes() == content
-    assert "PTXGEN_RECORD: 1 problems were not recorded" in caplog.text
+    path.unlink()
+    recorder.flush()
+    assert read(path) == {P: 2}
+
+
+def test_a_folder_is_not_recorded_to(tmp_path):
+    recorder = Recorder(tmp_path)
+    recorder.count(P)
+    with pytest.warns(RuntimeWarning, match="is a folder; it must be a file"):
+        recorder.flush()
+    assert not tmp_path.with_name(f"{tmp_path.name}.lock").exists()
+    recorder._counts.clear()  # else the end of the process warns
 
 
 def test_launches_are_not_wrapped_unless_somebody_observes(monkeypatch):

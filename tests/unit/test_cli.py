@@ -239,7 +239,8 @@ def test_csv_has_all_columns_and_excludes_json(run: Run) -> None:
     [head, *rows] = list(csv.reader(io.StringIO(run(*words, "--csv").out)))
     assert len(rows) == 17
     wide = run(*words, "--wide").out
-    assert all(title in wide.splitlines()[0] for title in set(head) - {"compute", "out", "epilogue", "predicted"})
+    csv_alone = {"compute", "out", "epilogue", "predicted", "clock"}
+    assert all(title in wide.splitlines()[0] for title in set(head) - csv_alone)
     assert max(map(len, run(*words).out.splitlines())) <= 80
     assert run(*words, "--csv", "--json").code == 2
     done = run("select", "--shape", "5,5,5", "--digest", "--csv", *H200)
@@ -264,6 +265,27 @@ def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatc
     large = [Case("large", Gemm(4096, 4096, 4096))]
     assert options.emulated_time(large, 1) == "for roughly 76 minutes"
     assert options.emulated_time(large * 100, 2) == "for roughly 11 days"
+
+
+def test_times_of_the_emulated_device_are_marked_as_modelled(run: Run, tmp_path: Path) -> None:
+    """Also those of stored winners, which are not predicted."""
+    problem, config, emulated = Gemm(17, 19, 23), parse_config(CONFIG), device("emulated")
+    digest = selection.current_digest(problem, config, emulated)
+    winner = Measurement(problem, config, "ok", Environment("emulated", "model"), (3.5,), digest)
+    with Database(tmp_path / "tuning.sqlite") as database:
+        database.set_winner(winner)
+    words = ("--shape", "17,19,23")
+    out = run("select", *words).out
+    assert re.search(r"~3.50* +winner", out)
+    assert "do not predict times" in " ".join(out.split())
+    assert run("select", *words, "--csv").out.splitlines()[1].endswith(",3.5,winner,no,model")
+    assert [run(name, *words, "--json").document["clock"] for name in ("select", "explain")] == ["model", "model"]
+    out = run("explain", *words).out
+    assert "choice: winner, 3.50 µs (modelled)" in out
+    assert "measured µs" not in out
+    assert "do not predict times" in out
+    out = run("select", *words, *H200).out
+    assert "do not predict times" not in out
 
 
 def test_first_command_of_the_readme_finds_a_tuned_shape(run: Run) -> None:
@@ -925,7 +947,7 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
         (["doctor"], "ptxgen.cli.doctor.examine"),
         (["db", "info"], "ptxgen.tuning.database.Database.info"),
         (["db", "export", "out"], "ptxgen.tuning.tuning_files.export_text"),
-        (["db", "import", "in"], "ptxgen.tuning.tuning_files.import_text"),
+        (["db", "import", "."], "ptxgen.tuning.tuning_files.import_text"),
     ],
 )
 def test_every_command_can_be_interrupted(

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from ptxgen.cli import command
+from ptxgen.cli.options import warn_if_emulated
 from ptxgen.errors import DatabaseError, InputError, LaunchError
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
@@ -196,6 +197,23 @@ def test_the_time_limit_ends_a_run_without_end(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("prepared_here")
+def test_emulated_device_that_nobody_asked_for_is_a_warning(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr("ptxgen.cli.collect.warn_if_emulated", lambda *words: asked.append(words))
+    run("--problems", 1, "--time-limit", 60, *RANDOM, *SMALL)
+    assert asked == [("model", "for at most 60 s", "PTXGEN_DRIVER=emulated")]
+    warn_if_emulated(*asked[0])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("PTXGEN_DRIVER", "auto")
+    warn_if_emulated(*asked[0])
+    err = capsys.readouterr().err
+    assert err.startswith("warning: there is no usable NVIDIA GPU")
+    assert "for at most 60 s; times are modelled. PTXGEN_DRIVER=emulated hides this warning" in err
+
+
+@pytest.mark.usefixtures("prepared_here")
 def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
     shapes = tmp_path / "shapes.jsonl"
     shapes.write_text(
@@ -230,6 +248,7 @@ def test_problems_of_a_file(run: Run, tmp_path: Path) -> None:
         (("--jobs", "0"), "'--jobs'"),
         (("--max-extent", "0"), "'--max-extent'"),
         (("--shapes-file", "/absent.jsonl"), "shapes-file /absent.jsonl cannot be read"),
+        (("--shapes-file", "/dev/null"), "shapes-file /dev/null has no problem; it must have one JSON object per line"),
     ],
 )
 def test_invalid_options_are_named_with_their_rule(run: Run, words: tuple[str, ...], rule: str) -> None:
@@ -573,6 +592,13 @@ def test_dask_scheduler_that_does_not_answer(run: Run, monkeypatch: pytest.Monke
     done = run("--executor", "dask://127.0.0.1:1", "--problems", 1)
     assert done.code == 3
     assert "the Dask scheduler at 127.0.0.1:1 does not answer" in done.err
+
+
+def test_dask_scheduler_file_that_does_not_exist(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    done = run("--executor", f"dask://{tmp_path}/absent.json", "--problems", 1)
+    assert done.code == 3
+    assert f"the scheduler file {tmp_path}/absent.json does not exist" in done.err
 
 
 def test_missing_distributed_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,11 @@ def test_parquet_has_typed_columns(database: Path, tmp_path: Path) -> None:
         (lambda lines: [lines[0].replace(":4", ":5"), *lines[1:]], SchemaError, "format 5"),
         (lambda lines: [*lines[:1], lines[1].replace('"us":', '"us":1'), *lines[2:]], CorruptError, "line 2: us is"),
         (lambda lines: [*lines[:1], lines[1].replace("ms=4", "ms=four"), *lines[2:]], CorruptError, "line 2: config"),
+        (
+            lambda lines: [x.replace('"h200"', '"../h200"') for x in lines],
+            CorruptError,
+            "device is '../h200'; it must name",
+        ),
     ],
 )
 def test_damaged_lines_are_refused(change, error, message, database: Path, tmp_path: Path) -> None:
@@ -100,6 +105,20 @@ def test_damaged_lines_are_refused(change, error, message, database: Path, tmp_p
         with pytest.raises(error, match=message):
             import_files(store, path)
         assert not list(store.measurements())
+
+
+def test_empty_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b"")
+    with pytest.raises(CorruptError, match=r"results\.jsonl is empty; it must have"):
+        list(read_results(path))
+
+
+def test_path_that_does_not_exist_makes_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = tmp_path / "new.sqlite"
+    assert run(["db", "import", str(tmp_path / "absent"), "--database", str(database)]) == 2
+    assert "there is no such file or folder" in capsys.readouterr().err
+    assert not database.exists()
 
 
 def test_damaged_parquet_is_refused(database: Path, tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2
 #: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
 #: 16 bytes; loads from global memory that a block waits for
 SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
-#: of filter gradients: instructions of a unit of work, cycles of a block without and with feature maps in shared memory,
-#: microseconds of the reduction kernel
+#: of filter gradients: instructions of a unit of work, cycles of a block (SMEM_BLOCK: with feature maps in shared
+#: memory), microseconds of the reduction kernel
 UNIT, BLOCK, SMEM_BLOCK, REDUCTION_US = 60.0, 2500.0, 1000.0, 1.0
 
 
