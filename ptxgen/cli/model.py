@@ -10,7 +10,7 @@ import typer
 
 from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
-from ptxgen.cli.options import DatabaseOptions, SeedOption
+from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
 
 if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
@@ -206,6 +206,7 @@ def validate(
     random, driver = generator(seed, mixture, dtypes), settings().driver
     opened = open_driver(driver)
     limits, device = limits_of(opened.clock, max_extent), opened.device.name
+    warn_if_emulated(opened.clock, f"for {problems} problems", "PTXGEN_DRIVER=emulated")
     vendor = vendor and opened.clock == "hardware"
     file = tuning_files.measurements_path(device)
     known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()
