@@ -196,6 +196,7 @@ def validate(
     from ptxgen.tuning import collect, tuning_files, validation
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.executor import DevicePoolOptions
+    from ptxgen.tuning.progress import counted
     from ptxgen.tuning.selection import model_folder
 
     if source is not None:
@@ -206,7 +207,7 @@ def validate(
     random, driver = generator(seed, mixture, dtypes), settings().driver
     opened = open_driver(driver)
     limits, device = limits_of(opened.clock, max_extent), opened.device.name
-    warn_if_emulated(opened.clock, f"for {problems} problems", "PTXGEN_DRIVER=emulated")
+    warn_if_emulated(opened.clock, f"for {counted(problems, 'problem')}", "PTXGEN_DRIVER=emulated")
     vendor = vendor and opened.clock == "hardware"
     file = tuning_files.measurements_path(device)
     known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()

@@ -381,7 +381,10 @@ def regressor_cells(row: Document) -> list[Any]:
 
 
 def _three(value: Any) -> Any:
-    return f"{value:.3f}" if isinstance(value, float) else value
+    """A number with three digits after the point. None: it is not known."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else f"{value:.3f}"
+    return value
 
 
 def info_text(document: Document) -> Parts:

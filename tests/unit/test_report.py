@@ -154,7 +154,9 @@ def test_comparison_ends_with_mean_and_worst_row() -> None:
 def test_table_shows_the_papers_values_and_ours() -> None:
     case = cases("isaac")[3]  # DeepBench-F 16
     selection = Selection(case.problem, Config(), "shipped", 10.0)
-    output = text_of(report.select_text({"device": "h200", "rows": [report.selection_fields(case, selection)]}))
+    output = text_of(
+        report.select_text({"device": "h200", "clock": "hardware", "rows": [report.selection_fields(case, selection)]})
+    )
     assert "2560,16,2560 NN" in output
     assert "16,2560,2560  NN" in output
 
