@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ptxgen.cli.command import TUNE_COMMANDS, Answer, app, command, explain_interrupt
-from ptxgen.cli.options import DatabaseOptions, SeedOption, open_lines, warn_if_emulated
+from ptxgen.cli.options import DatabaseOptions, SeedOption, no_problem, open_lines, time_limit_text, warn_if_emulated
 from ptxgen.tuning.deadline import Deadline, stop_on_signals
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def collect(
         with open_lines(shapes_file) as lines:
             given = [case.problem for case in read(lines, str(shapes_file), "")]
         if not given:
-            raise InputError(f"shapes-file {shapes_file} has no problem; it must have one JSON object per line")
+            raise no_problem(shapes_file)
     with Database(options.path) as database, report.progress() as progress:
         models = model_folder(database, "").parent
         arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision(), children)
@@ -154,8 +154,8 @@ def collect(
             else:
                 cluster, threads = stack.enter_context(dask_executor(executor))
                 device_pool = stack.enter_context(ExecutorPool(cluster, arguments, threads))
-            limit = "without a time limit" if time_limit is None else f"for at most {time_limit:g} s"
-            warn_if_emulated(device_pool.clock, limit, "PTXGEN_DRIVER=emulated")
+            seconds = math.inf if time_limit is None else time_limit
+            warn_if_emulated(device_pool.clock, time_limit_text(seconds), "PTXGEN_DRIVER=emulated")
             if given is None:
                 given = replace(random, limits=limits_of(device_pool.clock, max_extent))
             run = collector.Collector(database, device_pool, budget, progress)
@@ -166,7 +166,7 @@ def collect(
                     " command to continue"
                 )
 
-            deadline = Deadline(math.inf if time_limit is None else time_limit)
+            deadline = Deadline(seconds)
             with explain_interrupt(stored), stop_on_signals(deadline):
                 done = run.run(islice(given, problems), deadline)
                 deadline.raise_for_signal()

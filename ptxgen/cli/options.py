@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -239,9 +240,7 @@ class Target(ProblemOptions):
             cases += suites.cases(suite, of.name, **chosen)
         if not cases:
             if self.shapes_file is not None:
-                raise InputError(
-                    f"shapes-file {self.shapes_file} has no problem; it must have one JSON object per line"
-                )
+                raise no_problem(self.shapes_file)
             raise InputError("no problem is given; use --shape, --suite or --shapes-file")
         return cases
 
@@ -273,6 +272,16 @@ class Target(ProblemOptions):
         from ptxgen.problem.device import device
 
         return device(self.device) if self.device is not None else self.find_driver().device
+
+
+def no_problem(shapes_file: Path) -> InputError:
+    """The error of a shapes file without problems."""
+    return InputError(f"shapes-file {shapes_file} has no problem; it must have one JSON object per line")
+
+
+def time_limit_text(seconds: float) -> str:
+    """A time limit as an estimate of ``warn_if_emulated``; infinity: there is none."""
+    return f"for at most {seconds:g} s" if math.isfinite(seconds) else "without a time limit"
 
 
 def warn_if_emulated(clock: str, estimate: str, option: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +28,7 @@ from ptxgen.cli.options import (
     Target,
     TimeLimitOption,
     emulated_time,
+    time_limit_text,
 )
 from ptxgen.errors import InputError, UnavailableError
 
@@ -143,8 +143,7 @@ def tune(
     }
     start = tuner.Budget(**EMULATED_BUDGET) if emulated else tuner.Budget()
     budget = replace(start, **{name: value for name, value in chosen.items() if value is not None})
-    limit = f"for at most {budget.seconds:g} s" if math.isfinite(budget.seconds) else "without a time limit"
-    target.warn_if_emulated(driver, limit)
+    target.warn_if_emulated(driver, time_limit_text(budget.seconds))
     weights: dict[Problem, float] = {}
     for case in cases:
         weights[case.problem] = weights.get(case.problem, 0.0) + case.count

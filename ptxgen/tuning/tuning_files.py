@@ -130,6 +130,14 @@ def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
     return winners.header, list(winners.values())
 
 
+def _number(text: str) -> float:
+    """The time of a winner. InputError: it is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"microseconds are {text!r:.60}; they must be a number") from None
+
+
 class _Winners(Mapping[str, Measurement]):
     """The winners of a file by problem key. A line is parsed when it is looked up."""
 
@@ -392,14 +400,6 @@ def export_text(
             write_measurements(measurements_path(name, folder), header, rows)
             written.append(measurements_path(name, folder))
     return written
-
-
-def _number(text: str) -> float:
-    """The time of a winner. InputError: it is no number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"microseconds are {text!r:.60}; they must be a number") from None
 
 
 def import_text(database: Store, path: Path, current: CurrentOn | None = None) -> dict[str, int]:
