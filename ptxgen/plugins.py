@@ -17,12 +17,13 @@ GROUP = "ptxgen.plugins"
 OWN = "ptxgen.families"  #: registers the families of the package; plugins follow it
 
 _state = {"begun": False, "loaded": False}
+_called: set[EntryPoint] = set()  #: plugins that have registered: a second call would register them again
 
 
 def load() -> None:
-    """Registers the families of the package, then calls the plugins, once per process.
+    """Registers the families of the package, then calls the plugins, each once per process.
 
-    InputError: a plugin cannot be imported, or a name is registered already.
+    InputError: a plugin raises an error, whatever its class. Each later call raises one again until the plugin works.
     """
     if _state["loaded"]:
         return
@@ -30,13 +31,21 @@ def load() -> None:
     if _state["begun"]:  # plugins read the registries themselves
         return
     _state["begun"] = True
-    named = [EntryPoint(value, value, GROUP) for value in settings().plugins]
-    for entry in (*entry_points(group=GROUP), *named):
-        try:
-            found = entry.load()
-            if callable(found):
-                found()
-        except (ImportError, AttributeError, InputError) as error:
-            _state["begun"] = False
-            raise InputError(f"plugin {entry.value!r} cannot be loaded: {error}") from error
-    _state["loaded"] = True
+    try:
+        named = [EntryPoint(value, value, GROUP) for value in settings().plugins]
+        for entry in (*entry_points(group=GROUP), *named):
+            if entry not in _called:
+                _call(entry)
+                _called.add(entry)
+        _state["loaded"] = True
+    finally:
+        _state["begun"] = False
+
+
+def _call(entry: EntryPoint) -> None:
+    try:
+        found = entry.load()
+        if callable(found):
+            found()
+    except Exception as error:  # a plugin is code of others
+        raise InputError(f"plugin {entry.value!r} cannot be loaded: {type(error).__name__}: {error}") from error

@@ -4,6 +4,8 @@ included, and next to an operation from outside."""
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -157,9 +159,31 @@ def test_commands_know_the_family(
         assert best.origin == "winner"
 
 
-def test_a_plugin_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+BROKEN = {
+    "no_such_module": "ModuleNotFoundError",
+    "tests.plugins.toy:no_such_function": "AttributeError",
+    "raises_when_imported": "ValueError: broken",
+    "is_not_python": "SyntaxError",
+    "os:system": "TypeError",
+    "..x:y": "",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_plugin_that_cannot_be_loaded_is_named_at_every_call(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A plugin is never left out, whatever it raises; the ones before it register once."""
     monkeypatch.setattr(plugins, "_state", {"begun": False, "loaded": False})
-    for name in ("no_such_module", "tests.plugins.toy:no_such_function"):
-        monkeypatch.setenv("PTXGEN_PLUGINS", name)
-        with pytest.raises(InputError, match=f"plugin '{name}' cannot be loaded"):
+    monkeypatch.setattr(plugins, "_called", set())
+    (tmp_path / "raises_when_imported.py").write_text("raise ValueError('broken')\n")
+    (tmp_path / "is_not_python.py").write_text("def (\n")
+    (tmp_path / "registers_once.py").write_text("calls = []\ndef register():\n    calls.append(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PTXGEN_PLUGINS", f"registers_once:register, {name}")
+    for _ in range(2):
+        with pytest.raises(InputError, match=f"plugin '{re.escape(name)}' cannot be loaded: .*{BROKEN[name]}"):
             plugins.load()
+    monkeypatch.setenv("PTXGEN_PLUGINS", "registers_once:register")
+    plugins.load()
+    assert sys.modules.pop("registers_once").calls == [1]
