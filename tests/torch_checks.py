@@ -362,6 +362,18 @@ class Checks:
         batched = torch.compile(torch.vmap(lambda x: pt.linear(x, w)), backend="aot_eager", fullgraph=True)
         assert torch.equal(batched(x), x @ w.T)
 
+    @pytest.mark.parametrize("grad", [True, False])
+    def test_torch_jit_trace_passes_its_check(self, grad):
+        """The check traces again without gradients, and compares the graphs with their source lines."""
+        w, x = self.integers(3, 4), self.integers(2, 4)
+        layer = pt.replace_modules(nn.Linear(4, 3, dtype=x.dtype, device=x.device))
+        functions = lambda x: pt.linear(x, w), lambda x: pt.matmul(pt.matmul(x, w.T), w), layer
+        with torch.set_grad_enabled(grad):
+            for f in functions:
+                traced = torch.jit.trace(f, x)
+                assert "ptxgen::" in str(traced.inlined_graph)
+                assert torch.equal(traced(x + 1), f(x + 1))
+
     def test_compiled_code_calls_the_kernel_without_the_dispatcher(self):
         """Unless gradients are recorded, or a mode or a meta tensor needs the dispatcher."""
 

@@ -87,10 +87,14 @@ class Operator:
             LIBRARY.impl(name, kernel, backend)
             LIBRARY.impl(name, self._autocast_kernel(device, f"Autocast{backend}"), f"Autocast{backend}")
 
-    def _call_of_plain_tensors(self, dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    def _call_of_plain_tensors(self, overload: Callable[..., Any]) -> Callable[..., Any]:
         """The call of ``overload``: the kernel where the dispatcher has nothing else to do, as in compiled code; else
-        ``dispatch``."""
+        ``overload`` itself."""
         kernel, count = self.kernel, self._tensors
+
+        def dispatch(*args: Any, **named: Any) -> Any:
+            # torch.jit.trace records this source line; its check traces again without gradients and compares the lines
+            return overload(*args, **named)
 
         def call(*args: Any, **named: Any) -> Any:
             if named or is_grad_enabled():
