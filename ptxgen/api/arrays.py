@@ -13,12 +13,14 @@ import numpy as np
 
 from ptxgen.api import dlpack
 from ptxgen.api.dlpack import DeviceArray
+from ptxgen.arguments import is_integer, shown
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 from ptxgen.runtime.cuda_graph import device_of
 
 #: ``max_work`` of np.shares_memory; arrays for which it is exceeded count as overlapping
 OVERLAP_WORK = 1 << 20
+ADDRESS_MOST, STRIDE_MOST = 2**64 - 1, 2**63 - 1
 #: packages whose arrays never change, and are exported without a mark of it
 IMMUTABLE = ("jax", "jaxlib")
 
@@ -57,9 +59,7 @@ def _numpy(x: Any, argument: str) -> View:
     if isinstance(x, np.ma.MaskedArray):
         raise _masked_array_error(argument, f"{argument}.filled(value) or {argument}.data")
     kind = from_numpy(x.dtype, argument)
-    strides = tuple(s // kind.bytes for s in x.strides)
-    if any(s % kind.bytes for s in x.strides):
-        raise ShapeError(f"{argument} has strides {x.strides} bytes; they must be multiples of {kind.bytes}")
+    strides = _in_elements(x.strides, kind, argument)
     return View(x, x.ctypes.data, x.shape, strides, kind, True, not x.flags.writeable)
 
 
@@ -128,20 +128,76 @@ def require_no_gradient(x: Any, argument: str) -> None:
         )
 
 
-def _interface(x: Any, argument: str) -> View:
-    facts = x.__cuda_array_interface__
+@dataclass(frozen=True)
+class _Interface:
+    """The checked content of ``__cuda_array_interface__``. ``strides``: in bytes; None: the elements are packed."""
+
+    address: int
+    readonly: bool
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+
+
+def _read_interface(x: Any, argument: str) -> _Interface:
+    """InputError, ShapeError, DtypeError: an entry of the interface breaks a rule, which the message names."""
+    facts, name = x.__cuda_array_interface__, f"{argument}.__cuda_array_interface__"
+    if not isinstance(facts, dict):
+        raise InputError(f"{name} is {shown(facts)}; it must be a dict")
+    if absent := [key for key in ("data", "shape", "typestr") if key not in facts]:
+        raise InputError(f"{name} has no {', '.join(absent)}; it must have data, shape and typestr")
     if facts.get("mask") is not None:
         raise _masked_array_error(argument, "an array without a mask")
-    kind = from_numpy(np.dtype(facts["typestr"]), argument)
-    shape = tuple(facts["shape"])
-    byte_strides = facts.get("strides")
-    strides = (
-        tuple(s // kind.bytes for s in byte_strides)
-        if byte_strides
-        else tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
+    try:
+        dtype = np.dtype(str(facts["typestr"]))
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses the text as an expression
+        raise DtypeError(
+            f"{argument} has typestr {shown(facts['typestr'])}; it must be that of a NumPy dtype"
+        ) from None
+    data, shape, strides, stream = facts["data"], facts["shape"], facts.get("strides"), facts.get("stream")
+    if not (isinstance(data, tuple | list) and len(data) == 2 and is_integer(data[0], 0, ADDRESS_MOST)):
+        raise InputError(f"{argument} has data {shown(data)}; it must be a tuple of the address and a truth value")
+    if not _are_integers(shape, 0):
+        raise ShapeError(f"{argument} has shape {shown(shape)}; it must be a tuple of integers, 0 or greater")
+    if strides is not None and not (_are_integers(strides, -STRIDE_MOST) and len(strides) == len(shape)):
+        rule = f"they must be None, or {len(shape)} integers, one per axis"
+        raise ShapeError(f"{argument} has strides {shown(strides)} bytes; {rule}")
+    if stream is not None and not is_integer(stream, 0, ADDRESS_MOST):
+        raise InputError(f"{argument} has stream {shown(stream)}; it must be None or an integer")
+    steps = tuple(map(int, strides)) if strides else None
+    return _Interface(int(data[0]), bool(data[1]), tuple(map(int, shape)), steps, dtype)
+
+
+def _are_integers(values: Any, least: int) -> bool:
+    return isinstance(values, tuple | list) and all(is_integer(n, least, STRIDE_MOST) for n in values)
+
+
+def _interface(x: Any, argument: str) -> View:
+    facts = _read_interface(x, argument)
+    kind = from_numpy(facts.dtype, argument)
+    bytes_of = facts.strides if facts.strides is not None else _packed(facts.shape, kind.bytes)
+    return View(
+        x,
+        facts.address,
+        facts.shape,
+        _in_elements(bytes_of, kind, argument),
+        kind,
+        False,
+        facts.readonly,
+        _gpu_index(x, facts.address),
     )
-    address = facts["data"][0]
-    return View(x, address, shape, strides, kind, False, bool(facts["data"][1]), _gpu_index(x, address))
+
+
+def _packed(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The strides, in bytes, of packed elements of ``size`` bytes."""
+    return tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _in_elements(strides: tuple[int, ...], kind: Dtype, argument: str) -> tuple[int, ...]:
+    """Strides in elements from those in bytes. ShapeError: an element begins inside another."""
+    if any(s % kind.bytes for s in strides):
+        raise ShapeError(f"{argument} has strides {strides} bytes; they must be multiples of {kind.bytes}")
+    return tuple(s // kind.bytes for s in strides)
 
 
 def _gpu_index(x: Any, address: int) -> int | None:
@@ -196,7 +252,8 @@ def tensor(x: Any, argument: str) -> View:
 
 def _names_its_stream(x: Any) -> bool:
     """Whether the interface of an array has the stream on which its library works: calls then need not wait."""
-    return is_cupy(x) or "stream" in getattr(x, "__cuda_array_interface__", {})
+    facts = getattr(x, "__cuda_array_interface__", None)
+    return is_cupy(x) or (isinstance(facts, dict) and "stream" in facts)
 
 
 def is_cupy(x: Any) -> bool:
@@ -218,20 +275,19 @@ def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
     InputError: ``x`` is not such an array.
     """
     torch = type(x).__module__.startswith("torch")
-    facts = None if torch else getattr(x, "__cuda_array_interface__", None)
-    if facts is None and (not torch or x.device.type != "cuda"):
-        raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
-    if facts is None:
+    if torch and x.device.type == "cuda":
         if not x.is_contiguous():
             raise InputError(f"{argument} has strides {tuple(x.stride())}; its elements must be contiguous")
         return int(x.data_ptr()), int(x.nbytes), x.device.index
-    shape, size = facts["shape"], np.dtype(facts["typestr"]).itemsize
-    packed = tuple(size * math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    if tuple(facts.get("strides") or packed) != packed:
-        raise InputError(f"{argument} has strides {facts['strides']} bytes; its elements must be contiguous")
-    if facts["data"][1]:
+    if torch or not hasattr(x, "__cuda_array_interface__"):
+        raise InputError(f"{argument} is {type(x).__name__}, not on a GPU; it must be a GPU array")
+    facts = _read_interface(x, argument)
+    packed = _packed(facts.shape, facts.dtype.itemsize)
+    if facts.strides not in (None, packed):
+        raise InputError(f"{argument} has strides {facts.strides} bytes; its elements must be contiguous")
+    if facts.readonly:
         raise InputError(f"{argument} is read-only")
-    return int(facts["data"][0]), size * math.prod(shape), _gpu_index(x, facts["data"][0])
+    return facts.address, facts.dtype.itemsize * math.prod(facts.shape), _gpu_index(x, facts.address)
 
 
 def matrix_layout(v: View) -> tuple[str, int] | None:

@@ -64,7 +64,7 @@ def epilogue_arguments(
         ops.append("scale" if sizes == [1, 1] and (m, n) != (1, 1) else "scale_rows")
         arrays += [("scale_a", pair[0]), ("scale_b", pair[1])]
     if bias is not None:
-        rows = len(getattr(bias, "shape", ())) == 2
+        rows = len(tensor(bias, "bias").shape) == 2
         v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
         ops.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
@@ -99,6 +99,8 @@ def _vector(x: Any, argument: str, out: View, kind: str, length: int | None = No
     """``x`` as a vector of consecutive elements in the memory of ``out``. ``column``: its shape is M×1."""
     v = tensor(x, argument)
     if sum(n != 1 for n in v.shape) > 1:
+        if not hasattr(x, "reshape"):
+            raise ShapeError(f"{argument} has shape {v.shape}; it must have one axis of more than one element")
         v = tensor(x.reshape(-1), argument)
     size, stride = next(((n, s) for n, s in zip(v.shape, v.strides, strict=True) if n != 1), (1, 1))
     if length is not None and size != length:

@@ -580,4 +580,5 @@ def current_stream(x: Any) -> int:
 
         with x.device:  # CuPy has a current stream for each GPU
             return int(cupy.cuda.get_current_stream().ptr) or 1
-    return int(getattr(x, "__cuda_array_interface__", {}).get("stream") or 1)  # 1: dlpack.LEGACY_STREAM too
+    facts = getattr(x, "__cuda_array_interface__", None)  # of an array that DLPack shared, unchecked
+    return int((facts.get("stream") if isinstance(facts, dict) else None) or 1)  # 1: dlpack.LEGACY_STREAM too

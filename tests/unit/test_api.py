@@ -457,6 +457,8 @@ def test_invalid_device_arrays_are_refused(gpu):
         ptxgen.gemm(foreign, b, out=Foreign(gpu.driver, x))
     with pytest.raises(ShapeError, match=r"out has strides \(12, 2\)"):
         ptxgen.gemm(a, b, out=foreign)
+    with pytest.raises(ShapeError, match=r"scale_a has shape \(6, 6\); it must have one axis"):  # it has no reshape()
+        ptxgen.gemm(a, b, out=Foreign(gpu.driver, x), scale_a=Foreign(gpu.driver, x), scale_b=Foreign(gpu.driver, x))
     assert not gpu.driver.streams
 
 

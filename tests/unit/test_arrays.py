@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ptxgen.api import arrays
 from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, overlap, overlaps_itself, view
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, dtype
@@ -250,6 +251,45 @@ def test_masked_arrays_are_refused(argument):
     foreign.__cuda_array_interface__["mask"] = Foreign(np.ones((2, 2), bool))
     with pytest.raises(InputError, match=f"{argument} is a masked array"):
         view(foreign, argument)
+
+
+DAMAGED = [
+    (InputError, "__cuda_array_interface__ is None; it must be a dict", None),
+    (InputError, "it must be a dict", [("shape", (2, 2))]),
+    (InputError, "has no data, typestr; it must have", {"shape": (2, 2)}),
+    (DtypeError, "has typestr 'zz'; it must be", {"typestr": "zz"}),
+    (DtypeError, "has typestr 'f4, \\('; it must be", {"typestr": "f4, ("}),
+    (DtypeError, "has typestr 7; it must be", {"typestr": 7}),
+    (InputError, "has data 4096; it must be", {"data": 4096}),
+    (InputError, "has data None; it must be", {"data": None}),
+    (InputError, r"has data \(None, False\); it must be", {"data": (None, False)}),
+    (InputError, r"has data \(-16, False\); it must be", {"data": (-16, False)}),
+    (ShapeError, "has shape 2; it must be a tuple", {"shape": 2}),
+    (ShapeError, r"has shape \(2, -1\); it must be", {"shape": (2, -1)}),
+    (ShapeError, r"has shape \(2.0, 2\); it must be", {"shape": (2.0, 2)}),
+    (ShapeError, r"has strides \(8,\) bytes; they must be None, or 2 integers", {"strides": (8,)}),
+    (ShapeError, r"has strides \(8, 4, 4\) bytes; they must be", {"strides": (8, 4, 4)}),
+    (ShapeError, "has strides 8 bytes; they must be", {"strides": 8}),
+    (InputError, "has stream 'legacy'; it must be None or an integer", {"stream": "legacy"}),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "change"), DAMAGED)
+def test_damaged_interfaces_are_refused(error, message, change):
+    for read in (arrays.tensor, arrays.device_memory):
+        foreign = Foreign(np.ones((2, 2), np.float32))
+        whole = foreign.__cuda_array_interface__
+        replaces = not isinstance(change, dict) or "has no" in message
+        foreign.__cuda_array_interface__ = change if replaces else {**whole, **change}
+        with pytest.raises(error, match=rf"^b\W?.*{message}"):
+            read(foreign, "b")
+
+
+def test_strides_inside_an_element_are_refused():
+    foreign = Foreign(np.ones((2, 2), np.float32))
+    foreign.__cuda_array_interface__["strides"] = (10, 4)
+    with pytest.raises(ShapeError, match=r"b has strides \(10, 4\) bytes; they must be multiples of 4"):
+        view(foreign, "b")
 
 
 def no_storage() -> int:
