@@ -47,7 +47,7 @@ from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, generate
 from ptxgen.runtime.workspace import Workspaces
 from ptxgen.tuning import selection
-from ptxgen.tuning.database import Database
+from ptxgen.tuning.database import Database, readable
 from ptxgen.tuning.first_use import FirstUse
 
 _log = logging.getLogger(__name__)
@@ -128,9 +128,8 @@ def current_gpu() -> int:
 
 @cache
 def database() -> Database | None:
-    """The user's tuning database, opened for reading; None: there is none."""
-    path = settings.settings().database
-    return Database(path, readonly=True) if path.exists() else None
+    """The user's tuning database, opened for reading; None: there is none, or, with a warning, it cannot be used."""
+    return readable(settings.settings().database)
 
 
 class DriverState:

@@ -7,6 +7,7 @@ import logging
 import re
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -346,12 +347,14 @@ def command_line() -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command and returns its exit code. Parser errors are reported like other errors. Warnings of ptxgen go to
-    standard error."""
+    """Runs a command and returns its exit code. Parser errors are reported like other errors. Warnings go to standard
+    error."""
     _arguments[:] = arguments
-    warnings = logging.StreamHandler()
-    warnings.setFormatter(logging.Formatter("warning: %(message)s"))
-    logging.getLogger("ptxgen").addHandler(warnings)
+    with _printed_warnings():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
@@ -370,8 +373,24 @@ def run(arguments: Sequence[str]) -> int:
         if "--json" in arguments:
             _print({"error": {"kind": "Interrupted", "message": "interrupted"}})
         return 130
+
+
+@contextmanager
+def _printed_warnings() -> Iterator[None]:
+    """Within the block, warnings and those of the logger of ptxgen are lines "warning: …" on standard error."""
+
+    def show(message: Warning | str, *place: object, **others: object) -> None:
+        print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    logging.getLogger("ptxgen").addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield
     finally:
-        logging.getLogger("ptxgen").removeHandler(warnings)
+        logging.getLogger("ptxgen").removeHandler(handler)
 
 
 def one_line(error: BaseException) -> str:

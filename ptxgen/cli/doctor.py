@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -202,15 +203,12 @@ def _shipped() -> Finding:
 def _selection(path: Path) -> Finding:
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.database import readable
     from ptxgen.tuning.selection import state_digest
 
     device = open_driver(settings().driver).device
-    if path.exists():
-        with Database(path, readonly=True) as database:
-            digest = state_digest(device, database)
-    else:
-        digest = state_digest(device)
+    with readable(path) or nullcontext() as database:
+        digest = state_digest(device, database)
     return finding(
         "selection",
         "ok",

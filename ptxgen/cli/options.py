@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -71,13 +71,12 @@ class DatabaseOptions(Common):
 
     @contextmanager
     def reading(self) -> Iterator[Database | None]:
-        """The database, read-only. None: the option is not given and the default database does not exist."""
-        from ptxgen.tuning.database import Database
+        """The database, read-only. None: the option is not given, and the default database does not exist or, with a
+        warning, cannot be used."""
+        from ptxgen.tuning.database import Database, readable
 
-        if self.database is None and not self.path.exists():
-            yield None
-            return
-        with Database(self.path, readonly=True) as database:
+        found = readable(self.path) if self.database is None else Database(self.path, readonly=True)
+        with found or nullcontext() as database:
             yield database
 
 

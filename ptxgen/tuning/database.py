@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.codegen.config import Config
-from ptxgen.errors import CorruptError
+from ptxgen.errors import CorruptError, DatabaseError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Environment, Measurement
@@ -416,4 +417,14 @@ class Database(SqliteFile):
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-__all__ = ["APPLICATION", "SCHEMA", "SCHEMA_VERSION", "Current", "CurrentOn", "Database", "config_text"]
+def readable(path: Path) -> Database | None:
+    """The database at ``path``, opened for reading. None: there is no file, or, with a ``RuntimeWarning``, it cannot be
+    used: it is empty or damaged, or a newer ptxgen wrote it."""
+    try:
+        return Database(path, readonly=True) if path.exists() else None
+    except (DatabaseError, OSError) as error:
+        warnings.warn(f"{error}; its winners and models are not used", RuntimeWarning, stacklevel=2)
+        return None
+
+
+__all__ = ["APPLICATION", "SCHEMA", "SCHEMA_VERSION", "Current", "CurrentOn", "Database", "config_text", "readable"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from ptxgen import file_digests
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import ConfigError, DatabaseError
+from ptxgen.errors import ConfigError, CorruptError, DatabaseError
 from ptxgen.families import rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -302,8 +302,17 @@ def why_unsupported(problem: Problem, device: Device) -> str:
 
 def _winner(problem: Problem, device: Device, database: Database | None) -> Selection | None:
     """The user's winner, else the shipped one, if it is legal and its kernel has not changed."""
-    mine = database.best(problem, device.name, tuning_files.clock_of(device.name)) if database is not None else None
+    mine = _best(problem, device, database) if database is not None else None
     for origin, found in (("winner", mine), ("shipped", tuning_files.lookup(problem, device.name))):
         if found is not None and _is_legal(lower(problem), found.config, device) and is_current(found, device):
             return Selection(problem, found.config, origin, found.us)
     return None
+
+
+def _best(problem: Problem, device: Device, database: Database) -> Measurement | None:
+    """The winner of a database. None: there is none, or, with a warning, its row is damaged."""
+    try:
+        return database.best(problem, device.name, tuning_files.clock_of(device.name))
+    except CorruptError as error:
+        _warn(f"{error}; the winner is not used")
+        return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -62,6 +63,13 @@ def _execute(db: sqlite3.Connection, statements: str) -> None:
         db.execute(statement)
 
 
+def _make_tables(db: sqlite3.Connection) -> None:
+    for statements in (SCHEMA, *MIGRATIONS):
+        _execute(db, statements)
+    db.execute(f"PRAGMA application_id = {APPLICATION}")
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 def file_system(folder: Path) -> str:
     """The type of the file system of a folder, from /proc/self/mountinfo; empty: unknown."""
     try:
@@ -108,6 +116,8 @@ class SqliteFile:
                 raise DatabaseError(f"{self.path}: cannot make its folder: {error}") from error
         self._networked = _NETWORK.fullmatch(file_system(self.path.resolve().parent)) is not None
         with self._guard():
+            if not readonly:
+                self._create_file()
             self._db = self._connection(timeout)
         try:
             with self._guard():
@@ -235,13 +245,29 @@ class SqliteFile:
         marks = self._pragma("user_version"), self._pragma("application_id")
         return not any(marks) and not self._one("SELECT count(*) FROM sqlite_master")
 
+    def _create_file(self) -> None:
+        """Creates a missing file with its tables, first under another name: a process that is killed leaves no part of
+        a database. A log without a file is left to SQLite, which would apply it to the new file."""
+        path = self.path.resolve()
+        if any(Path(f"{path}{end}").exists() for end in ("", "-journal", "-wal")):
+            return
+        part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+        try:
+            with closing(sqlite3.connect(part, isolation_level=None)) as db:
+                db.execute("PRAGMA journal_mode = OFF")  # nobody else knows the file
+                db.execute("BEGIN")
+                _make_tables(db)
+                db.execute("COMMIT")
+            # fails if another process was first, and without hard links: then ``_create`` makes the tables
+            with suppress(OSError):
+                os.link(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
     def _create(self) -> None:
         with self._transaction():
             if self._empty():  # another process may have been first
-                for statements in (SCHEMA, *MIGRATIONS):
-                    _execute(self._db, statements)
-                self._db.execute(f"PRAGMA application_id = {APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                _make_tables(self._db)
 
     def _log_ahead(self, timeout: float) -> None:
         """Sets journal mode WAL: readers and a writer do not block each other. The file keeps the mode.

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,18 @@ def fresh(monkeypatch, tmp_path):
 def read(path: Path) -> dict[Any, int]:
     with path.open("rb") as file:
         return {case.problem: int(case.count) for case in suites.read(file, "f", "")}
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no database" * 20])
+def test_calls_warn_once_about_a_damaged_database(tmp_path, content):
+    path = tmp_path / "tuning.sqlite"
+    path.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=r"tuning\.sqlite.*not used"):
+        assert (ptxgen.gemm(X, Y) == 8).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (ptxgen.gemm(Y.T, X.T) == 8).all()
+    assert path.read_bytes() == content
 
 
 # --- PTXGEN_RECORD -----------------------------------------------------------------------------------------------

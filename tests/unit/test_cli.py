@@ -1001,6 +1001,18 @@ def test_database_errors_have_their_own_exit_code(run: Run, tmp_path: Path) -> N
     check_error(run("db", "info", "--database", tmp_path / "none.sqlite"), 4, "none.sqlite")
 
 
+def test_a_damaged_default_database_is_a_warning_unless_the_command_needs_it(run: Run, tmp_path: Path) -> None:
+    chosen = run("select", "--shape", "64,64,64", *H200).out
+    bad = tmp_path / "tuning.sqlite"
+    bad.write_bytes(b"this is no database" * 20)
+    done = run("select", "--shape", "64,64,64", *H200)
+    assert (done.code, done.out) == (0, chosen)
+    assert re.fullmatch(r"warning: .*tuning\.sqlite is not an SQLite database.*\n", done.err)
+    for words in (["db", "info"], ["tune", "--shape", "8,8,8"], ["db", "merge", bad]):
+        check_error(run(*words), 4, "tuning.sqlite")
+    assert bad.read_bytes() == b"this is no database" * 20
+
+
 def test_errors_are_json_documents_too(run: Run) -> None:
     done = run("emit", "--shape", "64,64,64", "--config", "ms=3", "--json", *H200)
     assert done.code == 2

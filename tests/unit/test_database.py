@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -27,7 +28,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import database, sqlite_file, tuning_files
-from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database
+from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, readable
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
 
@@ -711,6 +712,16 @@ def test_empty_file_becomes_a_database(tmp_path: Path) -> None:
         assert db.info()["measurements"] == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
+def test_a_database_that_cannot_be_used_is_a_warning_where_results_do_not_need_it(path: Path, content: bytes) -> None:
+    assert readable(path) is None
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=rf"{re.escape(path.name)}.*not used"):
+        assert readable(path) is None
+    assert path.read_bytes() == content
+
+
 def test_tables_may_be_created_twice(db: Database) -> None:
     db.add(measured())
     db._create()  # like a process that read an empty file and then waited for another process
@@ -969,9 +980,44 @@ def test_kill_during_the_first_write_leaves_a_usable_file(path: Path) -> None:
     process.wait(60)
     assert process.stdout is not None
     process.stdout.close()
+    with Database(path, readonly=True) as db:  # a file that exists has its tables
+        assert db.info()["schema"] == SCHEMA_VERSION
     with Database(path) as db:
         db.add(measured())
         assert measured() in list(db.measurements())
+
+
+def test_a_database_exists_only_with_its_tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(db: sqlite3.Connection) -> None:
+        assert not path.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sqlite_file, "_make_tables", ends)
+    with pytest.raises(KeyboardInterrupt):
+        Database(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_database_is_created_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*files: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(sqlite_file.os, "link", link)
+    with Database(path) as db:
+        db.add(measured())
+        assert list(db.measurements()) == [measured()]
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_the_log_of_a_removed_database_is_not_applied_to_a_new_one(path: Path) -> None:
+    with Database(path) as db:
+        db.add(measured())
+        log = Path(f"{path}-wal").read_bytes()
+        assert log
+    path.unlink()
+    Path(f"{path}-wal").write_bytes(log)
+    with Database(path) as db:
+        assert list(db.measurements()) == []
 
 
 # --- the package ---------------------------------------------------------------------------------------------

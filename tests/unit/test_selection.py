@@ -77,6 +77,13 @@ def test_sources_are_tried_in_order(folder, database, trained):
     assert select(P, H200, database) == [Selection(P, MINE, "winner", 9.0)]
 
 
+def test_a_damaged_row_of_a_winner_is_skipped_with_a_warning(folder, database, caplog):
+    database.set_winner(measured(MINE, 9.0))
+    database._db.execute("UPDATE measurement SET samples = '[1.0, '")
+    assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
+    assert "the winner is not used" in caplog.text
+
+
 def test_winners_apply_to_exactly_their_problem_and_device(folder, database):
     database.set_winner(measured(MINE, 9.0))
     for p in (
