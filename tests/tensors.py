@@ -29,7 +29,7 @@ class Tensor:
 
     def __init__(self, driver: EmulatedDriver, x: Array, order: tuple[int, ...] | None = None) -> None:
         order = order or tuple(range(x.ndim))
-        memory = np.ascontiguousarray(x.transpose(order))
+        memory = x.transpose(order).copy()  # axes of extent 1 have strides of the order too
         self.driver, self.shape = driver, x.shape
         self.address = driver.allocate(max(memory.nbytes, 1))
         driver.upload(self.address, memory)

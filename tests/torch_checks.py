@@ -435,6 +435,30 @@ class Checks:
         for a, b in ((up, again), (x.grad, plain[0].grad), (w.grad, plain[1].grad)):
             assert torch.equal(a, b)
 
+    def test_channels_last_of_one_channel_or_pixel_is_kept(self):
+        shapes = (  # images, filters, groups
+            ((2, 1, 5, 5), (4, 1, 3, 3), 1),
+            ((2, 4, 5, 5), (1, 4, 3, 3), 1),
+            ((2, 4, 5, 5), (4, 1, 3, 3), 4),
+            ((2, 4, 1, 1), (3, 4, 1, 1), 1),
+            ((2, 3, 5, 5), (4, 3, 5, 5), 1),
+            ((2, 1, 3, 4, 5), (2, 1, 3, 3, 3), 1),
+            ((2, 1, 1, 1), (1, 1, 1, 1), 1),  # formats with the same strides: contiguous
+        )
+        for images, filters, groups in shapes:
+            last = torch.channels_last if len(images) == 4 else torch.channels_last_3d
+            conv = pt.conv2d if len(images) == 4 else pt.conv3d
+            for formats in ((last, last), (last, None), (None, last), (None, None)):
+                operands = [
+                    self.integers(*shape).to(memory_format=given or torch.contiguous_format).requires_grad_()
+                    for shape, given in zip((images, filters), formats, strict=True)
+                ]
+                y = conv(*operands, groups=groups)
+                grads = torch.autograd.grad(y, operands, torch.ones_like(y, memory_format=torch.contiguous_format))
+                wanted = last if any(formats) else torch.contiguous_format
+                for t in (y, *grads):
+                    assert t.stride() == torch.empty(t.shape, memory_format=wanted).stride(), (images, filters, formats)
+
     # ---- arguments
 
     def test_views_and_empty_extents(self):

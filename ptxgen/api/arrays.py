@@ -6,7 +6,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -220,7 +220,8 @@ def as_numpy(v: View) -> np.ndarray[Any, Any]:
 
 
 def view(x: Any, argument: str, batched: bool = False) -> View:
-    """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``.
+    """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``. Axes of extent 1, along which
+    no element has a neighbour, have the stride 0.
 
     InputError, DtypeError: ``x`` is not a supported array. ShapeError: its number of dimensions is not supported.
     """
@@ -228,7 +229,7 @@ def view(x: Any, argument: str, batched: bool = False) -> View:
     if len(out.shape) not in ((2, 3) if batched else (2,)):
         allowed = "2, or with the batch first 3," if batched else "2"
         raise ShapeError(f"{argument} has shape {out.shape}; it must have {allowed} dimensions")
-    return out
+    return replace(out, strides=tuple(s if n != 1 else 0 for n, s in zip(out.shape, out.strides, strict=True)))
 
 
 def tensor(x: Any, argument: str) -> View:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxgen.api import launch_cache
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_plain_tensor, tensor
-from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse
+from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -505,19 +505,21 @@ def _epilogue(epilogue: Epilogue, activation: str | None) -> str:
 
 
 def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
-    """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. Host arrays
-    are copied to contiguous arrays in the layouts of the arguments."""
-    own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
-    memory_layouts: dict[bool, str] = {}
+    """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. An array
+    that fits several layouts has the one of the others. Host arrays are copied to contiguous arrays in the layouts of
+    the arguments."""
+    fitting: dict[bool, list[str]] = {}
     for nth, (role, v) in enumerate(arrays.items()):
         if v is None or v.host:
             continue
-        stored = arguments.memory_layout(role, v)
-        if stored is None and nth == 0:
+        layouts = arguments.memory_layouts(role, v)
+        if not layouts and nth == 0:
             raise ShapeError(f"out has strides {v.strides}; its elements must be contiguous in the order of a layout")
-        if stored is not None:
-            memory_layouts.setdefault(role == "filters", stored)
-    return memory_layouts.get(False, own[0]), memory_layouts.get(True, own[1])
+        known = fitting.setdefault(role == "filters", layouts)
+        fitting[role == "filters"] = [x for x in known if x in layouts] or known or layouts
+    own = LAYOUTS[arguments.dims][str(arguments.layout)], FILTERS[arguments.dims][str(arguments.filters)]
+    images, filters = (next(iter(fitting.get(key, ())), name) for key, name in zip((False, True), own, strict=True))
+    return images, filters
 
 
 def _problem(arguments: ConvArguments, extents: dict[str, Extents], **fields: Any) -> Conv:
@@ -625,12 +627,8 @@ def _epilogue_args(
 
 def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> bool:
     """Whether an array is contiguous in the memory layout ``memory``."""
-    step = 1
-    for axis in reversed(arguments.axis_permutation(role, memory)):
-        if v.shape[axis] != 1 and v.strides[axis] != step:
-            return False
-        step *= v.shape[axis]
-    return True
+    strides = packed_strides(v.shape, arguments.axis_permutation(role, memory))
+    return all(n == 1 or v.strides[i] == strides[i] for i, n in enumerate(v.shape))
 
 
 def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:

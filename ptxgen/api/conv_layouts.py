@@ -160,23 +160,18 @@ class ConvArguments:
             raise ShapeError(f"{argument} is {shown(shape)}; its extents must be integers from 0 to {EXTENT_LIMIT - 1}")
         return {**dict.fromkeys(SPATIAL_AXES[role], 1), **dict(zip(axes, (int(x) for x in shape), strict=True))}
 
-    def memory_layout(self, role: str, v: View) -> str | None:
-        """The problem layout in which an array is contiguous; if several match, the user's own layout. None: no layout
-        matches."""
-        axes = self.axes(role)
-        steps = dict(zip(axes, zip(v.shape, v.strides, strict=True), strict=True))
+    def memory_layouts(self, role: str, v: View) -> list[str]:
+        """The problem layouts in which an array is contiguous. Axes of extent 1 fit anywhere: first come the layouts in
+        which they have the strides that a new array would have, and of these the user's own layout."""
         table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
         own = self.filters if role == "filters" else self.layout
-        for name in sorted(table, key=lambda name: name != own):
-            order = name.lower().translate(str.maketrans("cdhw", "kzpq")) if role == "results" else name.lower()
-            step, packed = 1, True
-            for letter in reversed(order):
-                extent, stride = steps[letter]
-                packed &= extent == 1 or stride == step
-                step *= extent
-            if packed or 0 in v.shape:
-                return table[name]
-        return None
+        found = []
+        for name, layout in table.items():
+            order = self.axis_permutation(role, layout)
+            strides = packed_strides(v.shape, order)
+            if 0 in v.shape or all(n == 1 or v.strides[i] == strides[i] for i, n in enumerate(v.shape)):
+                found.append((v.strides != strides, name != own, layout))
+        return [layout for *_, layout in sorted(found, key=lambda x: x[:2])]
 
     def axis_permutation(self, role: str, problem_layout: str) -> tuple[int, ...]:
         """The array axis of each axis in memory order. ``problem_layout``: the layout in memory."""
@@ -186,6 +181,15 @@ class ConvArguments:
             name = name.translate(str.maketrans("cdhw", "kzpq"))
         axes = self.axes(role)
         return tuple(axes.index(letter) for letter in name)
+
+
+def packed_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous array, by axis. ``order``: its axes in memory order."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:

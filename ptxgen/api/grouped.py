@@ -16,7 +16,7 @@ from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError
+from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.grouped_to_gemm import SMALL_LD
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
@@ -152,12 +152,13 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     if not va.host:
         launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     c_layout = matrix_layout(vc)
-    if c_layout is None:
-        raise InputError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
-    for name, v in epilogue.arrays:
-        if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
-            raise InputError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
-    swapped = c_layout[0] == "T"
+    if not va.host:  # host arrays are copied
+        if c_layout is None:
+            raise ShapeError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
+        for name, v in epilogue.arrays:
+            if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
+                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
+    swapped = c_layout is not None and c_layout[0] == "T"
     va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
     if swapped:
         va, vb, vc = batch_views.transposed(vb), batch_views.transposed(va), batch_views.transposed(vc)

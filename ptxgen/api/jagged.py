@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,7 +133,7 @@ def _offsets(offsets: Any, a: View) -> View:
     if kind != "int32":
         raise DtypeError(f"offsets is {kind}; it must be int32")
     v = tensor(offsets, "offsets")
-    if len(v.shape) != 1 or (v.shape[0] > 1 and v.strides[0] != 1):
+    if len(v.shape) != 1 or (not v.host and v.shape[0] > 1 and v.strides[0] != 1):
         raise ShapeError(f"offsets has shape {v.shape} and strides {v.strides}; it must be a contiguous vector")
     if v.host != a.host:
         raise InputError("offsets must be in the same memory as the operands")
@@ -170,7 +169,7 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
         raise DtypeError(f"out is {c.dtype}; it must be {' or '.join(OUT_DTYPES[a.dtype.name])}")
     if c.host != a.host:
         raise InputError("out must be in the same memory as the operands")
-    if 0 not in shape and not _row_major(c):
+    if not c.host and 0 not in shape and not _row_major(c):
         raise ShapeError(f"out has strides {c.strides}; its rows must be contiguous, without gaps between items")
 
 
@@ -214,7 +213,11 @@ def _epilogue(
     axis: str, c: View, items: int, arrays: dict[str, Any], activation: str | None
 ) -> tuple[str, dict[str, View]]:
     """(operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
-    given = {name: tensor(x, name) for name, x in arrays.items() if x is not None}
+    given = {
+        name: view(x, name) if name in ELEMENTWISE_OPERANDS else tensor(x, name)
+        for name, x in arrays.items()
+        if x is not None
+    }
     rows, columns = c.shape[-2:]
     ops: list[str] = []
     views: dict[str, View] = {}
@@ -240,12 +243,13 @@ def _epilogue(
         ops.append("bias_column" if given["bias"].shape == by_column else "bias_row")
         views["bias"] = given["bias"]
     for name in (name for name in ELEMENTWISE_OPERANDS if name in given):
-        if given[name].shape != c.shape or given[name].strides != c.strides:
+        v = given[name]
+        if v.shape != c.shape or (v.strides != c.strides and not c.host):  # host arrays are copied
             raise ShapeError(
-                f"{name} has shape {given[name].shape} and strides {given[name].strides}; they must be those of out,"
-                f" {c.shape} and {c.strides}"
+                f"{name} has shape {v.shape} and strides {v.strides}; they must be those of out, {c.shape} and"
+                f" {c.strides}"
             )
-        views[name] = given[name]
+        views[name] = v
     for name, v in views.items():
         wanted = dtype("f32") if name.startswith("scale") else c.dtype if name in ELEMENTWISE_OPERANDS else kind
         if v.dtype is not wanted:
@@ -253,8 +257,10 @@ def _epilogue(
         if v.host != c.host:
             raise InputError(f"{name} must be in the same memory as the operands")
         packed = tuple(int(np.prod(v.shape[i + 1 :])) for i in range(len(v.shape)))
-        if name not in ELEMENTWISE_OPERANDS and any(
-            s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True)
+        if (
+            name not in ELEMENTWISE_OPERANDS
+            and not v.host
+            and any(s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True))
         ):
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
     check_activation(activation, given.get("aux"))
@@ -275,7 +281,8 @@ def _problem(
     compute: str,
     deterministic: bool,
 ) -> GroupedGemm:
-    """The problem of a call, with items of equal sizes: the true ones are on the device."""
+    """The problem of a call, with items of equal sizes: the true ones are on the device. Host arrays are copied to
+    contiguous ones, which it describes."""
     (layout_a, lda), (layout_b, ldb) = matrix_layout(a) or ("N", 0), matrix_layout(b) or ("N", 0)
     ldc = (matrix_layout(c) or ("N", 0))[1]
     extent = a.shape[0] if axis == "m" else a.shape[1]
@@ -290,7 +297,7 @@ def _problem(
         layout_a + layout_b,
         a.dtype.name,
         compute,
-        write_leading_dimensions([lds]),
+        write_leading_dimensions([lds]) if not a.host else "",
         alignment_of(a.address) if not a.host else 16,
         alignment_of(b.address) if not a.host else 16,
         min([alignment_of(c.address), *aligned_c]) if not a.host else 16,
@@ -308,9 +315,8 @@ def _compute_on_host(problem: GroupedGemm, views: tuple[View, ...], alpha: float
         x = as_numpy(v)
         letter = problem.layout[place] if place < 2 else "N"
         arrays.append(np.ascontiguousarray(np.swapaxes(x, -1, -2) if letter == "T" else x))
-    packed = replace(problem, ld="")
     a, b, c, *others = arrays
-    as_numpy(views[2])[...] = launch_cache.compute_on_host(packed, a, b, c, alpha, beta, tuple(others))
+    as_numpy(views[2])[...] = launch_cache.compute_on_host(problem, a, b, c, alpha, beta, tuple(others))
 
 
 def _launch(on: Any, problem: GroupedGemm, views: tuple[View, ...], alpha: float, beta: float, stream: int) -> None:

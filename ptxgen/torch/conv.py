@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from operator import index
 from typing import Any
 
@@ -364,11 +365,18 @@ def _result_shape(
 
 
 def _memory_format(*operands: Tensor) -> Any:
-    """The memory format of a result: channels last if an operand is so and not contiguous."""
+    """The memory format of a result: channels last if an operand is so."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(operands[0].dim())
-    if last is not None and any(x.is_contiguous(memory_format=last) and not x.is_contiguous() for x in operands):
-        return last
-    return torch.contiguous_format
+    return last if last is not None and any(map(_is_channels_last, operands)) else torch.contiguous_format
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    """True if the strides grow from the channels over the pixels to the images. Those of axes of extent 1 count, as in
+    PyTorch: only they tell the formats of one channel apart, and of one pixel."""
+    axes = 1, *range(x.dim() - 1, 1, -1), 0
+    steps = [(x.stride(axis), x.shape[axis]) for axis in axes]
+    grow = all(above >= below * extent for (below, extent), (above, _) in pairwise(steps))
+    return grow and 0 not in x.shape and 0 < x.stride(1) < x.stride(0)
 
 
 def _empty(shape: Sequence[int], a: Tensor, b: Tensor) -> Tensor:
@@ -399,8 +407,12 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
-    """A gradient in the memory format of the operands, so that no kernel of a backward step copies it."""
-    return x if is_legacy_batched(x) else x.contiguous(memory_format=_memory_format(*operands))
+    """A gradient in the memory format of the operands, so that no kernel of a backward step copies it, and its strides
+    say so."""
+    if is_legacy_batched(x):
+        return x
+    memory_format = _memory_format(*operands)
+    return x.contiguous(memory_format=memory_format).to(memory_format=memory_format)
 
 
 def _sum_by_channel(grad: Tensor) -> Tensor:

@@ -356,6 +356,21 @@ def test_device_arrays_are_not_copied(gpu: EmulatedDriver, order_x: Any, order_f
     assert (y.stride()[1] == 1) == (order_x == LAST)  # results have the layout of the images
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), LAST])
+def test_arrays_of_one_channel_fit_the_layout_of_the_others(
+    gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch, order: Any
+) -> None:
+    monkeypatch.setattr(Tensor, "contiguous", None)  # copies of operands
+    x, f = integers(2, 4, 5, 6), integers(1, 4, 3, 3, seed=1)
+    for out_order in ((0, 1, 2, 3), LAST):
+        out = Tensor(gpu, np.zeros((2, 1, 3, 4), np.float32), out_order)
+        ptxgen.conv2d(Tensor(gpu, x, order), Tensor(gpu, f, order), out=out)
+        assert np.array_equal(out.numpy(), slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)))
+    grey = Tensor(gpu, integers(2, 1, 5, 6), order)
+    y = ptxgen.conv2d(grey, Tensor(gpu, integers(3, 1, 3, 3), order))
+    assert (y.stride()[1] == 1) == (order == LAST)  # the strides of the only channel tell the layout
+
+
 def test_second_call_uses_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     f, bias = integers(3, 4, 3, 3, seed=1), integers(3, seed=2)
     held = Tensor(gpu, f), Tensor(gpu, bias)

@@ -79,20 +79,32 @@ def test_memory_layout_is_read_from_strides() -> None:
     arguments = ConvArguments(2).resolved()
     x = np.zeros((2, 3, 4, 5), np.float32)
 
-    def memory_layout(y: np.ndarray, role: str = "images") -> str | None:
-        return arguments.memory_layout(role, tensor(y, role))
+    def memory_layouts(y: np.ndarray, role: str = "images") -> list[str]:
+        return arguments.memory_layouts(role, tensor(y, role))
 
     last = np.zeros((2, 4, 5, 3), np.float32).transpose(0, 3, 1, 2)
-    assert memory_layout(x) == "NCHW"
-    assert memory_layout(last) == "NHWC"
-    assert memory_layout(last, "results") == "NHWC"
-    assert memory_layout(np.zeros((3, 4, 5, 2), np.float32).transpose(3, 0, 1, 2)) == "CHWN"
-    assert memory_layout(x[:, :, ::2]) is None
-    assert memory_layout(x[:, :, ::-1]) is None
-    assert memory_layout(np.zeros((2, 3, 5, 4), np.float32).swapaxes(2, 3)) is None
-    assert memory_layout(np.zeros((4, 1, 5, 3), np.float32).transpose(0, 3, 1, 2), "filters") == "KRSC"
-    one = np.zeros((2, 1, 1, 3), np.float32).transpose(0, 3, 1, 2)
-    assert memory_layout(one) == "NCHW"  # the array's own, where several fit
+    assert memory_layouts(x) == ["NCHW"]
+    assert memory_layouts(last) == ["NHWC"]
+    assert memory_layouts(last, "results") == ["NHWC"]
+    assert memory_layouts(np.zeros((3, 4, 5, 2), np.float32).transpose(3, 0, 1, 2)) == ["CHWN"]
+    for unordered in (x[:, :, ::2], x[:, :, ::-1], np.zeros((2, 3, 5, 4), np.float32).swapaxes(2, 3)):
+        assert memory_layouts(unordered) == []
+    assert memory_layouts(np.zeros((4, 1, 5, 3), np.float32).transpose(0, 3, 1, 2), "filters") == ["KRSC"]
+
+
+def test_strides_of_axes_of_extent_one_decide_between_layouts() -> None:
+    arguments = ConvArguments(2).resolved()
+    for shape in ((2, 3, 1, 1), (2, 1, 4, 5)):
+        n, c, h, w = shape
+        first = np.zeros(shape, np.float32)
+        last = np.zeros((n, h, w, c), np.float32).transpose(0, 3, 1, 2)
+        assert arguments.memory_layouts("images", tensor(first, "images")) == ["NCHW", "NHWC"]
+        assert arguments.memory_layouts("images", tensor(last, "images")) == ["NHWC", "NCHW"]
+    neither = np.zeros((2, 2, 4, 5), np.float32)[:, :1]
+    neither = np.lib.stride_tricks.as_strided(
+        neither, strides=(80, 8, 20, 4)
+    )  # contiguous, but for the axis of extent 1
+    assert arguments.memory_layouts("images", tensor(neither, "images")) == ["NCHW", "NHWC"]  # the user's own first
 
 
 def test_axes_in_memory_and_back() -> None:

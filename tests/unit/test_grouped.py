@@ -397,6 +397,28 @@ def test_gemm_jagged(experts):
     np.testing.assert_allclose(got, expected * x[:, :1] * bias[EXPERT], atol=1e-3)
 
 
+def strided(x):
+    """``x`` in an array whose axes all have gaps."""
+    wide = np.zeros([3 * n for n in x.shape], x.dtype)[tuple(slice(None, None, 3) for _ in x.shape)]
+    wide[...] = x
+    return wide
+
+
+def test_host_arrays_have_any_strides(experts):
+    x, w, dy = experts
+    bias = dy[:4].copy()
+    plain = {"bias": bias, "residual": dy, "activation": "relu_grad", "aux": dy, "scale_a": x[:, 0], "scale_b": bias}
+    wanted = ptxgen.gemm_jagged(x, w, ENDS, **plain)
+    views = {name: strided(y) if isinstance(y, np.ndarray) else y for name, y in plain.items()}
+    for out in (strided(wanted), np.asfortranarray(wanted), None):
+        got = ptxgen.gemm_jagged(strided(x), strided(w), strided(ENDS), out=out, **views)
+        assert np.array_equal(got, wanted)
+    [wanted] = ptxgen.gemm_grouped([x], [w[0]], residual=[dy])
+    for out in (strided(wanted), np.asfortranarray(wanted), wanted[:, ::-1]):
+        [got] = ptxgen.gemm_grouped([strided(x)], [strided(w[0])], [out], residual=[strided(dy)])
+        np.testing.assert_allclose(got, x @ w[0] + dy, atol=1e-4)
+
+
 def test_gradients(experts):
     x, w, dy = experts
     np.testing.assert_allclose(

@@ -107,3 +107,17 @@ def test_errors_of_a_repeated_call_are_those_of_a_new_one(gpu: Gpu) -> None:
     ptxgen.gemm_grouped(a, b, outs)
     with pytest.raises(ShapeError, match="item 0"):
         ptxgen.gemm_grouped([a[1], *a[1:]], b, outs)
+
+
+def test_strides_of_axes_of_extent_one_do_not_count(gpu: Gpu) -> None:
+    """A residual with a row or a column has the strides of ``out`` along the other axis."""
+    for shape in ((1, 6), (6, 1), (1, 1)):
+        x, w, residual = (Tensor(gpu, np.ones(s, np.float32)) for s in ((shape[0], 3), (3, shape[1]), shape))
+        residual.strides = tuple(40 if n == 1 else s for n, s in zip(shape, residual.strides, strict=True))
+        [got] = ptxgen.gemm_grouped([x], [w], residual=[residual])
+        assert np.array_equal(got.numpy(), np.full(shape, 4, np.float32))
+        assert np.array_equal(ptxgen.gemm(x, w, residual=residual).numpy(), got.numpy())
+    far = Tensor(gpu, np.ones((2, 6), np.float32), (1, 0))
+    x, w = Tensor(gpu, np.ones((2, 3), np.float32)), Tensor(gpu, np.ones((3, 6), np.float32))
+    with pytest.raises(ShapeError, match=r"item 0: residual has strides \(1, 2\); they must be those of out, \(6, 1\)"):
+        ptxgen.gemm_grouped([x], [w], residual=[far])
