@@ -36,7 +36,7 @@ Step = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A typed view of one row of the register file: `width` bytes a lane, as `type`.
+    """A typed view of one row of the register file: `width` bytes a lane (0: a truth value), as `type`.
 
     If the type is smaller than a register, `part` is the number of the viewed part, 0 for the lowest.
     """
@@ -282,8 +282,8 @@ class WarpBatch:
         rows = program.rows
         # rows begin at different offsets of cache lines, which avoids conflict misses
         self.file = {
-            w: np.zeros((rows[w], self.n + 192 // w), DTYPES[f"u{8 * w}"] if w > 1 else bool)[:, : self.n]
-            for w in (1, 2, 4, 8)
+            w: np.zeros((rows[w], self.n + 192 // (w or 1)), DTYPES[f"u{8 * w}"] if w else bool)[:, : self.n]
+            for w in (0, 1, 2, 4, 8)
         }
         self.lane = np.tile(np.arange(32, dtype=np.uint32), wave.blocks)
         self.row = np.repeat(np.arange(wave.blocks, dtype=np.int64), 32)
@@ -305,6 +305,8 @@ class WarpBatch:
             name, kind = view.split()
             native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32
             row = self.specials.setdefault(name, np.zeros(self.n, native))
+            if kind == "pred":
+                return row
             size = SIZES[kind]
             if size > row.itemsize:
                 wide = self.specials.setdefault(f"{name} wide", np.zeros(self.n, np.uint64))

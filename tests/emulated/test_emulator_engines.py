@@ -66,6 +66,19 @@ def test_random_modules(family):
     assert not wrong, "\n".join(map(str, wrong[:20]))
 
 
+@needs_llvm
+@pytest.mark.parametrize("family", ["byte", "overlap"])
+def test_engines_agree_on_random_modules(family):
+    wrong = []
+    for file in generate.files_of(family):
+        machines = [Machine(engine=engine, stats="off") for engine in ("numpy", "llvm")]
+        loaded = [machine.load(file.text) for machine in machines]
+        for case in file.cases[::2]:
+            one, other = (run_case(m, text, case) for m, text in zip(machines, loaded, strict=True))
+            wrong += recording.differences(case, one, other)
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+
+
 FAULTS = {
     "out of bounds": (
         OutOfBoundsFault,

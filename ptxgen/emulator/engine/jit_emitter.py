@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ptx.dtypes import SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Reg, Sink
 from ptxgen.emulator.warp_batch import View
 from ptxgen.errors import ParseError
@@ -16,7 +17,8 @@ from ptxgen.errors import ParseError
 Row = tuple[int, int]
 
 
-WORD = {1: "i1", 2: "i16", 4: "i32", 8: "i64"}
+#: LLVM type of a register, by its bytes; 0: a predicate
+WORD = {0: "i1", 1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
 REAL = {4: "float", 8: "double"}
@@ -98,7 +100,7 @@ class Emitter:
                     v.real, v.clean = "", True
                 else:
                     v.word = self.new(f"bitcast {REAL[v.size]} {real} to {WORD[v.size]}")
-            elif v.size == 1:
+            elif v.size == 0:
                 assert v.row is not None
                 v.word = self.new(f"icmp ne i8 {self.fetch(v.row, 'i8')}, 0")
             else:
@@ -125,8 +127,12 @@ class Emitter:
         if isinstance(view, View):
             return self.view(view)
         name = view.split()[0]
-        native = 8 if name[1:] in ("clock64", "globaltimer", "current_graph_exec") else 4
         key = ("special", name)
+        if name in SPECIAL_PREDICATES:
+            at = self.new(f"getelementptr i8, ptr {self.pointer(key)}, i64 %i")
+            truth = self.new(f"load i8, ptr {at}")
+            return Value(0, self.new(f"icmp ne i8 {truth}, 0"))
+        native = 8 if name[1:] in SPECIALS_64 else 4
         at = self.new(f"getelementptr {WORD[native]}, ptr {self.pointer(key)}, i64 %i")
         word = self.new(f"load {WORD[native]}, ptr {at}")
         return Value(SIZES[kind], self.resize(word, native, SIZES[kind], False))
@@ -144,9 +150,8 @@ class Emitter:
     def resize(self, word: str, from_size: int, to_size: int, signed: bool) -> str:
         if from_size == to_size:
             return word
-        names = {**WORD, 1: "i8"}
         how = "trunc" if to_size < from_size else "sext" if signed else "zext"
-        return self.new(f"{how} {names[from_size]} {word} to {names[to_size]}")
+        return self.new(f"{how} {WORD[from_size]} {word} to {WORD[to_size]}")
 
     def truth(self, op: Operand) -> str:
         """A predicate operand, negated if the operand is."""
@@ -183,7 +188,7 @@ class Emitter:
         """The LLVM text of the function, after all instructions have been emitted."""
         for row in self.changed:
             v = self.values[row]
-            if row[0] == 1:
+            if row[0] == 0:
                 kind, text = "i8", self.new(f"zext i1 {self.word(v)} to i8")
             elif v.real and v.clean and not v.word:
                 kind, text = REAL[row[0]], v.real

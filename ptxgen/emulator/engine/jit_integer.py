@@ -183,9 +183,9 @@ def setp(e: Emitter, ins: Instruction, guard: str) -> None:
         other = e.truth(ins.operands[3])
         yes = e.new(f"{combine[0]} i1 {yes}, {other}")
         no = no and e.new(f"{combine[0]} i1 {no}, {other}")
-    e.put(first, Value(1, yes), guard)
+    e.put(first, Value(0, yes), guard)
     if no:
-        e.put(second, Value(1, no), guard)
+        e.put(second, Value(0, no), guard)
 
 
 @lower("selp")
@@ -221,7 +221,7 @@ def pack(e: Emitter, kind: str, d: Operand, a: Operand, guard: str) -> None:
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise UnableError
     size = SIZES[kind] // len(vec.items)
-    if size not in (2, 4) or size * len(vec.items) != SIZES[kind]:
+    if size not in (1, 2, 4) or size * len(vec.items) != SIZES[kind]:
         raise UnableError
     big = WORD[SIZES[kind]]
     if vec is a:
@@ -247,7 +247,7 @@ def cvt(e: Emitter, ins: Instruction, guard: str) -> None:
     to, source = types
     mods = [m for m in ins.mods if m not in SIZES]
     width = SIZES[ins.operands[0].type]
-    if to in INTEGERS and source in INTEGERS and not mods:
+    if {to, source} <= INTEGERS | {"u8", "s8"} and not mods:
         word = e.word(e.src(ins.operands[1], source))
         word = e.resize(word, SIZES[source], SIZES[to], source in SIGNED)
         if width < SIZES[to]:
@@ -345,7 +345,6 @@ def ld(e: Emitter, ins: Instruction, guard: str) -> None:
         at = e.new(f"getelementptr i8, ptr {at}, i64 {start}")
     if guard:
         at = e.new(f"select i1 {guard}, ptr {at}, ptr {e.pointer('nothing')}")
-    memory = {1: "i8", **{k: v for k, v in WORD.items() if k > 1}}[size]
     for n, item in enumerate(items):
         place = e.new(f"getelementptr i8, ptr {at}, i64 {n * size}") if n else at
         if isinstance(item, Sink):
@@ -354,11 +353,11 @@ def ld(e: Emitter, ins: Instruction, guard: str) -> None:
         if width == size and kind in ("f32", "f64"):
             value = Value(size, real=e.new(f"load {REAL[size]}, ptr {place}"))
         else:
-            word = e.new(f"load {memory}, ptr {place}")
+            word = e.new(f"load {WORD[size]}, ptr {place}")
             if width < size:
                 raise UnableError
             if width > size:
                 how = "sext" if kind in SIGNED else "zext"
-                word = e.new(f"{how} {memory} {word} to {WORD[width]}")
+                word = e.new(f"{how} {WORD[size]} {word} to {WORD[width]}")
             value = Value(width, word)
         e.put(item, value, guard)

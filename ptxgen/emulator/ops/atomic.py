@@ -116,7 +116,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
     for m in ins.mods:
         if m not in WORDS | _OPS | set(SIZES) and m.split("::")[0] not in SPACES and not is_hint(m):
             raise b.unsupported(f".{m}")
-    if not op or kind not in DTYPES or SIZES[kind] == 16:
+    if not op or SIZES.get(kind) not in (2, 4, 8):
         raise b.unsupported()
     space = space_of(ins)
     if space not in ("global", "shared", "generic"):
@@ -153,6 +153,7 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
         for views, index, lanes in arena_positions(c, site, m, unit):
             engine.stats.atomics += len(lanes)
             arena = views[unit].view(dtype)
+            loaded: list[tuple[Array, Array]] = []  # (destination, old values), written after all sources are read
             for e, x in enumerate(xs):
                 for half in range(pieces):
                     value = v[x]
@@ -165,7 +166,9 @@ def make(b: Builder, ins: Instruction, returns: bool) -> Step:
                     other = None if y is None else np.broadcast_to(v[y], (c.n * pieces,))[half::pieces][lanes]
                     old = in_random_order(engine, op, base, arena, where, value, other, ftz)
                     if returns:
-                        v[dsts[e]][half::pieces][lanes] = old
+                        loaded.append((v[dsts[e]][half::pieces], old))
+            for row, old in loaded:
+                row[lanes] = old
 
     return step
 

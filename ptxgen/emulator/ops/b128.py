@@ -9,7 +9,7 @@ from ptxgen.emulator.ops.access import Site
 from ptxgen.emulator.ops.atomic import WORDS, arena_positions, serialized_lanes
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import SPACES, space_of
-from ptxgen.emulator.ops.move import copy, sequence
+from ptxgen.emulator.ops.move import copies
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch
@@ -25,15 +25,15 @@ def mov(b: Builder, ins: Instruction) -> Step:
     assert isinstance(source, Vec)
     sizes = {len(to.items), len(source.items)}
     if sizes == {2}:
-        return sequence([copy(b.dst(d, "u64"), b.src(a, "u64")) for d, a in zip(to.items, source.items, strict=True)])
+        return copies(b, [(b.dst(d, "u64"), b.src(a, "u64")) for d, a in zip(to.items, source.items, strict=True)])
     if sizes != {2, 4}:
         raise b.unsupported("this packing")
     if len(to.items) == 4:
-        return sequence(
-            [copy(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False)) for i, d in enumerate(to.items)]
+        return copies(
+            b, [(b.dst(d, "u32"), b.part(source.items[i // 2], "u32", i % 2, False)) for i, d in enumerate(to.items)]
         )
-    return sequence(
-        [copy(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32")) for i, a in enumerate(source.items)]
+    return copies(
+        b, [(b.part(to.items[i // 2], "u32", i % 2, True), b.src(a, "u32")) for i, a in enumerate(source.items)]
     )
 
 

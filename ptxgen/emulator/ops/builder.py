@@ -20,6 +20,9 @@ from ptxgen.errors import ParseError, UnsupportedError
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
+#: instructions whose operands may have 8 bits; a call passes them
+OF_BYTES = {"ld", "ldu", "st", "cvt", "mov", "call"}
+
 
 class Builder:
     """Collects the views that the steps of one function use.
@@ -35,9 +38,9 @@ class Builder:
         self.clustered = clustered  # shared addresses contain the rank of their block
         self.views: list[View | Array | str] = []
         self.interned: dict[Any, int] = {}
-        self.rows = {1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
+        self.rows = {0: 0, 1: 0, 2: 0, 4: 0, 8: 0, 16: 0}
         self.places: dict[int, tuple[int, int]] = {}
-        self.free: dict[int, list[int]] = {1: [], 2: [], 4: [], 8: [], 16: []}
+        self.free: dict[int, list[int]] = {0: [], 1: [], 2: [], 4: [], 8: [], 16: []}
         self.temporaries: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
@@ -118,7 +121,7 @@ class Builder:
         """The same row as one unsigned integer for each lane."""
         view = self.views[index]
         assert isinstance(view, View)
-        return self.view(view.width, view.row, {1: "pred", 2: "u16", 4: "u32", 8: "u64"}[view.width])
+        return self.view(view.width, view.row, {0: "pred", 1: "u8", 2: "u16", 4: "u32", 8: "u64"}[view.width])
 
     def part(self, op: Operand, kind: str, number: int, write: bool) -> int:
         """Part `number` of a register, for packing and unpacking."""
@@ -129,10 +132,12 @@ class Builder:
         return self.view(width, row, kind, number)
 
     def const(self, value: int, kind: str) -> int:
-        """An integer constant, wrapped to the type."""
+        """An integer constant, wrapped to the type; as a predicate, whether it is not 0."""
+        if kind == "pred":
+            return self.intern(("const", value != 0, kind), np.array(value != 0))
         size = SIZES[kind]
         bits = int(value) & ((1 << 8 * size) - 1)
-        data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[kind] if kind != "pred" else np.dtype(bool))
+        data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[kind])
         if len(data) == 1 or (data.view("u1").reshape(2, -1)[0] == data.view("u1").reshape(2, -1)[1]).all():
             data = data[:1].reshape(())
         return self.intern(("const", bits, kind), data)
@@ -140,8 +145,15 @@ class Builder:
     def register_type(self, op: Operand) -> str:
         return op.type if isinstance(op, Reg) else ""
 
+    def check_bits(self, kind: str) -> None:
+        """Refuses an 8-bit type in an instruction that has none in PTX."""
+        assert self.ins is not None
+        if SIZES[kind] == 1 and self.ins.op not in OF_BYTES:
+            raise self.malformed(f".{kind} is no type of {self.ins.op}; operands of 8 bits belong to ld, st and cvt")
+
     def src(self, op: Operand, kind: str, loose: bool = False) -> int:
         """View of a source operand as `kind`; a wider register gives its low part."""
+        self.check_bits(kind)
         if isinstance(op, Reg):
             self.reads.append(op)
             width, row = self.place(op)
@@ -162,8 +174,11 @@ class Builder:
                 return self.intern((name, kind), f"{name} {kind}")
             return self.const(op.var.address + op.offset, kind)
         if isinstance(op, Special):
-            native = "u64" if op.name[1:] in SPECIALS_64 else "pred" if op.name in SPECIAL_PREDICATES else "u32"
-            if SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
+            if (op.name in SPECIAL_PREDICATES) != (kind == "pred"):
+                native = "pred" if op.name in SPECIAL_PREDICATES else "u32"
+                raise self.malformed(f"{op.name} is .{native}, .{kind} is needed")
+            native = "u64" if op.name[1:] in SPECIALS_64 else "u32"
+            if 0 < SIZES[kind] < SIZES[native] and kind not in ("u16", "b16", "s16"):
                 raise self.malformed(f"{op.name} has {8 * SIZES[native]} bits")
             return self.intern(("special", op.name, kind), f"{op.name} {kind}")
         raise self.malformed(f"an operand of kind {type(op).__name__.lower()}, .{kind} is needed")
@@ -185,6 +200,7 @@ class Builder:
 
     def dst(self, op: Operand, kind: str) -> int:
         """View of a destination register of exactly the size of `kind`."""
+        self.check_bits(kind)
         if isinstance(op, Sink):
             return self.temp(kind)
         if not isinstance(op, Reg):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements, vector
-from ptxgen.emulator.ops.move import copy, sequence
+from ptxgen.emulator.ops.move import copies
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Sym, Vec
@@ -129,11 +129,12 @@ def store_param_registers(b: Builder, ins: Instruction) -> Step:
     registers = ins.operands[0]
     assert isinstance(registers, Vec)
     items = elements(b, ins.operands[1], len(registers.items))
-    return sequence(
+    return copies(
+        b,
         [
-            copy(b.dst(reg, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
+            (b.dst(reg, kind if isinstance(item, Flt) else f"u{8 * size}"), source(b, item, kind))
             for reg, item in zip(registers.items, items, strict=True)
-        ]
+        ],
     )
 
 
@@ -144,8 +145,8 @@ def load_param_registers(b: Builder, ins: Instruction) -> Step:
     assert isinstance(registers, Vec)
     items = elements(b, ins.operands[0], len(registers.items))
     number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
-    return sequence(
-        [copy(b.dst_wide(item, number), b.src(reg, number)) for reg, item in zip(registers.items, items, strict=True)]
+    return copies(
+        b, [(b.dst_wide(item, number), b.src(reg, number)) for reg, item in zip(registers.items, items, strict=True)]
     )
 
 

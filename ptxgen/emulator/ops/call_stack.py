@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.builder import Builder
-from ptxgen.emulator.ops.move import copy, sequence
+from ptxgen.emulator.ops.move import copies
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg, Vec
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
@@ -92,11 +92,11 @@ def copy_param(b: Builder, ins: Instruction) -> Step:
     to, source = ins.operands
     assert isinstance(to, Vec)
     assert isinstance(source, Vec)
-    steps = []
+    pairs = []
     for d, a in zip(to.items, source.items, strict=True):
         assert isinstance(d, Reg)
         kind = f"u{8 * SIZES[d.type]}"
         view = b.src(a, kind)
         b.reads.pop()  # registers that were never written are copied too
-        steps.append(copy(b.dst(d, kind), view))
-    return sequence(steps) if steps else lambda c, m: None
+        pairs.append((b.dst(d, kind), view))
+    return copies(b, pairs)

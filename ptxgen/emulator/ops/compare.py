@@ -143,12 +143,12 @@ def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> 
             a, s = flush(a, base), flush(s, base)
         t = np.zeros(2 * c.n, bool)
         compare(name, base, a, s, t)
-        for i, dst in enumerate(dsts):
-            value = t[i::2]
-            if other is not None and combine is not None:
-                k = v[other[0]]
-                value = combine(value, ~k if other[1] else k)
-            np.copyto(v[dst], value, where=True if m is None else m)
+        halves = [t[::2], t[1::2]]
+        if other is not None and combine is not None:
+            k = ~v[other[0]] if other[1] else v[other[0]]
+            halves = [combine(half, k) for half in halves]
+        for dst, half in zip(dsts, halves, strict=True):
+            np.copyto(v[dst], half, where=True if m is None else m)
 
     return step
 

@@ -192,7 +192,7 @@ def ld(b: Builder, ins: Instruction) -> Step:
     checked_mods(b, ins)
     kind = ins.types[-1] if ins.types else ""
     space = space_of(ins)
-    if kind not in DTYPES or SIZES[kind] == 16:
+    if SIZES.get(kind) not in (1, 2, 4, 8):
         raise b.unsupported()
     count, size = vector(ins), SIZES[kind]
     address = ins.operands[1]
@@ -293,7 +293,7 @@ def st(b: Builder, ins: Instruction) -> Step:
     checked_mods(b, ins)
     kind = ins.types[-1] if ins.types else ""
     space = space_of(ins)
-    if kind not in DTYPES or SIZES[kind] == 16 or space in ("param", "const"):
+    if SIZES.get(kind) not in (1, 2, 4, 8) or space in ("param", "const"):
         raise b.unsupported()
     count, size = vector(ins), SIZES[kind]
     site = Site(b, ins, ins.operands[0], space, size * count, "write")
@@ -352,7 +352,7 @@ def record_store(
 
 def _is_row(b: Builder, index: int, size: int) -> bool:
     view = b.views[index]
-    return getattr(view, "width", 0) == size and size > 1
+    return getattr(view, "width", 0) == size
 
 
 @instruction("prefetch", "prefetchu", "applypriority", "discard")

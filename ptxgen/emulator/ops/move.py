@@ -13,7 +13,7 @@ from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.load_store import elements
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Special, Vec
-from ptxgen.emulator.warp_batch import Step, WarpBatch
+from ptxgen.emulator.warp_batch import Step, View, WarpBatch
 
 Mask = NDArray[np.bool_] | None
 
@@ -34,14 +34,22 @@ def copy(dst: int, src: int) -> Step:
     return step
 
 
-def sequence(steps: list[Step]) -> Step:
-    """A step that executes several steps in order."""
-    if len(steps) == 1:
-        return steps[0]
+def copies(b: Builder, pairs: list[tuple[int, int]]) -> Step:
+    """A step that copies several rows, each pair (destination, source), as if it read all sources first."""
+
+    def row(index: int) -> Any:
+        view = b.views[index]
+        return (view.width, view.row) if isinstance(view, View) else None
+
+    written = [row(dst) for dst, _ in pairs]
+    overlapping = any(row(src) in written[:i] for i, (_, src) in enumerate(pairs))
 
     def step(c: WarpBatch, m: Mask) -> None:
-        for s in steps:
-            s(c, m)
+        v = c.v
+        where: Any = True if m is None else m
+        values = [v[src].copy() if overlapping else v[src] for _, src in pairs]
+        for (dst, _), value in zip(pairs, values, strict=True):
+            copyto(v[dst], value, where=where)
 
     return step
 
@@ -51,11 +59,15 @@ def mov(b: Builder, ins: Instruction) -> Step:
     if ins.mods[-1] not in SIZES or len(ins.operands) != 2 or ins.mods[:-1] not in ((), ("v2",), ("v4",)):
         raise b.unsupported()
     kind = ins.mods[-1]
+    if SIZES[kind] == 1 and not ins.hidden:
+        raise b.malformed(f".{kind} is no type of mov; registers of 8 bits are packed and unpacked")
     d, a = ins.operands
     if len(ins.mods) == 2:
-        raw = f"u{8 * SIZES[kind]}"
-        pairs = zip(*(elements(b, x, int(ins.mods[0][1])) for x in (d, a)), strict=True)
-        return sequence([copy(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
+        count, raw = int(ins.mods[0][1]), f"u{8 * SIZES[kind]}"
+        if not 2 <= SIZES[kind] <= 16 // count:
+            raise b.malformed(f"{ins.mods[0]}.{kind} is no type of mov; elements have 16 to {128 // count} bits")
+        pairs = zip(*(elements(b, x, count) for x in (d, a)), strict=True)
+        return copies(b, [(b.dst(to, raw), b.src(source, raw)) for to, source in pairs])
     if isinstance(d, Vec) or isinstance(a, Vec):
         return pack(b, kind, d, a)
     if isinstance(a, Special) and a.name[1:].split("_")[0] in ("clock", "clock64", "globaltimer"):
@@ -74,18 +86,12 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise b.malformed("one side must be a single register")
     size = SIZES[kind] // len(vec.items)
-    if size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4, 8) or kind == "b128":
+    if len(vec.items) not in (2, 4) or size * len(vec.items) != SIZES[kind] or size not in (1, 2, 4):
         raise b.unsupported("this packing")
     piece = f"u{8 * size}"
-    steps = []
-    for i, item in enumerate(vec.items):
-        if vec is a:
-            source = b.src(item, piece)
-            steps.append(copy(b.part(whole, piece, i, True), source))
-        else:
-            source = b.part(whole, piece, i, False)
-            steps.append(copy(b.dst(item, piece), source))
-    return sequence(steps)
+    if vec is a:
+        return copies(b, [(b.part(whole, piece, i, True), b.src(item, piece)) for i, item in enumerate(vec.items)])
+    return copies(b, [(b.dst(item, piece), b.part(whole, piece, i, False)) for i, item in enumerate(vec.items)])
 
 
 def clock(b: Builder, kind: str, d: Any, name: str) -> Step:

@@ -154,8 +154,8 @@ class Parser(Reader):
                 kind = word[1:]
             else:
                 raise UnsupportedError(f"line {line}: {word} in a variable's declaration")
-        if not kind:
-            raise self.fail("expected a type")
+        if not SIZES.get(kind):
+            raise self.fail("expected a type of a variable")
         out = []
         while True:
             name = self.expect("word").text
@@ -198,8 +198,8 @@ class Parser(Reader):
                     kind = word[1:]
                 else:
                     raise UnsupportedError(f"line {self.token.line}: {word} in a parameter's declaration")
-            if not kind:
-                raise self.fail("expected a type")
+            if kind not in SIZES or (kind == "pred" and not register):
+                raise self.fail("expected a type of a parameter")
             name = self.expect("word").text
             count = self.dimensions()
             unit = SIZES[kind] * (1 if register else vector)
@@ -212,6 +212,8 @@ class Parser(Reader):
             self.accept(",")
         offset = 0
         for p in out:
+            if p.register:
+                continue
             # as on sm_90, where the parameter buffer begins at an address that is only 16-byte aligned
             p.offset = offset = -(-(offset + PARAMETERS_AT) // p.align) * p.align - PARAMETERS_AT
             offset += p.size

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxgen.emulator.ptx.dtypes import FP8
 
-#: bytes of each scalar type
+#: bytes of each scalar type; a predicate has none, its registers are truth values
 SIZES = {
     "b8": 1,
     "u8": 1,
@@ -34,7 +34,7 @@ SIZES = {
     "f64": 8,
     "f32x2": 8,
     "b128": 16,
-    "pred": 1,
+    "pred": 0,
 }
 
 

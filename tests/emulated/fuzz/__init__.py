@@ -1,4 +1,4 @@
-"""Random modules with outputs recorded on an H200: generator, recorder and comparison.
+"""Random modules with outputs recorded on GPUs of sm_90: generator, recorder and comparison.
 
 ``generate`` makes the modules from a seed, ``record`` runs them on a GPU, ``recording`` stores the outputs and compares
 other outputs with them.

@@ -6,7 +6,7 @@ import re
 
 from .kernel import Case, Column, Kernel
 
-# R, D, H, P: destinations of 32, 64 and 16 bits and predicates; r, d, h, p: sources; x, f: a source that may be a
+# R, D, H, B, P: destinations of 32, 64, 16 and 8 bits and predicates; r, d, h, b, p: sources; x, f: a source that may be a
 # constant, an integer or a floating-point number; i: a small constant; w: one below 32; n: a byte; N: a half word;
 # t: a scratch register. Forms that ptxas 13.0 compiles to something else are absent: a constant length of 32 or more in bfi.b32,
 # the lesser of a NaN and itself, a shift of 16 or 64 bits whose amount was a floating-point result (it is rounded to an
@@ -155,16 +155,24 @@ xor.pred P, p, p
 not.pred P, p
 """.strip().splitlines()
 
-_HOLE = re.compile(r"(?<![\w.%])[RDHPrdhpxfinwtN](?![\w.])")
+_HOLE = re.compile(r"(?<![\w.%])[RDHBPrdhbpxfinwtN](?![\w.])")
 _SAME = re.compile(r"(?:min|max)(?:\.NaN)?\.b?f\w+ \S+, (\S+), \1$")
-_BITS = {"r": 32, "d": 64, "h": 16, "p": 1}
+_BITS = {"r": 32, "d": 64, "h": 16, "b": 8, "p": 1}
 
 
 class Pool:
-    """Registers that a program computes with."""
+    """Registers that a program computes with, and the instructions that it picks from."""
 
-    def __init__(self, k: Kernel, words: int = 5, doubles: int = 2, halves: int = 2, predicates: int = 3) -> None:
-        self.k = k
+    def __init__(
+        self,
+        k: Kernel,
+        words: int = 5,
+        doubles: int = 2,
+        halves: int = 2,
+        predicates: int = 3,
+        steps: list[str] = STEPS,
+    ) -> None:
+        self.k, self.steps = k, steps
         self.names = {
             "r": [k.load("b32" if i % 2 else "f32") for i in range(words)],
             "d": [k.load("b64") for _ in range(doubles)],
@@ -179,12 +187,12 @@ class Pool:
     def step(self, guard: int = 20) -> list[str]:
         """One random instruction, or a few that belong together."""
         d = self.k.draw
-        template = d.pick(STEPS)
+        template = d.pick(self.steps)
         taken: set[str] = set()
 
         def fill(match: re.Match[str]) -> str:
             placeholder = match[0]
-            if placeholder in "RDHP":
+            if placeholder in "RDHBP":
                 free = [n for n in self.names[placeholder.lower()] if n not in taken]
                 taken.add(name := d.pick(free))
                 return name
@@ -209,8 +217,8 @@ class Pool:
             taken.clear()
             text = _HOLE.sub(fill, template)
         parts = [part.strip() + ";" for part in text.split(";")]
-        carries = ".cc." in text
-        if len(parts) == 1 and not carries and d.chance(guard):
+        whole = ".cc." in text or ".sync" in text  # a carry or a warp, which a guard would divide
+        if len(parts) == 1 and not whole and d.chance(guard):
             return [f"@{d.pick(('', '!'))}{self.any('p')} {parts[0]}"]
         return parts
 

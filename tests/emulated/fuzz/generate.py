@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from . import approximate, asynchronous, collective, flow, matrix, memory, scalar
+from . import approximate, asynchronous, collective, flow, matrix, memory, registers, scalar
 from .kernel import Case
 
 #: increased by every change of the generated modules; a recording belongs to one version
-VERSION = 1
+VERSION = 2
 #: modules in one file
 TOGETHER = 50
 HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
@@ -29,7 +29,9 @@ class File:
 
 
 #: the modules of a family are all from one of these; the fastest ones first
-GENERATORS = tuple(map(cache, (m.cases for m in (scalar, approximate, flow, collective, memory, matrix, asynchronous))))
+GENERATORS = tuple(
+    map(cache, (m.cases for m in (scalar, approximate, flow, registers, collective, memory, matrix, asynchronous)))
+)
 
 
 @cache

@@ -11,7 +11,7 @@ from ptxgen.codegen.source import Argument, Step, TensorMap
 from .draw import BITS, Draw, pack
 
 #: a register's prefix by its width in bits
-PREFIX = {1: "p", 16: "h", 32: "r", 64: "d"}
+PREFIX = {1: "p", 8: "b", 16: "h", 32: "r", 64: "d"}
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ class Kernel:
         self.input += data
         return at
 
-    def load(self, kind: str, values: list[int] | None = None) -> str:
-        """A register with one input value for each thread; edge values by default."""
+    def load(self, kind: str, values: list[int] | None = None, reg: str = "") -> str:
+        """A register with one input value for each thread; edge values, and a new register, by default."""
         if values is None:
             values = [self.draw.value(kind) for _ in range(self.total)]
         at = self.reserve_input(pack(values, kind))
         size = BITS[kind] // 8
-        reg = self.reg_of(kind)
+        reg = reg or self.reg_of(kind)
         if kind == "pred":
             byte = self.reg(16)
             self.emit(f"ld.global.u8 {byte}, [{self.base('in', 1)}+{at}];", f"setp.ne.u16 {reg}, {byte}, 0;")

@@ -2,9 +2,9 @@
 
     PYTHONPATH=.:tests/emulated python -m fuzz.record FOLDER [--commit NAME]
 
-writes ``h200.xz``, which is stored in this folder, and ``probes.json``, which is read by people. Each module runs twice.
-Modules that fail or whose two outputs differ are reported and not recorded. Recorded outputs of unchanged modules are
-reused.
+writes ``h200.xz``, which is stored in this folder, and ``probes.json``, which is read by people. Any GPU of sm_90 will do;
+the recording names all that took part. Each module runs twice. Modules that fail or whose two outputs differ are reported
+and not recorded. Recorded outputs of unchanged modules are reused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from .kernel import Case
 PATIENCE = 20
 
 
-def known() -> dict[str, bytes]:
-    """The recorded outputs of modules that have not changed."""
+def known() -> tuple[dict[str, bytes], list[str]]:
+    """The recorded outputs of modules that have not changed, and the devices that they ran on."""
     if not recording.PATH.exists():
-        return {}
+        return {}, []
     old = recording.read()
-    return {c.name: old.outputs[c.name] for c in recorded_cases() if old.digests.get(c.name) == c.digest()}
+    outputs = {c.name: old.outputs[c.name] for c in recorded_cases() if old.digests.get(c.name) == c.digest()}
+    return outputs, old.facts["device"].split(", ")
 
 
 def recorded_cases() -> tuple[Case, ...]:
@@ -149,7 +150,7 @@ def main() -> None:
     from ptxgen.runtime.cuda import CudaDriver
 
     began = time.time()
-    old = {} if args.all else known()
+    old, devices = ({}, []) if args.all else known()
     every = [f for f in files() if any(c.name not in old for c in f.cases)]
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(lambda f: assemble(source(f)), every))
@@ -162,7 +163,7 @@ def main() -> None:
     driver = CudaDriver()
     facts = {
         "version": generate.VERSION,
-        "device": driver.device.name,
+        "device": ", ".join(dict.fromkeys([*devices, driver.device.name])),
         "driver": driver.version,
         "assembler": driver.assembler,
         "commit": args.commit,
