@@ -134,7 +134,7 @@ def mma_rate(p: KernelGemm, d: Device) -> float:
     if d.sm == MEASURED:
         return measured_rate(p, d)
     rates = MMA_RATES[max((sm for sm in MMA_RATES if sm <= d.sm), default=80)]
-    return rates.get(("fp8" if p.element.fp8 else p.dtype, p.compute), rates["f16", "f32"])
+    return rates.get(("fp8", "f32") if p.element.fp8 else (p.dtype, p.compute), rates["f16", "f32"])
 
 
 def wgmma_rate(p: KernelGemm) -> float:

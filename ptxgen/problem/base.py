@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import DTYPES, Dtype, canonical, dtype
+from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, Dtype, canonical, dtype
 
 EXTENT_LIMIT = 1 << 31
 MEMORY_LIMIT = 1 << 47  #: upper limit of an operand in bytes: the virtual address space of a GPU
 
 #: dtype of A and B -> the values of ``compute``, the default first. ``tf32``: f32 inputs are rounded to 11 bits;
-#: ``f32_bf16x6``: each f32 input is the sum of three bf16 planes; as exact as f32, but infinities give NaN
+#: ``f32_bf16x6``: each f32 input is the sum of three bf16 planes; as exact as f32, but infinities give NaN;
+#: ``f32_fast_accum``: fp8 products are summed in the accumulators of tensor cores, which Hopper keeps to 13 bits
 COMPUTE_MODES = {d.name: d.compute for d in DTYPES.values() if d.compute}
 #: value of ``compute`` -> accumulator type, if the names differ
-SUMS = {"tf32": "f32", "f32_bf16x6": "f32"}
+SUMS = {"tf32": "f32", "f32_bf16x6": "f32", FAST_ACCUM: "f32"}
 #: dtype of A and B -> the dtypes that C may have, the default first
 OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 

@@ -23,6 +23,8 @@ class Dtype:
     ``tma``: the element type of a tensor map; ``cuda``: the value of cudaDataType_t; ``mma``: the type of the operands
     of mma.sync and wgmma; ``mma_k``: products that one mma.sync instruction sums; ``mma_truncation``: the relative
     precision to which tensor cores truncate products and the accumulator (25 bits on Hopper, 13 for fp8);
+    ``promotion_k``: elements of K that tensor cores sum at most before the sum is added to the total in f32, unless
+    ``compute`` is f32_fast_accum (0: all of K);
     ``wgmma``: the values of ``compute`` that wgmma supports; ``widened``: the type to which
     scalar instructions convert it before multiplying, if any; ``sm``: the first target with that conversion, 0: all;
     ``aliases``: other names that users may write, besides the NumPy type's; ``dlpack``: the value of DLDataTypeCode.
@@ -39,6 +41,7 @@ class Dtype:
     mma: str = ""
     mma_k: int = 1
     mma_truncation: float = 0.0
+    promotion_k: int = 0
     wgmma: tuple[str, ...] = ()
     widened: str = ""
     sm: int = 0
@@ -103,6 +106,8 @@ class Dtype:
 
 
 _FP8 = ("e4m3", "e5m2")
+#: the value of ``compute`` that sums fp8 products in the accumulators of tensor cores, whatever these round
+FAST_ACCUM = "f32_fast_accum"
 
 
 def _fp8(name: str, numpy: Any, roundoff: float, cuda: int, dlpack: int) -> Dtype:
@@ -112,14 +117,15 @@ def _fp8(name: str, numpy: Any, roundoff: float, cuda: int, dlpack: int) -> Dtyp
         8,
         np.dtype(numpy),
         roundoff=roundoff,
-        compute=("f32",),
+        compute=("f32", FAST_ACCUM),
         outputs=("bf16", "f16", "f32", *_FP8),
         tma="u8",
         cuda=cuda,
         mma=name,
         mma_k=32,
         mma_truncation=2.0**-13,
-        wgmma=("f32",),
+        promotion_k=128,
+        wgmma=("f32", FAST_ACCUM),
         widened="f16",
         sm=89,
         dlpack=dlpack,
@@ -212,6 +218,11 @@ _ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 #: the types that arrays may have, for messages
 ALLOWED = ", ".join(str(d.numpy) for d in DTYPES.values() if d.compute) + "; int32 only for results"
+
+
+def promotion_k(element: Dtype, compute: str) -> int:
+    """Elements of K that tensor cores sum at most before the sum is added to the total in f32; 0: all of K."""
+    return element.promotion_k if compute != FAST_ACCUM else 0
 
 
 def canonical(name: str) -> str:

@@ -2,7 +2,8 @@
 
 The error of a sum of K products in arithmetic of unit roundoff u is about √K·u·Σ|a||b| (probabilistic; Higham & Mary,
 SIAM J. Sci. Comput. 41, 2019) and at most K·u·Σ|a||b|. Tensor cores truncate the products of one instruction and the
-accumulator to a few bits below the largest of them. These errors have one sign and grow with the instruction count.
+accumulator to a few bits below the largest of them. These errors have one sign and grow with the number of
+instructions that add to one accumulator; an accumulator whose sum is added to the total in f32 starts again from zero.
 """
 
 from __future__ import annotations
@@ -15,24 +16,29 @@ from typing import Any
 import numpy as np
 
 from ptxgen.problem.base import ProblemBase as Problem
-from ptxgen.problem.dtypes import Dtype
+from ptxgen.problem.dtypes import Dtype, promotion_k
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
 
 FACTOR = 4.0  #: c of the tolerance; the largest error of a correct kernel corresponds to 1.4
-KINDS = ("integers", "normal", "scaled")
+KINDS = ("integers", "normal", "scaled", "positive")
 #: distinct random values; larger operands repeat them. A prime, so that rows do not repeat at any leading dimension
 DISTINCT_VALUES = 1_048_573
 
 #: for compute="tf32": products summed by one instruction, precision of their truncation, roundoff of inputs
 TF32 = (8, 2.0**-24, 2.0**-11)
+#: products of an instruction that together lose as much as the last bit of the final sum: a term loses half a bit, and
+#: the accumulator is half of the final sum, both on average
+TERMS = 4
 
 
 def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
     """Operands and result as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
-    is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits)."""
+    is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits); ``positive``:
+    no two products cancel, so the errors of rounding toward zero add up (normal where sums are in f16, which stop
+    growing)."""
     a, b, c = random_operands(p, seed, kind)
     return a, b, c
 
@@ -50,6 +56,10 @@ def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator
                 values = np.sign(values) * (rng.random(shape) < min(1.0, (exact / 8 / max(k, 1)) ** 0.5))
         else:
             values = rng.standard_normal(min(math.prod(shape), DISTINCT_VALUES))
+            if kind == "positive" and p.accumulator.bytes > 2:
+                values = np.abs(values)
+                if p.element.bytes == 2:  # f16 and its sums overflow above 65504
+                    values /= max(1.0, k) ** 0.25
             if kind == "scaled":
                 values = np.resize(values, shape)
                 exponent = 2 if p.element.bytes == 1 else 6
@@ -119,7 +129,8 @@ class Reference:
         products, precision, roundoff = (
             TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
         )
-        return 2 * precision * -(-p.reduction // products) + 2 * roundoff
+        summed = min(p.reduction, promotion_k(p.element, p.compute) or p.reduction)
+        return products / TERMS * precision * -(-summed // products) + 2 * roundoff
 
 
 def reference(

@@ -34,6 +34,7 @@ CASES = (
     ("integers", 1.0, 0.0, "nan"),
     ("normal", 1.0, 0.0, "nan"),
     ("scaled", 1.0, 0.0, "nan"),
+    ("positive", 1.0, 0.0, "nan"),
     ("normal", -1.5, 0.75, "normal"),
 )
 

@@ -22,7 +22,7 @@ ${realign.setup()}\
     or.b32 %y_desc_low, %y_desc_low, ${plan.y.desc_low_hex};
 </%def>
 
-<%def name="multiply(pipeline)">
+<%def name="multiply(pipeline, sums)">
 <% m = plan.mainloop %>\
 ${realign.realign()}\
     // ${len(m.products)} products; descriptors advance in units of 16 bytes
@@ -32,13 +32,18 @@ ${realign.realign()}\
     mul.lo.u32 %stage_offset, %stage, ${m.stage_bytes // 16};
     add.u32 %x_stage_desc_low, %x_desc_low, ${plan.x.stage_register};
     add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
+% for products in m.promotions:
     wgmma.fence.sync.aligned;
-% for s in m.products:
+% for s in products:
 ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
+% if not loop.last:
+${sums.promote()}\
+% endif
+% endfor
     }
 </%def>
 

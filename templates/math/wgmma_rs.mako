@@ -57,7 +57,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
     }
 </%def>
 
-<%def name="multiply(pipeline)">
+<%def name="multiply(pipeline, sums)">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
     {
     .reg .b32 %frag_addr<${f.bases}>, %y_stage_desc_low, %desc_low;
@@ -71,7 +71,7 @@ ${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
 % for k in range(f.k_steps):
     // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
-% if k == 1:
+% if k == 1 and not m.promotes:
 ${pipeline.free_previous()}\
 % endif
 % for x in f.loads(k):
@@ -90,6 +90,9 @@ ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc.vector(s.mi, 0, n=m.wgmma_acc.shape[1])}, ${f.operand(k, s.mi)}, %y_desc, ${s.scale_d}${m.immediates};
 % endfor
     wgmma.commit_group.sync.aligned;
+% if m.ends_sum(k):
+${sums.promote()}\
+% endif
 % endfor
     }
 </%def>

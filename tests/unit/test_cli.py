@@ -499,7 +499,7 @@ def test_check_runs_against_float64(run: Run) -> None:
     assert done.document["clock"] == "model"
     [row] = done.document["rows"]
     assert row["ok"]
-    assert {"integers", "normal", "scaled"} <= {r["kind"] for r in row["results"]}
+    assert {"integers", "normal", "scaled", "positive"} <= {r["kind"] for r in row["results"]}
     assert all(r["ok"] and r["ratio"] <= 1 for r in row["results"])
 
 

@@ -131,7 +131,7 @@ def test_fragments_give_the_product(dtype, compute, layout, tile, target):
                         for e, v in enumerate(fb[name][lane]):
                             k, column = at_b(ins, lane, r, e)
                             right[k, column] = v
-                for n, name in enumerate(names(to)):
+                for n, name in enumerate(to):
                     if p.mainloop.packed:
                         at = [[at_c(lane, 2 * n + e) for e in range(2)] for lane in range(32)]
                         add = np.array([[(left @ right)[place] for place in two] for two in at])

@@ -8,12 +8,12 @@ lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.dtypes import DTYPES
+from ptxgen.problem.dtypes import DTYPES, promotion_k
 
 ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of them
 
@@ -22,7 +22,8 @@ ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of t
 class Instruction:
     """``name``: the PTX; ``m``, ``k``: rows and depth of one; ``depth``: of one step, in which fragments are read;
     ``run``: elements of a 32-bit register, 1 where a register holds one element; ``kind``, ``sum``: PTX types of a
-    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target."""
+    fragment register and of an accumulator; ``sums``: accumulator registers of 16 x 8; ``sm``: the first target;
+    ``promotes``: True if each instruction starts from zero, and add.f32 adds its products to the sums."""
 
     name: str
     m: int
@@ -33,6 +34,12 @@ class Instruction:
     sum: str
     sums: int
     sm: int = 80
+    promotes: bool = False
+
+    @property
+    def partial(self) -> list[str]:
+        """Registers of the products of one instruction that promotes."""
+        return [f"%partial{n}" for n in range(self.sums)]
 
     @property
     def registers_a(self) -> int:
@@ -57,20 +64,21 @@ _TABLE = {
     ("f64", "f64"): Instruction(_name(8, 4, "f64.f64.f64.f64"), 8, 4, 4, 1, "f64", "f64", 4),
     ("s8", "s32"): Instruction(_name(16, 32, "s32.s8.s8.s32"), 16, 32, 32, 4, "b32", "s32", 4),
     **{
-        (t.name, "f32"): Instruction(_name(16, 32, f"f32.{t.mma}.{t.mma}.f32"), 16, 32, 32, 4, "b32", "f32", 4, t.sm)
+        (t.name, compute): Instruction(_name(16, 32, f"f32.{t.mma}.{t.mma}.f32"), 16, 32, 32, 4, "b32", "f32", 4, t.sm)
         for t in DTYPES.values()
         if t.fp8
+        for compute in t.compute
     },
 }
 #: 3 % faster on an H200 than m16n8k8; m16n8k16 is slower than both
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
-def by_words(p: KernelGemm) -> Instruction | None:
+def by_words(p: KernelGemm, d: Device | None = None) -> Instruction | None:
     """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
-    memory. 16-bit types are summed in f32, whatever ``compute`` says."""
+    memory; without a device, one of the same registers. 16-bit types are summed in f32, whatever ``compute`` says."""
     i = _TABLE.get((p.dtype, "f32" if p.element.bytes == 2 else p.compute))
-    return i if i is not None and i.kind == "b32" else None
+    return _promoted(i, p, d) if i is not None and i.kind == "b32" else None
 
 
 def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: Any) -> Any:
@@ -80,6 +88,12 @@ def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: A
     reads, if fragments are prefetched and there is only one tile: results were wrong on an H200.
     """
     return (element_bytes == 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
+
+
+def _promoted(i: Instruction, p: KernelGemm, d: Device | None) -> Instruction:
+    """The instruction on ``d``, which promotes if its accumulator may lose bits. That of fp8 products does not on
+    sm_90, which multiplies fp8 as f16 (measured on an H200); no other target was measured."""
+    return replace(i, promotes=promotion_k(p.element, p.compute) > 0 and d is not None and d.sm != 90)
 
 
 def multiplies(p: KernelGemm) -> bool:
@@ -94,4 +108,4 @@ def instruction(p: KernelGemm, d: Device | None = None) -> Instruction:
     """
     if p.element.bytes == 8 and d is not None and d.sm >= DOUBLE_90.sm:
         return DOUBLE_90
-    return _TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"])
+    return _promoted(_TABLE.get((p.dtype, p.compute), _TABLE["f16", "f32"]), p, d)

@@ -84,8 +84,8 @@ class MmaMainloop(MultistageMainloop):
             return self.products
         return products(self.a.tiles // part.a, self.b.tiles // part.b, self.config.mma_order)
 
-    def issues(self, i: int, j: int, k: int) -> list[tuple[str, str, str]]:
-        """The instructions that add one step to tile (i, j): operands C (also D), A and B of each."""
+    def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
+        """The instructions that add one step to tile (i, j): registers of the sums, operands A and B of each."""
         ins, a, b = self.instruction, self.a.buffer(k), self.b.buffer(k)
         halves = ROWS // ins.m
         per_a, per_b = self.a.registers * ins.k // ins.depth, self.b.registers * ins.k // ins.depth
@@ -96,7 +96,7 @@ class MmaMainloop(MultistageMainloop):
                 columns = [self.b.fragment[b, j, part * per_b + n] for n in range(per_b)]
                 per_half = ins.sums // halves
                 sums = [self.acc[i, j, h * per_half + n] for n in range(per_half)]
-                out.append((operand_list(sums), operand_list(rows), operand_list(columns)))
+                out.append((sums, operand_list(rows), operand_list(columns)))
         return out
 
     @property

@@ -275,8 +275,8 @@ class Fragments:
             for w in range(self.words)
         ]
 
-    def issues(self, step: int) -> list[tuple[str, str, str]]:
-        """The instructions of a step: sums, fragment of the long operand, fragment of the short one."""
+    def issues(self, step: int) -> list[tuple[list[str], str, str]]:
+        """The instructions of a step: registers of the sums, fragment of the long operand, of the short one."""
         out = []
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
@@ -287,7 +287,7 @@ class Fragments:
                 for j in range(self.y.count):
                     own = self.rounds or self.packs_y
                     b = [self.word_y[j, k] if own else self._raw(self.y, step, j, k) for k in (w, w + 1)]
-                    out.append((self.acc.vector(n, j, 0, n=4), braces(a), braces(b)))
+                    out.append(([self.acc[n, j, i] for i in range(4)], braces(a), braces(b)))
         return out
 
     def sum_at(self, i: int, j: int) -> str:

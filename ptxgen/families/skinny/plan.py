@@ -58,7 +58,7 @@ class SkinnyPlan(Plan):
     def _mainloop(self, dp4a: bool) -> SkinnyMainloop:
         p, c = self.problem, self.config
         x, y = (self.b, self.a) if c.long_n else (self.a, self.b)
-        instruction = by_words(p) if c.mma_m16 else None
+        instruction = by_words(p, self.device) if c.mma_m16 else None
         if instruction is not None:
             if p.element.bytes == 1 and instruction.sum == "f32":
                 self.ptx_version = max(self.ptx_version, "8.4")

@@ -11,6 +11,7 @@ from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.dtypes import FAST_ACCUM
 
 PARTITIONS = 4 * WARP  #: threads of a warp on each of the four partitions of a multiprocessor
 TOLERANCE = 8  #: registers by which the estimate may exceed the limit
@@ -40,7 +41,7 @@ RULES = (
     ),
     Rule(
         "skinny_dtype",
-        lambda p, c, g, d: p.compute in (p.accumulator.name, "tf32") and d.sm >= p.element.sm,
+        lambda p, c, g, d: p.compute in (p.accumulator.name, "tf32", FAST_ACCUM) and d.sm >= p.element.sm,
         "{d.target} cannot convert {p.dtype}, or not sum it in {p.compute}: bf16 needs sm_80, fp8 sm_89",
     ),
     Rule(

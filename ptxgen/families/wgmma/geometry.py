@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
-from ptxgen.families.wgmma import operand_packing
+from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.im2col_descriptor import Im2colPhase
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -51,6 +51,7 @@ class WgmmaGeometry(Geometry):
 
     element_bytes: int  #: bytes of an element as wgmma takes it
     planes: int  #: bf16 planes of each operand, or 1
+    promotes: bool  #: True if sums of parts of K have accumulators besides those of the totals
     x_tile: IntOrColumn  #: elements of the block tile along X
     y_tile: IntOrColumn  #: elements of the block tile along Y
     x_kmajor: BoolOrColumn  #: whether K is contiguous in X
@@ -392,9 +393,9 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     packed_bytes = operand_packing.workspace(p, c)
     accumulators = mi * y_tile // 2
     fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE)
-    # planes: the accumulators of an iteration are added to the totals; f16 accumulators are widened at the end
+    # f16 accumulators are widened at the end
     mainloop_regs = accumulators
-    if count > 1:
+    if promotion.promotes(p):
         mainloop_regs = accumulators * 2
     elif p.accumulator.bytes == 2:
         mainloop_regs = accumulators + accumulators // 2
@@ -412,6 +413,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     return WgmmaGeometry(
         element_bytes=size,
         planes=count,
+        promotes=promotion.promotes(p),
         x_tile=x_tile,
         y_tile=y_tile,
         x_kmajor=x_kmajor,

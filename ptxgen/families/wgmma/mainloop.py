@@ -10,7 +10,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma import bf16x3, promotion
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
 from ptxgen.families.wgmma.rs_fragments import (
@@ -45,6 +45,11 @@ class Mainloop(Part):
         return bf16x3.planes(self.problem) > 1
 
     @property
+    def promotes(self) -> bool:
+        """True if sums of parts of K are added to the totals in f32."""
+        return promotion.promotes(self.problem)
+
+    @property
     def mi(self) -> int:
         """Instructions that a warpgroup stacks along X."""
         return int(self.geometry.mi)
@@ -63,9 +68,9 @@ class Mainloop(Part):
     @property
     def accumulate(self) -> str:
         """How the sums of an iteration of K become those of all."""
-        if self.a_from_registers:
-            return "math/wgmma_rs.mako"
-        return "math/two_level_accumulate.mako" if self.split else "math/accumulate_inplace.mako"
+        if self.promotes:
+            return "math/two_level_accumulate.mako"
+        return "math/wgmma_rs.mako" if self.a_from_registers else "math/accumulate_inplace.mako"
 
     # ---- a stage
 
@@ -113,6 +118,34 @@ class Mainloop(Part):
         major = f", {int(not self.x.kmajor)}, {int(not self.y.kmajor)}"
         return ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
 
+    @property
+    def k_steps(self) -> int:
+        """wgmma instructions along K of a stage that are not of planes."""
+        return int(stage_depth(self.config)) * self.x.element // STEP
+
+    @property
+    def promoted_steps(self) -> int:
+        """K steps after which a sum is added to the total; without two-level sums, those of a stage."""
+        return promotion.depth(self.problem) * self.x.element // STEP or self.k_steps
+
+    @property
+    def promotions(self) -> list[list[Product]]:
+        """The instructions of a stage, by the sum that they belong to: one is added to the totals before the next."""
+        if self.split:
+            return [self.products]
+        each = self.promoted_steps * self.mi
+        return [self.products[n : n + each] for n in range(0, len(self.products), each)]
+
+    def begins_sum(self, k: int) -> str:
+        """scale-d of K step ``k`` of a stage: whether wgmma adds to its accumulators or overwrites them."""
+        if not self.promotes:
+            return "1" if k else "%accumulate"
+        return "1" if k % self.promoted_steps else "0"
+
+    def ends_sum(self, k: int) -> bool:
+        """True if the sum of K step ``k`` is added to the total within the stage."""
+        return self.promotes and (k + 1) % self.promoted_steps == 0 and k + 1 < self.k_steps
+
     @cached_property
     def products(self) -> list[Product]:
         """The wgmma instructions of a stage."""
@@ -131,8 +164,8 @@ class Mainloop(Part):
                 for m in m64
             ]
         return [
-            Product(m, x.k_step_offset(k) + m * x.m64_bytes >> 4, y.k_step_offset(k) >> 4, "1" if k else "%accumulate")
-            for k in range(stage_depth(self.config) * x.element // STEP)
+            Product(m, x.k_step_offset(k) + m * x.m64_bytes >> 4, y.k_step_offset(k) >> 4, self.begins_sum(k))
+            for k in range(self.k_steps)
             for m in m64
         ]
 
@@ -204,7 +237,7 @@ class Mainloop(Part):
     @cached_property
     def wgmma_acc(self) -> Tile:
         """The registers that wgmma accumulates in."""
-        if self.split:
+        if self.promotes:
             return Tile("iter_acc", self.arithmetic.type, self.acc.shape)
         return Tile("acc_pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
 
@@ -215,8 +248,8 @@ class Mainloop(Part):
         out = [(self.acc, "sums: [instruction along X][pair of columns]")]
         if self.f16_pairs:
             out.append((self.wgmma_acc, "f16 accumulators, two in a register"))
-        if self.split:
-            out.append((self.wgmma_acc, "sums of one iteration of K"))
+        if self.promotes:
+            out.append((self.wgmma_acc, f"sums of up to {promotion.depth(self.problem)} of K"))
         return out
 
     @property
@@ -239,7 +272,7 @@ class Pipeline(Part):
     config: Config
     geometry: WgmmaGeometry
     a_from_registers: bool
-    split: bool
+    promotes: bool
     c_barriers: int  #: mbarriers of the epilogue, a warpgroup
 
     @property
@@ -325,6 +358,6 @@ class Pipeline(Part):
 
     @property
     def frees_last_stage(self) -> bool:
-        """Whether the stage of the last iteration must be freed after the K loop. With bf16 planes the loop frees it
-        like the others."""
-        return not self.split and (bool(self.config.persistent) or self.multicast_ctas > 1)
+        """Whether the stage of the last iteration must be freed after the K loop. With two-level sums the loop frees
+        it like the others."""
+        return not self.promotes and (bool(self.config.persistent) or self.multicast_ctas > 1)

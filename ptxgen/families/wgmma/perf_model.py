@@ -13,7 +13,7 @@ from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_W
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import perf_costs
 from ptxgen.families.perf_blocks import Floats, Work
-from ptxgen.families.wgmma import grouped_rows, operand_packing
+from ptxgen.families.wgmma import grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (
     ROWS,
@@ -68,9 +68,9 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     busy = instructions * np.maximum(products, read)
     realigned = (g.x_realigned * g.x_tile + g.y_realigned * g.y_tile) * c.u * size
     busy = busy + realigned * perf_costs.REALIGN_BYTE
-    adds = (perf_costs.PROMOTE + perf_costs.PROMOTE_SUM * g.accumulators) * (
-        g.planes > 1
-    )  # hidden behind the wgmma of other warpgroups
+    # hidden behind the wgmma of other warpgroups
+    promotions = np.maximum(stage_depth(c) / promotion.depth(p), 1) if g.promotes else 0
+    adds = (perf_costs.PROMOTE + perf_costs.PROMOTE_SUM * g.accumulators) * promotions
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.owner_columns * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
@@ -235,8 +235,8 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     moved = w.moved_a[rows] + w.moved_b[rows] + w.straddle_a[rows] * x.straddle_a + w.straddle_b[rows] * x.straddle_b
     tma = moved / np.float32(perf_costs.TMA_BYTES)
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
-    # a stage is loaded, multiplied, and freed when the next one is multiplied; with planes as soon as it is multiplied
-    iterations_held = np.float32(1 if planes(p) > 1 else 2)
+    # a stage is loaded, multiplied, and freed when the next one is multiplied; with two-level sums at once
+    iterations_held = np.float32(1 if promotion.promotes(p) else 2)
     tma_latency = perf_costs.TMA_LATENCY if p.im2col is None else perf_costs.PIXEL_LATENCY
     waiting = (
         np.maximum(iterations - stages, 0) / iterations * (tma_latency + tma + iterations_held * w.busy[rows]) / stages

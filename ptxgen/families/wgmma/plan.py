@@ -81,7 +81,7 @@ class WgmmaPlan(Plan):
         vec = c.vec_c if c.epilogue_smem else min(c.vec_c, self._contiguous)
         self.c = self._c_access(RunAddressing.of(p), vec, preinitialises=True)
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
-        self.pipeline = Pipeline(c, g, m.a_from_registers, m.split, c_barriers(p, c))
+        self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
         if c.interleave_phases:
             common = (self.reduction, self.arithmetic, self.batch, self.fused_ops, self.c, self.scheduler)

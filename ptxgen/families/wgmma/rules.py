@@ -430,8 +430,9 @@ RULES = (
     ),
     Rule(
         "wgmma_pingpong",
-        lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (g.planes == 1)),
-        "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for bf16 planes",
+        lambda p, c, g, d: (c.pingpong == 0) | ((c.persistent == 1) & (c.math_warpgroups == 2) & (not g.promotes)),
+        "pingpong=1 needs persistent=1 and math_warpgroups=2, and is not for two-level sums ({p.dtype} in"
+        " {p.compute}): while a warpgroup adds, the other one multiplies",
     ),
     Rule(
         "wgmma_bf16x3",

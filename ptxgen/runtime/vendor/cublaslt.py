@@ -18,7 +18,7 @@ from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.problem.base import EPILOGUE_OPERANDS
-from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.dtypes import FAST_ACCUM, dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
@@ -30,7 +30,7 @@ WORKSPACE = 64 << 20  #: bytes
 FINALISTS = 4  #: candidates timed with the full policy, besides the heuristic's first
 
 # cublasComputeType_t
-_COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, "f64": 70, "s32": 72, "tf32": 77}
+_COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, FAST_ACCUM: 68, "f64": 70, "s32": 72, "tf32": 77}
 #: conversion of alpha and beta, by accumulator type
 _SCALAR: dict[str, Callable[[int], Any]] = {
     "f16": lambda v: ct.c_uint16(0x3C00 * v),
@@ -41,7 +41,7 @@ _SCALAR: dict[str, Callable[[int], Any]] = {
 # cublasLtMatrixLayoutAttribute_t
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t
-_TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER = 3, 4, 7, 8
+_TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _FAST_ACCUM = 3, 4, 7, 8, 25
 #: epilogue operation -> bits of cublasLtEpilogue_t. A residual is C of cuBLASLt with beta = 1
 _EPILOGUE_BITS = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
 _MAX_WORKSPACE, _ALIGNMENT_A, _ALIGNMENT_B, _ALIGNMENT_C, _ALIGNMENT_D = 1, 5, 6, 7, 8
@@ -155,6 +155,9 @@ class CublasLt:
         transposed = [ct.c_int32(p.layout[1] == "T"), ct.c_int32(p.layout[0] == "T")]
         for attribute, value in zip((_TRANSA, _TRANSB), transposed, strict=True):
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), ct.sizeof(value)))
+        if p.compute == FAST_ACCUM:
+            fast = ct.c_int8(1)
+            _check(lib.cublasLtMatmulDescSetAttribute(self._product, _FAST_ACCUM, ct.byref(fast), ct.sizeof(fast)))
         self._fuse()
         a, b, c = p.strides
         self._b = self._matrix(p.dtype, p.columns_b, p.rows_b, p.ldb, b)

@@ -1,0 +1,19 @@
+"""Two-level sums: wgmma adds the products of a few K steps to accumulators that start from zero, and add.f32 adds these
+to the totals. The accumulators of wgmma truncate their terms: those of fp8 keep 13 bits below the largest one, the
+others 25."""
+
+from __future__ import annotations
+
+from ptxgen.families.wgmma import bf16x3
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.dtypes import promotion_k
+
+
+def depth(p: KernelGemm) -> int:
+    """Elements of K that wgmma sums at most before the sum is added to the total; 0: all of K."""
+    return bf16x3.PROMOTED if bf16x3.planes(p) > 1 else promotion_k(p.element, p.compute)
+
+
+def promotes(p: KernelGemm) -> bool:
+    """True if the kernel has two-level sums."""
+    return depth(p) > 0
