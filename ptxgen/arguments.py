@@ -5,12 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 from ptxgen.errors import InputError, ShapeError
 
 SHOWN_BITS = 128  #: errors print integers up to this number of bits, and describe larger ones
 SHOWN_CHARACTERS = 120
+#: least similarity of a misspelt word to a known one, unless it has the same letters in another order
+SIMILAR = 0.75
 
 
 def shown(value: Any) -> str:
@@ -64,3 +67,9 @@ def word(name: str, value: Any, known: Collection[str] = (), error: type[InputEr
         rule = f"one of {', '.join(x or repr(x) for x in known)}" if known else "a string"
         raise error(f"{name} is {shown(value)}; it must be {rule}")
     return value
+
+
+def closest(word: str, known: Collection[str]) -> str:
+    """The known word that ``word`` was probably meant to be; empty if none is similar."""
+    same_letters = [k for k in sorted(known) if sorted(k) == sorted(word)]
+    return next(iter(same_letters or get_close_matches(word, sorted(known), 1, SIMILAR)), "")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import tempfile
+from functools import cache
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 
 def unsafe(folder: Path) -> str:
@@ -28,9 +32,19 @@ def unsafe(folder: Path) -> str:
 
 
 def create(folder: Path) -> None:
-    """Creates ``folder`` and its parent, which only this user can read and write. OSError: they cannot be created."""
-    for path in (folder.parent, folder):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Creates ``folder`` and its parent, which only this user can read and write. OSError: they cannot be created; the
+    first time, it is logged."""
+    try:
+        for path in (folder.parent, folder):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        _warn(f"nothing is cached: {folder.parent}, the folder of PTXGEN_CACHE, cannot be created: {error.strerror}")
+        raise
+
+
+@cache
+def _warn(message: str) -> None:
+    _log.warning(message)
 
 
 def replace(path: Path, *content: bytes | memoryview) -> None:

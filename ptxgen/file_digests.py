@@ -25,17 +25,22 @@ PACKAGE = Path(__file__).resolve().parent
 
 @cache
 def of_package() -> str:
-    """The digest of the code and the templates of this package."""
-    return of_tree((PACKAGE, templates_dir()), (".py", ".mako"))
+    """The digest of the code and the templates of this package: the same for a checkout and an installation, whose
+    templates are in the folder of the code."""
+    return of_files([*_listed(PACKAGE, (".py",)), *_listed(templates_dir(), (".mako",))])
 
 
 def of_tree(roots: Iterable[Path], suffixes: tuple[str, ...]) -> str:
     """The digest of the files below the folders ``roots`` whose names end in ``suffixes``."""
-    return of_files(pair for root in roots for pair in sorted(_listed(root, suffixes)))
+    return of_files(pair for root in roots for pair in _listed(root, suffixes))
 
 
-def _listed(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(path from ``root``, whole path) of each file below ``root`` whose name ends in one of ``suffixes``."""
+def _listed(root: Path, suffixes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(path from ``root``, whole path) of each file below ``root`` whose name ends in one of ``suffixes``, sorted."""
+    return sorted(_walked(root, suffixes))
+
+
+def _walked(root: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     start = len(str(root)) + 1
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name != "__pycache__"]

@@ -543,8 +543,11 @@ def workspace_size(call: Callable[..., Any], *arguments: Any, **options: Any) ->
     """The bytes of workspace that ``call(*arguments, **options)`` needs; 0 if it needs none. ``call`` is
     ``ptxgen.gemm``, ``ptxgen.conv2d`` or another convolution, and the arrays are on a GPU.
 
-    The kernel is selected and loaded, but not launched. Errors: as for the call.
+    The kernel is selected and loaded, but not launched. Errors: as for the call. InputError: ``call`` is no function.
     """
+    if not callable(call):
+        rule = "the function that is called, before its arguments: workspace_size(ptxgen.gemm, a, b)"
+        raise InputError(f"call is of type {type(call).__name__}; it must be {rule}")
     size: int = call(*arguments, **options, workspace=QUERY_SIZE)
     return size
 

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from ptxgen.arguments import closest
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 from ptxgen.tuning.deadline import Terminated
@@ -358,6 +359,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         return int(app(list(arguments), standalone_mode=False) or 0)
     except UsageError as error:
+        if options := getattr(error, "possibilities", None):
+            error.possibilities = [option for option in options if closest(error.option_name, [option])]
         text = str(error.format_message()).rstrip(".")
         if text.startswith("Usage:"):  # a group without a command
             error.show()

@@ -18,8 +18,8 @@ from ptxgen.tuning.progress import SILENT, Progress, counted
 
 Finding = dict[str, Any]
 
-#: distribution, extra that installs it ("": always required), purpose
-PACKAGES = (
+#: distribution, extra that installs it ("": always required; None: optional, without an extra), purpose
+PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("mako", "", "templates"),
     ("numpy", "", "arrays, exhaustive search"),
     ("ml_dtypes", "", "bfloat16"),
@@ -31,7 +31,12 @@ PACKAGES = (
     ("pycuda", "pycuda", "the driver for NVIDIA GPUs where it is installed; built from source"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
+    ("torch", None, "ptxgen.torch, bench --baseline cudnn and torch"),
+    ("llvmlite", "emu", "compiled kernels on the emulated device"),
     ("distributed", "dask", "collect --executor"),
+    ("pyarrow", "parquet", "db export --format parquet"),
+    ("matplotlib", "pictures", "paper --picture"),
+    ("scikit-learn", "evaluation", "model evaluate --perceptrons, paper table2"),
 )
 #: equivalent distributions: xgboost-cpu is xgboost without GPU code
 EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
@@ -68,6 +73,7 @@ def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
         "cuBLASLt": lambda: _cublaslt(bool(gpu)),
         "cuDNN": lambda: _cudnn(bool(gpu)),
         "database": lambda: _database(database),
+        "cache": _cache,
         "shipped tuning data": _shipped,
         "selection": lambda: _selection(database),
         "templates": _templates,
@@ -92,13 +98,13 @@ def _python() -> Finding:
     return finding("Python", "ok" if enough else "missing", found, "" if enough else "install Python 3.11 or newer")
 
 
-def _package(name: str, extra: str, purpose: str, gpu: bool) -> Finding:
+def _package(name: str, extra: str | None, purpose: str, gpu: bool) -> Finding:
     for other in (name, *EQUIVALENT.get(name, ())):
         try:
             return finding(name, "ok", f"{metadata.version(other)}{'' if other == name else f' ({other})'}")
         except metadata.PackageNotFoundError:
             continue
-    needed = not extra or (extra == "cuda" and gpu)
+    needed = extra == "" or (extra == "cuda" and gpu)
     remedy = install_extra(extra) if extra else install(name)
     if extra in ("cuda", "baseline") and not gpu:
         remedy += "  (only with an NVIDIA GPU)"
@@ -183,6 +189,21 @@ def _database(path: Path) -> Finding:
         counts = database.info()
     text = f"{counted(counts['measurements'], 'measurement')} of {counted(counts['problems'], 'problem')}"
     return finding("database", "ok", f"{path}: {text}")
+
+
+def _cache() -> Finding:
+    from ptxgen import disk_cache
+    from ptxgen.settings import settings
+
+    path = settings().cache
+    try:
+        disk_cache.create(path / "digests")
+    except OSError as error:
+        return finding("cache", "optional", f"{path}: nothing is cached: {error.strerror}", "set PTXGEN_CACHE")
+    reason = disk_cache.unsafe(path)
+    return finding(
+        "cache", "optional" if reason else "ok", f"{path}: nothing is cached: {reason}" if reason else str(path)
+    )
 
 
 def _shipped() -> Finding:

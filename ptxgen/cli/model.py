@@ -53,8 +53,8 @@ def train(
     if len(set(names)) < len(names):
         raise InputError(f"also is {', '.join(also or ())}; the devices must be different from each other and {device}")
     first, *others = [
-        (device_named(name), tuning_files.read_measurements(tuning_files.measurements_path(name, folder))[1])
-        for name in names
+        (facts, tuning_files.read_measurements(tuning_files.existing_measurements(facts.name, folder))[1])
+        for facts in map(device_named, names)
     ]
     fitted = Model.fit(first[1], first[0], target=target, also=dict(others))
     written = tuning_files.model_path(device, out or models_folder(options.path))
@@ -116,9 +116,10 @@ def evaluate(
 
     if target not in TARGETS:
         raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
-    file = path or tuning_files.measurements_path(device)
+    facts = device_named(device)
+    file = path or tuning_files.existing_measurements(facts.name)
     with report.progress() as progress:
-        rows = Training.gather(tuning_files.read_measurements(file)[1], device_named(device))
+        rows = Training.gather(tuning_files.read_measurements(file)[1], facts)
         if rows.groups < folds:
             raise InputError(
                 f"{file} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"

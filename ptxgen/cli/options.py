@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -75,6 +76,14 @@ class DatabaseOptions(Common):
         warning, cannot be used."""
         from ptxgen.tuning.database import Database, readable
 
+        given = os.environ.get("PTXGEN_DATABASE")
+        if given and self.database is None and not self.path.exists():
+            print(
+                f"warning: PTXGEN_DATABASE is {given!r}, which does not exist: only shipped winners and models select;"
+                " tune creates it",
+                file=sys.stderr,
+                flush=True,
+            )
         found = readable(self.path) if self.database is None else Database(self.path, readonly=True)
         with found or nullcontext() as database:
             yield database

@@ -30,9 +30,10 @@ from ptxgen.cli.options import (
     emulated_time,
     time_limit_text,
 )
-from ptxgen.errors import InputError, UnavailableError
+from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
+    from ptxgen.codegen.config import Config
     from ptxgen.problem.device import Device
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.database import Database
@@ -53,21 +54,32 @@ EMULATED_BUDGET = {
 BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sample
 
 
+def _given(text: str | None) -> Config | None:
+    """The configuration of ``--config``, if it is given. ConfigError: it is none."""
+    from ptxgen.codegen.config import parse_config
+
+    if text is None:
+        return None
+    if not text.strip():
+        raise ConfigError(
+            f"config is {text!r}; it must set an axis: 'family=simt' is the default configuration", "axis"
+        )
+    return parse_config(text)
+
+
 def _select(
-    problem: Problem, device: Device, database: Database | None, config: str | None, use_model: bool = False
+    problem: Problem, device: Device, database: Database | None, config: Config | None, use_model: bool = False
 ) -> Selection:
     """The given configuration, or the stored or predicted one; ``use_model``: the predicted one. ConfigError: it breaks
     a rule."""
-    from ptxgen.codegen.config import parse_config
     from ptxgen.families import rules
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning import selection as dispatch
 
     if config is None:
         return dispatch.require(problem, device, database, use_model)[0]
-    given = parse_config(config)
-    rules.require(lower(problem), given, device)
-    return dispatch.Selection(problem, given, "given")
+    rules.require(lower(problem), config, device)
+    return dispatch.Selection(problem, config, "given")
 
 
 @command(
@@ -260,12 +272,12 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
     from ptxgen.families.plan_factory import plan_for
     from ptxgen.lowering.lower import lower
 
-    cases = target.cases()
+    given, cases = _given(config), target.cases()
     if len(cases) != 1:
         raise InputError(f"{len(cases)} problems are given; emit takes one")
     [case], device = cases, target.find_device()
     with target.reading() as database:
-        selection = _select(case.problem, device, database, config)
+        selection = _select(case.problem, device, database, given)
     plan = plan_for(case.problem, selection.config, device)
     source = render(plan)
     document = {
@@ -302,12 +314,12 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, sch
     from ptxgen.runtime.check import CASES
     from ptxgen.runtime.check import check as run
 
-    driver, cases, rows = target.find_driver(), target.cases(), []
+    given, driver, cases, rows = _given(config), target.find_driver(), target.cases(), []
     target.warn_if_emulated(driver, emulated_time(cases, len(CASES)))
     with target.reading() as database, report.progress() as progress:
         progress.phase("check", len(cases))
         for case in cases:
-            selection = _select(case.problem, driver.device, database, config)
+            selection = _select(case.problem, driver.device, database, given)
             rows.append(report.check_fields(case, selection, run(driver, case.problem, selection.config, seed)))
             progress.step(case.name)
     document = {"command": "check", "device": driver.device.name, "clock": driver.clock, "rows": rows}
@@ -353,7 +365,7 @@ def bench(
     known = operation_named(target.operation_name).baselines
     if baseline is not None and baseline not in known:
         raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
-    driver, cases, rows = target.find_driver(), target.cases(), []
+    given, driver, cases, rows = _given(config), target.find_driver(), target.cases(), []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
@@ -361,7 +373,7 @@ def bench(
         progress.phase("bench", len(cases))
 
         def choose(problem: Problem, device: Device) -> Selection:
-            return _select(problem, device, database, config, model)
+            return _select(problem, device, database, given, model)
 
         code = 0
         try:

@@ -21,6 +21,7 @@ from ptxgen.cli.tables import Parts, Predicted, Table, lines_of
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of
 from ptxgen.errors import InputError
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import Progress, counted
 
@@ -83,15 +84,17 @@ def config_fields(config: Config) -> Document:
 
 
 def selection_fields(case: Case, selection: Any) -> Document:
-    """The selected configuration. ``us``: microseconds, measured or predicted; ``predicted``: whether the model
-    predicted them."""
+    """The selected configuration. ``us``: microseconds, measured or predicted; ``predicted``: True if the model
+    predicted them; ``note``: why there is no time."""
+    empty = not lower(case.problem).results
     return {
         **problem_fields(case),
         **config_fields(selection.config),
         "origin": selection.origin,
         "scaled_from": selection.scaled_from,
-        "us": selection.us,
+        "us": None if empty else selection.us,
         "predicted": selection.predicted,
+        "note": "C has no element: no kernel is launched" if empty else "",
     }
 
 
@@ -238,9 +241,10 @@ def select_text(document: Document) -> Parts:
         rows.append([*shape_cells(r), *config_cells(r), time, source_text(r), r["predicted"], clock])
     titles = (*shape_titles(document), *CONFIG, "µs", "source", "predicted", "clock")
     table = Table(titles, rows, OPTIONAL, ("predicted", "clock"))
+    notes = list(dict.fromkeys(f"{r['name']}: {r['note']}" for r in document["rows"] if r.get("note")))
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
     note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
-    return [table, *configurations, *note, f"device: {document['device']}"]
+    return [table, *configurations, *notes, *note, f"device: {document['device']}"]
 
 
 @by_operation

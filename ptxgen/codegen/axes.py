@@ -5,12 +5,12 @@ The first eight carry the paper's names (Tillet & Cox, SC'17, section 3.2, figur
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ptxgen.arguments import closest
 from ptxgen.codegen import config_migration
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
@@ -92,11 +92,6 @@ class Axis:
         if not re.fullmatch("-?[0-9]{1,18}", text):
             raise ConfigError(f"config has '{self.name}={text}'; the value of {self.name} must be an integer", "axis")
         return int(text)
-
-
-def closest(word: str, words: Sequence[str]) -> str:
-    """The most similar of ``words``, or an empty text if none is similar."""
-    return next(iter(difflib.get_close_matches(word, words, 1)), "")
 
 
 def switch(

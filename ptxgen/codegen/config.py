@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen import plugins
+from ptxgen.arguments import closest
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.axes import (
     BOUNDS_CLAMP,
@@ -30,7 +31,6 @@ from ptxgen.codegen.axes import (
     SPLIT_SHARE,
     SPLIT_WORKSPACE,
     Axis,
-    closest,
 )
 from ptxgen.errors import ConfigError, InputError
 

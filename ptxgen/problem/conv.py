@@ -113,9 +113,6 @@ class Conv(ProblemBase):
         deep = self.d > 1 or self.t > 1
         stride, dilation = per_axis("stride", self.stride, deep), per_axis("dilation", self.dilation, deep)
         pads = per_axis("padding", self.padding, deep, 2, 0)
-        for name, given, values in (("stride", self.stride, stride), ("dilation", self.dilation, dilation)):
-            if 0 in values:
-                raise ShapeError(f"{name} is {shown(given)}; it must be positive")
         if self.groups < 1 or self.c % self.groups or self.k % self.groups:
             raise ShapeError(f"groups is {self.groups}; it must be at least 1, and divide c={self.c} and k={self.k}")
         extents, taps = (self.d, self.h, self.w), (self.t, self.r, self.s)
@@ -351,7 +348,7 @@ class Conv(ProblemBase):
         for item in text.replace(" ", "").split(","):
             name, _, value = item.partition("=")
             field = NAMES.get(name.lower())
-            if field is None or field in out or not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){0,5}", value):
+            if field is None or field in out or not re.fullmatch(r"-?[0-9]{1,10}(x-?[0-9]{1,10}){0,5}", value):
                 raise ShapeError(f"shape has {shown(item)}; it must read {cls.SHAPE_FORM}, with several numbers as 1x2")
             numbers = [int(x) for x in value.split("x")]
             out[field] = numbers[0] if len(numbers) == 1 else numbers

@@ -15,15 +15,18 @@ PerAxis = int | Sequence[int]
 
 
 def per_axis(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
-    """``count`` integers for each of (depth, height, width). One integer applies to every axis; a sequence applies to
-    the last axes, and the other axes take ``rest``."""
+    """``count`` integers, at least ``rest``, for each of (depth, height, width). One integer applies to every axis; a
+    sequence applies to the last axes, and the other axes take ``rest``."""
     given = plain(value)
     values = given if isinstance(given, tuple) else (given,) * (3 if depth else 2)
     if count == 2 and len(values) in (1, 2, 3):
         values = tuple(x for x in values for _ in (0, 1))
-    if len(values) not in (count, 2 * count, 3 * count) or not all(is_integer(x, 0, EXTENT_LIMIT - 1) for x in values):
+    if len(values) not in (count, 2 * count, 3 * count) or not all(
+        is_integer(x, rest, EXTENT_LIMIT - 1) for x in values
+    ):
         raise ShapeError(
-            f"{name} is {shown(value)}; it must be an integer from 0 to {EXTENT_LIMIT - 1}, or one per spatial axis"
+            f"{name} is {shown(value)}; it must be an integer from {rest} to {EXTENT_LIMIT - 1}, or one per"
+            " spatial axis"
         )
     return (rest,) * (3 * count - len(values)) + tuple(map(operator.index, values))
 

@@ -76,11 +76,11 @@ def _text(line: str | bytes) -> str:
 
 
 def _title(value: Any) -> str:
-    """InputError: characters that UTF-8 does not encode (half of a surrogate pair)."""
-    try:
-        return str(value).encode().decode()
-    except UnicodeEncodeError:
-        raise InputError(f"name is {shown(value)}; it must be text that UTF-8 encodes") from None
+    """InputError: characters that a terminal does not print (a line break, an escape, half of a surrogate pair)."""
+    text = str(value)
+    if not text.isprintable():
+        raise InputError(f"name is {shown(value)}; it must be text of printable characters")
+    return text
 
 
 def _count(value: Any) -> float:

@@ -84,6 +84,16 @@ def measurements_path(device: str, folder: Path | None = None) -> Path:
     return (folder or shipped_dir()) / device / MEASUREMENTS
 
 
+def existing_measurements(device: str, folder: Path | None = None) -> Path:
+    """``measurements_path`` of a device. InputError: it has no measurements."""
+    path = measurements_path(device, folder)
+    if not path.exists():
+        known = sorted(p.parent.name for p in path.parents[1].glob(f"*/{MEASUREMENTS}"))
+        rule = f"it must be one with measurements: {', '.join(known)}" if known else "no device has measurements"
+        raise InputError(f"device is {device!r}; {rule} ({path} does not exist)")
+    return path
+
+
 def model_path(device: str, folder: Path | None = None) -> Path:
     """The path of a device's model. ``folder``: replaces the shipped one."""
     return (folder or shipped_dir()) / device / MODEL

@@ -333,6 +333,8 @@ def test_invalid_workspaces_are_refused(driver: Driver) -> None:
         ptxgen.gemm(x, x, workspace=small)
     assert ptxgen.workspace_size(ptxgen.gemm, x, x) == 0
     assert ptxgen.workspace_size(ptxgen.conv2d, x[None, None], x[None, None]) == 0
+    with pytest.raises(InputError, match=r"call is of type ndarray; it must be the function .*\(ptxgen.gemm, a, b\)"):
+        ptxgen.workspace_size(x, x)  # type: ignore[arg-type]
 
 
 def test_caller_workspace_of_a_convolution(driver: Driver, chosen: Any) -> None:

@@ -133,7 +133,9 @@ def test_illegal_choices_are_made_again(chosen, tmp_path):
     assert len(chosen) == 2
 
 
-def test_errors_of_the_file_system_are_ignored(chosen, tmp_path, monkeypatch):
+def test_errors_of_the_file_system_are_ignored(chosen, tmp_path, monkeypatch, caplog):
+    disk_cache._warn.cache_clear()
+
     def fail(*_):
         raise OSError(28, "no space left")
 
@@ -145,8 +147,14 @@ def test_errors_of_the_file_system_are_ignored(chosen, tmp_path, monkeypatch):
     selection.select(P, H200)
     assert not files(tmp_path)
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "shipped" / "h200" / "model.json.xz"))  # no folder
-    selection.select(P, H200)
-    assert len(chosen) == 3
+    with caplog.at_level("WARNING", "ptxgen"):
+        for _ in range(2):
+            selection.select(P, H200)
+    assert len(chosen) == 4
+    assert [r.getMessage() for r in caplog.records if "PTXGEN_CACHE" in r.getMessage()] == [
+        f"nothing is cached: {tmp_path}/shipped/h200/model.json.xz, the folder of PTXGEN_CACHE, cannot be created:"
+        " File exists"
+    ]
 
 
 def test_families_from_outside_are_not_cached(chosen, tmp_path, monkeypatch):

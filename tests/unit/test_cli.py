@@ -75,6 +75,8 @@ Run = Callable[..., Done]
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command in this process, on a database of the test's own and the emulated device."""
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
+    with Database(tmp_path / "tuning.sqlite"):
+        pass
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
 
     def call(*arguments: object) -> Done:
@@ -108,7 +110,8 @@ def options_of(name: str) -> dict[str, Any]:
         (("db", "inf"), "No such command 'inf'"),
         (("conv", "--shape", "1,2,3"), "No such command 'conv' (the command precedes the operation: select conv)"),
         (("select", "gemm", "1,2,3"), "(1,2,3) (use --shape for extents"),
-        (("select", "gemm", "--devise", "h200"), "No such option: --devise"),
+        (("select", "gemm", "--devise", "h200"), "No such option: --devise (Possible options: --device)"),
+        (("select", "gemm", "--config", "ms=2"), "No such option: --config (see"),
         (("select", "gemm", "--count", "0"), "'--count'"),
         (("select", "gemm", "--count", "many"), "'--count'"),
         (("check", "--shape", "5,5,5", "--seed", "-1"), "'--seed'"),
@@ -156,6 +159,7 @@ def test_check_fits_80_columns(run: Run) -> None:
 
 
 def test_missing_and_empty_databases(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tuning.sqlite").unlink()
     done = run("db", "info")
     assert done.code == 4
     assert "does not exist; tune and db import create it" in done.err
@@ -743,6 +747,15 @@ def check_error(done: Done, code: int, *message: str) -> None:
         (["select", "--shapes-file", "absent.jsonl"], ["absent.jsonl", "No such file"]),
         (["emit", "--shape", "64,64,64", "--config", "ms=3"], ["axis", "ms=3"]),
         (["emit", "--shape", "64,64,64", "--config", "spam=3"], ["spam", "axes"]),
+        *(
+            ([name, "--shape", "64,64,64", "--config", text], [f"config is {text!r}; it must set an axis"])
+            for name, text in (("emit", ""), ("check", " "), ("bench", ""))
+        ),
+        (["select", "conv", "--shape", "N=1,C=1,H=5,W=5,K=1,R=1,S=1,pad=-1"], ["padding is -1", "from 0 to"]),
+        (["select", "conv", "--shape", "N=1,C=-1,H=5,W=5,K=1,R=1,S=1"], ["c is -1", "from 0 to"]),
+        (["model", "evaluate", "--device", "spam"], ["device is 'spam'", "h200"]),
+        (["model", "evaluate", "--device", "t4"], ["device is 't4'", "measurements: h100, h200"]),
+        (["model", "train", "--device", "t4"], ["device is 't4'", "measurements: h100, h200"]),
         (["check", "--shape", "64,64,64", "--config", "ml=256 nl=256 ms=2 ns=2 u=8"], ["threads", "1024"]),
         (["bench", "--shape", "64,64,64", "--baseline", "spam"], ["baseline is 'spam'", "cublas"]),
         (["db", "import", "absent"], ["absent"]),
@@ -758,7 +771,7 @@ def check_error(done: Done, code: int, *message: str) -> None:
     ],
 )
 def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[str], message: list[str]) -> None:
-    check_error(run(*words, *(() if words[0] == "db" or words[0] in ("check", "bench") else H200)), 2, *message)
+    check_error(run(*words, *(() if words[0] in ("db", "check", "bench", "model") else H200)), 2, *message)
 
 
 @pytest.mark.parametrize(
@@ -771,7 +784,12 @@ def test_invalid_input_is_one_line_with_argument_and_rule(run: Run, words: list[
         (
             "gemm",
             b'{"m": 1, "n": 2, "k": 3, "name": "\\ud800"}',
-            "name is '\\ud800'; it must be text that UTF-8 encodes",
+            "name is '\\ud800'; it must be text of printable characters",
+        ),
+        (
+            "gemm",
+            b'{"m": 1, "n": 2, "k": 3, "name": "a\\u001b[31mb"}',
+            "name is 'a\\x1b[31mb'; it must be text of printable characters",
         ),
         ("gemm", b'{"m": 1, "n": 2, "k": 3, "operation": ["gemm"]}', "operation is ['gemm']"),
         ("gemm", b'{"m": 1, "n": 2, "k": 3, "deterministic": null}', "deterministic is None; it must be True or False"),
@@ -790,6 +808,30 @@ def test_invalid_lines_of_a_shapes_file_are_named(
     file = tmp_path / "shapes.jsonl"
     file.write_bytes(b"\n" + line + b"\n")
     check_error(run("select", operation, "--shapes-file", file, *H200), 2, f"{file}, line 2: ", message)
+
+
+def test_database_of_the_variable_that_does_not_exist_is_a_warning(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tunning.sqlite"))
+    done = run("select", "--shape", "5,5,5", *H200)
+    assert done.code == 0
+    assert done.err == (
+        f"warning: PTXGEN_DATABASE is '{tmp_path}/tunning.sqlite', which does not exist: only shipped winners and models"
+        " select; tune creates it\n"
+    )
+    check_error(run("select", "--shape", "5,5,5", "--database", tmp_path / "tunning.sqlite"), 4, "tunning.sqlite")
+
+
+def test_select_of_an_empty_problem_says_that_nothing_is_launched(run: Run) -> None:
+    shapes = [word for shape in ("0,8,8", "8,8,0") for word in ("--shape", shape)]
+    done = run("select", *shapes, *H200)
+    assert [line for line in done.out.splitlines() if "no element" in line] == [
+        "gemm 0,8,8 NN f32: C has no element: no kernel is launched"
+    ]
+    empty, other = run("select", *shapes, "--json", *H200).document["rows"]
+    assert empty["us"] is None
+    assert other["us"] > 0
 
 
 @pytest.mark.parametrize("name", ["PTXGEN_CACHE", "PTXGEN_DATABASE", "PTXGEN_PTXAS"])
@@ -967,6 +1009,7 @@ def test_every_command_can_be_interrupted(
     assert done.document["error"]["message"].startswith("interrupted")
 
 
+@pytest.mark.usefixtures("run")
 def test_signal_interrupts_a_command() -> None:
     code = (
         "import os, signal, sys, ptxgen.tuning.selection\n"
@@ -1064,9 +1107,17 @@ def test_doctor_lists_what_is_installed(run: Run) -> None:
     assert done.code == 0
     assert found["numpy"]["state"] == found["Python"]["state"] == "ok"
     assert "PTXGEN_DRIVER=emulated" in found["environment"]["found"]
-    assert found["database"]["state"] == "optional"
+    assert found["database"]["state"] == found["cache"]["state"] == "ok"
     assert "a model of h200 and h100" in found["shipped tuning data"]["found"]
     assert all(f["remedy"] or f["state"] != "missing" for f in found.values())
+
+
+def test_doctor_says_why_nothing_is_cached(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "file"))
+    found = {f["name"]: f for f in run("doctor", "--json").document["findings"]}["cache"]
+    assert found["state"] == "optional"
+    assert f"{tmp_path}/file: nothing is cached: " in found["found"]
 
 
 def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,8 @@ def test_text_has_the_papers_axes_and_other_than_defaults():
         ("cluster_x=2", "'cluster_x', which is an axis of wgmma; the axes of simt are ms"),
         ("family=skinny lanes_m=4", "did you mean 'lanes_long'"),
         ("family=mma familly=mma", "familly"),
+        ("family=fma", "family is one of simt, mma, [a-z0-9_, ]*$"),  # half of the letters are no suggestion
+        ("bounds=last", "bounds is one of none, clamp, predicate$"),
     ],
 )
 def test_invalid_text_is_refused(text, word):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -87,7 +88,8 @@ def test_a_users_program_passes_mypy_strict(tmp_path: Path) -> None:
 
 
 def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
-    """Unpacked elsewhere, it selects a shipped winner and renders its kernel."""
+    """Unpacked elsewhere, it selects a shipped winner and renders its kernel, and doctor prints the digest of the
+    checkout."""
     builder = pytest.importorskip("hatchling.builders.wheel")
     [wheel] = builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
@@ -100,16 +102,26 @@ def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
     cuda = [line for line in facts.splitlines() if line.endswith("extra == 'cuda'")]
     assert cuda
     assert not [line for line in cuda if "pycuda" in line], "installing with a GPU takes no compiler"
-    command = [sys.executable, "-m", "ptxgen", "emit", "gemm", "--shape", "2560,16,2560", "--device", "h200"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PTXGEN_CACHE": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ".visible .entry" in done.stdout
-    assert (tmp_path / "site" / "ptxgen" / "_tuning_db").is_dir()
+    variables = {"PTXGEN_CACHE": str(tmp_path), "PTXGEN_DATABASE": str(tmp_path / "absent.sqlite")}
+
+    def run(package: Path, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "ptxgen", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **variables, "PTXGEN_DRIVER": "emulated", "PYTHONPATH": str(package)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.stdout, done.stderr
+        return done.stdout
+
+    installed = tmp_path / "site"
+    assert ".visible .entry" in run(installed, "emit", "gemm", "--shape", "2560,16,2560", "--device", "h200")
+    assert (installed / "ptxgen" / "_tuning_db").is_dir()
+    findings = [
+        {f["name"]: f["found"] for f in json.loads(run(p, "doctor", "--json"))["findings"]} for p in (installed, ROOT)
+    ]
+    assert findings[0]["templates"] != findings[1]["templates"]
+    assert findings[0]["selection"] == findings[1]["selection"]

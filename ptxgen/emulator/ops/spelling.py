@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 
+from ptxgen.arguments import closest
 from ptxgen.emulator.ops.registry import TABLE, find
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
 
@@ -24,22 +24,13 @@ warp wb wide wrap wt x1 x2 x4 xor xorsign
 MODIFIERS = {*SIZES, *_WORDS.split()}
 
 
-#: least similarity of a misspelt word to the known one, unless it has the same letters in another order
-SIMILAR = 0.75
-
-
 def suggestion(ins: Instruction) -> str:
     """ ", did you mean bar.sync" for bar.snyc; empty if no instruction is similar."""
     names = {name.partition(".")[0] for name in TABLE if name[0] != "*"}
-    op = ins.op if ins.op in names else closest(ins.op, names)
+    op = ins.op if ins.op in names else closest(ins.op, names) or ins.op
     mods = tuple(
-        m if m in MODIFIERS or "::" in m or any(ch.isdigit() for ch in m) else closest(m, MODIFIERS) for m in ins.mods
+        m if m in MODIFIERS or "::" in m or any(ch.isdigit() for ch in m) else closest(m, MODIFIERS) or m
+        for m in ins.mods
     )
     corrected = replace(ins, op=op, mods=mods)
     return f", did you mean {corrected.name}" if corrected.name != ins.name and find(corrected) is not None else ""
-
-
-def closest(word: str, known: set[str]) -> str:
-    """The most similar known word, or `word` itself if none is similar."""
-    similar = [k for k in sorted(known) if sorted(k) == sorted(word)] or get_close_matches(word, known, 1, SIMILAR)
-    return similar[0] if similar else word
