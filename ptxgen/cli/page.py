@@ -276,15 +276,16 @@ def _code(text: str) -> str:
 def _roofline(found: Contents) -> str:
     from ptxgen.cli.pictures import Points
     from ptxgen.cli.tables import number
-    from ptxgen.families.perf_model import peak_flops
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.dtypes import DTYPES
     from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.evaluation import arithmetic
+    from ptxgen.tuning.roofline import peak_flops
 
     text = (
         "Speed of every tuned shape by its arithmetic intensity: floating-point operations per byte of its operands,"
-        " each read or written once. The lines are the memory bandwidth and the peak rate of each arithmetic. A shape"
+        " each read or written once. The lines are the memory bandwidth and the peak rate of the device for each"
+        " arithmetic. A shape"
         " is above the bandwidth if its operands stay in the L2 cache, or if it is a convolution whose padding is"
         " counted."
         " Triangles are shapes below the axis."
@@ -301,7 +302,7 @@ def _roofline(found: Contents) -> str:
                 series.setdefault(name, []).append((p.flops / p.bytes, m.tflops, label))
                 peaks[name] = max(peaks.get(name, 0.0), peak_flops(p, found.device) / 1e12)
         if series:
-            names = (*(name for name, kind in DTYPES.items() if kind.compute), "tf32")
+            names = (*(name for name, kind in DTYPES.items() if kind.compute), *DTYPES["f32"].compute)
             known = {name: series.get(name, []) for name in names}
             chart = Points(f"Roofline, {operation}", known, _roofs(known, peaks, found.device), "FLOP/byte", "TFLOP/s")
             charts.append((chart, f"roofline-{operation}", f"{operation}: {_shapes(sum(map(len, series.values())))}"))
@@ -390,14 +391,14 @@ def _search(found: Contents) -> str:
 
 
 def _winners(found: Contents) -> str:
-    from ptxgen.families.perf_model import roofline
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.operation import operation_of
     from ptxgen.tuning.evaluation import arithmetic
+    from ptxgen.tuning.roofline import roofline_us
 
     groups: dict[str, list[list[Any]]] = {}
     for m in sorted(found.winners, key=lambda m: m.problem.flops):
-        floor = roofline(lower(m.problem), found.device) / m.us
+        floor = roofline_us(lower(m.problem), found.device) / m.us
         family, _, axes = str(m.config).partition(" ")
         row = [_code(m.problem.key()), m.us, m.tflops, f"{floor:.0%}", family.partition("=")[2], _code(axes)]
         groups.setdefault(f"{operation_of(m.problem).name}, {arithmetic(m.problem)}", []).append(row)

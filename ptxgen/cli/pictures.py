@@ -95,7 +95,7 @@ def draw(chart: Chart, path: Path) -> None:
 
 #: colours of charts in pages; in SVG, variables of the page's style sheet replace them
 TEXT, GRID = "#010101", "#020202"
-SERIES = tuple(f"#0303{10 + i}" for i in range(8))
+SERIES = tuple(f"#0303{10 + i}" for i in range(9))
 THEME = {TEXT: "var(--text)", GRID: "var(--grid)"} | {c: f"var(--series-{i})" for i, c in enumerate(SERIES)}
 #: inches; text of 8 points is legible on a phone's width, and pages show two columns on wider screens
 PAGE_SIZE = (3.9, 3.0)
@@ -103,7 +103,7 @@ PAGE_SIZE = (3.9, 3.0)
 
 def svg(chart: Chart, name: str) -> str:
     """The chart as an SVG element for a page, in the colours of its style sheet: variables ``--text``, ``--grid`` and
-    ``--series-0`` to ``--series-7``. ``name``: prefix of its ids, different for each chart of a page.
+    ``--series-0`` to ``--series-8``. ``name``: prefix of its ids, different for each chart of a page.
     UnavailableError: matplotlib is missing."""
     _matplotlib()
     import matplotlib

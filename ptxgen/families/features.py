@@ -386,7 +386,7 @@ def features(
 def row(p: KernelGemm, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
     performance model."""
-    blocks, roofline = _blocks(names, tuple(registry.FAMILIES.values())), perf_model.roofline(p, d)
+    blocks, roofline = _blocks(names, tuple(registry.FAMILIES.values())), perf_model.least_us(p, d)
     w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
     own = dict(zip(blocks.own, _own(blocks.own, p, one, geometry(p, one), w, d), strict=True))
     extent = dict(zip(blocks.extent, _extent(blocks.extent, p, c, g, d, roofline), strict=True))
@@ -407,7 +407,7 @@ class _Table:
         rows: NDArray[np.int32],
         cells: NDArray[np.int32],
     ) -> None:
-        self.names, self.device, self.roofline = blocks, d, perf_model.roofline(p, d)
+        self.names, self.device, self.roofline = blocks, d, perf_model.least_us(p, d)
         used, self.rows = distinct(rows, len(part.base.columns))
         self.own, self.of_row = _own_of_rows(part.base, used, blocks.own)
         used, self.cells = distinct(cells, len(part.cells))

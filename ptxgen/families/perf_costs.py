@@ -12,6 +12,7 @@ from ptxgen.families.mma.cost import rate as measured_rate
 from ptxgen.families.wgmma.bf16x3 import PAIRS, factor_bytes, planes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
+from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
 
 # ---- every family
 
@@ -94,35 +95,7 @@ COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
 COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
 REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
 
-#: multiply-adds per cycle of data-centre and of other GPUs by (dtype, compute), dense: the rates of the vendor's data
-#: sheets over multiprocessors and boost clock. Other GPUs sum f16 in f32 at half rate, and have f64 units for
-#: compatibility only
-_DATA_CENTRE: dict[tuple[str, str], float] = {
-    ("f16", "f32"): 1024,
-    ("f16", "f16"): 1024,
-    ("bf16", "f32"): 1024,
-    ("f32", "tf32"): 512,
-    ("f64", "f64"): 64,
-    ("s8", "s32"): 2048,
-}
-_OTHER: dict[tuple[str, str], float] = {
-    ("f16", "f32"): 256,
-    ("f16", "f16"): 512,
-    ("bf16", "f32"): 256,
-    ("f32", "tf32"): 128,
-    ("f64", "f64"): 2,
-    ("s8", "s32"): 1024,
-}
-#: multiply-adds per cycle of one multiprocessor by mma.sync, of targets that were not measured; sm_100 is assumed to
-#: have the rates of sm_80
-MMA_RATES: dict[int, dict[tuple[str, str], float]] = {
-    80: _DATA_CENTRE,
-    86: _OTHER,
-    89: {**_OTHER, ("fp8", "f32"): 512},
-    100: {**_DATA_CENTRE, ("fp8", "f32"): 1024},
-    120: {**_OTHER, ("fp8", "f32"): 512},
-}
-
+#: the target whose rates by mma.sync were measured; others have the vendor's rates
 MEASURED = 90
 
 #: the same by wgmma, by bytes of an element: 989 TFLOPS of f16 on an H100 or H200
@@ -130,11 +103,12 @@ WGMMA_RATES = {1: 4096.0, 2: 2048.0, 4: 1024.0}
 
 
 def mma_rate(p: KernelGemm, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks."""
+    """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks. Targets with
+    tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
         return measured_rate(p, d)
-    rates = MMA_RATES[max((sm for sm in MMA_RATES if sm <= d.sm), default=80)]
-    return rates.get(("fp8", "f32") if p.element.fp8 else (p.dtype, p.compute), rates["f16", "f32"])
+    rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
+    return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
 
 
 def wgmma_rate(p: KernelGemm) -> float:
@@ -144,4 +118,4 @@ def wgmma_rate(p: KernelGemm) -> float:
 
 def fma_rate(p: KernelGemm, d: Device) -> int:
     """Scalar multiply-adds per clock and multiprocessor."""
-    return {8: d.fma64, 2: d.fma16}.get(p.accumulator.bytes, d.fma)
+    return scalar_rate(p.accumulator, d)

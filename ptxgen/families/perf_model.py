@@ -115,15 +115,12 @@ def _family(code: int) -> registry.Family:
     return registry.FAMILIES[FAMILIES[code]]
 
 
-def peak_flops(p: KernelGemm, d: Device) -> float:
-    """Floating-point operations per second of the fastest family's units."""
+def least_us(p: KernelGemm, d: Device) -> float:
+    """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
+    memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
+    """
     fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
-    return 2e6 * d.clock * d.sms * fastest
-
-
-def roofline(p: KernelGemm, d: Device) -> float:
-    """A lower bound of the microseconds: the longer of the fastest family's multiply-adds and the memory traffic."""
-    longest: float = np.maximum(p.flops * 1e6 / peak_flops(p, d), p.bytes / (d.bandwidth * 1e3))
+    longest: float = np.maximum(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3))
     return np.maximum(longest, 1e-3)  # type: ignore[no-any-return]
 
 
@@ -188,11 +185,11 @@ __all__ = [
     "blocks_of_rows",
     "by_family",
     "from_stats",
+    "least_us",
     "microseconds",
     "perf_costs",
     "predict",
     "rate",
-    "roofline",
     "without_slices",
     "work",
     "work_of_rows",

@@ -69,8 +69,8 @@ class Regressor:
 
 
 def arithmetic(p: Problem) -> str:
-    """The type of the operands; tf32, if f32 is multiplied so."""
-    return "tf32" if p.compute == "tf32" else p.dtype
+    """The type of the operands; for f32 the value of ``compute``."""
+    return p.compute if p.dtype == "f32" else p.dtype
 
 
 def cross_validate(rows: Training, target: str, count: int, step: Step = lambda _: None) -> Floats:

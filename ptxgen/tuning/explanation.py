@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ptxgen.codegen.config import Columns, Config
+from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.vectorized import WARP, register_cap
 from ptxgen.families import space
 from ptxgen.families.geometry import geometry
-from ptxgen.families.perf_model import roofline
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning import tuning_files
+from ptxgen.tuning import fastest, tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.records import stale_reason
+from ptxgen.tuning.roofline import memory_us, roofline_us
 from ptxgen.tuning.selection import Selection, current_digest, model_for, require
-from ptxgen.tuning.tuner import distance
 
 NEAREST = 5  #: near problems
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The roofline floor: microseconds of the multiply-adds at the peak rate, and of the bytes at the peak bandwidth.
-    ``us``: the longer one, which ``bound`` names."""
+    """The roofline floor: microseconds of the multiply-adds at the peak rate of the device, and of the bytes at its
+    peak bandwidth. ``us``: the longer one, which ``bound`` names."""
 
     us: float
     memory_us: float
@@ -173,7 +173,7 @@ def measurements(
 def floor(problem: Problem, device: Device) -> Floor:
     """The roofline floor of ``problem``."""
     p = lower(problem)
-    return Floor(roofline(p, device), p.bytes / (device.bandwidth * 1e3), p.flops, p.bytes)
+    return Floor(roofline_us(p, device), memory_us(p, device), p.flops, p.bytes)
 
 
 def residency(problem: Problem, config: Config, device: Device, registers: int = -1) -> Residency:
@@ -201,21 +201,34 @@ def residency(problem: Problem, config: Config, device: Device, registers: int =
 
 def near(problem: Problem, device: str, database: Database | None, count: int = NEAREST) -> tuple[Near, ...]:
     """The nearest other problems of the same operation, types and layout with a measured time: of the user's database,
-    and the shipped winners. ``device``: its name."""
+    else the shipped winners and measurements. ``device``: its name."""
     winners = tuning_files.shipped_winners(device)
-    found: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, winners)))
+    shipped = fastest.read(tuning_files.fastest_path(device))
+    keys = fastest.comparable({**dict.fromkeys(shipped), **dict.fromkeys(winners)}, problem)
+    found: dict[Problem, Measurement | None] = dict.fromkeys(_comparable(problem, map(parse, keys)))
     if database is not None:
         rows = {m.problem: m for m in database.fastest(device, tuning_files.clock_of(device))}
         found.update({p: rows[p] for p in _comparable(problem, rows)})
     nearest = sorted((_distance(p, problem), p.key(), p) for p in found)[:count]
-    measured = [(d, p, found[p] or winners[key]) for d, key, p in nearest]
-    return tuple(Near(p, d, m.config, m.us, device) for d, p, m in measured)
+    out = []
+    for distance, key, p in nearest:
+        if (m := found[p] or winners.get(key)) is not None:
+            out.append(Near(p, distance, m.config, m.us, device))
+        else:
+            out.append(Near(p, distance, parse_config(shipped[key].config), shipped[key].us, device))
+    return tuple(out)
 
 
 def _distance(p: Problem, q: Problem) -> float:
     """The sum over m, n, k and batch of |log2| of the ratio of extents."""
-    items = (max(lower(x).batch, 1) for x in (p, q))
-    return distance(p, q) + abs(math.log2(next(items) / next(items)))
+    return sum(abs(math.log2(x / y)) for x, y in zip(_extents(p), _extents(q), strict=True))
+
+
+@lru_cache(maxsize=1 << 15)
+def _extents(p: Problem) -> tuple[int, int, int, int]:
+    """m, n, k and batch of the GEMM that kernels compute, each at least 1."""
+    x = lower(p)
+    return max(int(x.m), 1), max(int(x.n), 1), max(int(x.k), 1), max(int(x.batch), 1)
 
 
 def _comparable(problem: Problem, others: Iterable[Problem]) -> list[Problem]:

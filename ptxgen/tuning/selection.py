@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ptxgen import file_digests
-from ptxgen.codegen.config import Config
+from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError
 from ptxgen.families import rules, space
@@ -211,17 +211,26 @@ def _predicted(problem: Problem, device: Device, own: Path | None, k: int, use_w
 
 def _computed(problem: Problem, device: Device, own: Path | None, k: int, use_winners: bool) -> list[Choice]:
     """As ``_predicted``, without the cache."""
+    others = others_tuned(device) if use_winners else []
+    sources = dict.fromkeys((problem, _without_epilogue(problem)))
+    pairs = [(other, source) for other in others for source in sources]
+    winner = next(filter(None, (_winner_of(source, problem, device, other) for other, source in pairs)), None)
+    if winner is not None and k == 1:
+        return [winner]
     model = model_from(device, own)
-    found: list[Choice] = []
-    for tuned in others_tuned(device) if use_winners else ():
-        for source in dict.fromkeys((problem, _without_epilogue(problem))):
-            found = found or _of_nearest(source, problem, device, tuned)
-    if len(found) < k:
-        origin = "model" if model.trained else "analytic"
-        other = model.measured_on if model.measured_on != device.name else ""
-        known = [c.config for c in found]
-        found += [Choice(c, origin, us, other) for c, us in model.rank(problem, device, k) if c not in known]
-    return found[:k]
+    search = model.search(problem, device, k)
+    origin = "model" if model.trained else "analytic"
+    trained_on = model.measured_on if model.measured_on != device.name else ""
+    ranked = [Choice(c, origin, us, trained_on) for c, us in search.best]
+    if winner is None:
+        known = next(filter(None, (_seeds_of(source, problem, device, other) for other, source in pairs)), [])
+        predicted = model.predict(problem, Columns.of([c.config for c in known]), search.scale) if known else ()
+        scaled = [c._replace(us=float(us)) for c, us in zip(known, predicted, strict=True)]
+        ranked = sorted([*scaled, *ranked], key=lambda c: c.us)
+    best: dict[Config, Choice] = {}
+    for choice in ranked if winner is None else (winner, *ranked):
+        best.setdefault(choice.config, choice)
+    return list(best.values())[:k]
 
 
 def stored(problem: Problem, device: Device, database: Database | None = None) -> Selection | None:
@@ -255,12 +264,17 @@ def _stored_or_seeds(source: Problem, problem: Problem, device: Device, database
     return [Selection(problem, c, "seed") for c in seeds(source, device.name) if _is_legal(p, c, device)]
 
 
-def _of_nearest(source: Problem, problem: Problem, device: Device, other: Device) -> list[Choice]:
-    """As ``_stored_or_seeds``, of another device of the same compute capability."""
-    p = lower(problem)
+def _winner_of(source: Problem, problem: Problem, device: Device, other: Device) -> Choice | None:
+    """The shipped winner of ``source`` on another device of the same compute capability, if legal for ``problem``."""
     m = tuning_files.lookup(source, other.name)
-    if m is not None and is_current(m, other) and _is_legal(p, m.config, device):
-        return [Choice(m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)]
+    if m is None or not is_current(m, other) or not _is_legal(lower(problem), m.config, device):
+        return None
+    return Choice(m.config, "shipped", scaled_us(problem, m.config, m.us, device, other), other.name)
+
+
+def _seeds_of(source: Problem, problem: Problem, device: Device, other: Device) -> list[Choice]:
+    """The seeds of ``source`` on another device, likewise; their times are unknown."""
+    p = lower(problem)
     return [Choice(c, "seed", math.nan, other.name) for c in seeds(source, other.name) if _is_legal(p, c, device)]
 
 

@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from ptxgen.errors import CorruptError
-from ptxgen.families.perf_model import roofline
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.measurement import Measurement
+from ptxgen.tuning.roofline import roofline_us
 
 MIN_LAUNCH_US = 0.1  #: the least time of a launch on any GPU
 MIN_MODEL_US = 1e-3  #: a cycle of the emulated device
@@ -32,7 +32,7 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
     if row is None:
         return MIN_LAUNCH_US
     if not problem.COUNTS_PADDING:
-        return max(MIN_LAUNCH_US, roofline(lower(problem), row) / 4)
+        return max(MIN_LAUNCH_US, roofline_us(lower(problem), row) / 4)
     return max(MIN_LAUNCH_US, lower(problem).results * lower(problem).output.bytes / (row.bandwidth * 1e3) / 4)
 
 

@@ -41,8 +41,8 @@ GRADES, GRADE_POWER = 31, 8.0
 NETWORK_PROBLEMS = 1_000  #: fewer train no network
 FOLDS = 3
 
-#: baselines of times: none, the problem's roofline, the performance model; ``average``: the geometric mean of the last
-#: two, with the average of two regressors
+#: baselines of times: none, the least time by the rates of the families (``roofline``), the performance model;
+#: ``average``: the geometric mean of the last two, with the average of two regressors
 TARGETS = ("time", "roofline", "clock", "average")
 
 
@@ -57,7 +57,7 @@ def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
         return 0 * us
     if target == "average":
         return (baseline("roofline", p, d, us) + baseline("clock", p, d, us)) / 2
-    return float32(np.log2(perf_model.roofline(p, d))) + 0 * us if target == "roofline" else np.log2(us)
+    return float32(np.log2(perf_model.least_us(p, d))) + 0 * us if target == "roofline" else np.log2(us)
 
 
 def clock_of(d: Device) -> str:

@@ -5,6 +5,7 @@
  The environment may have ``sass``: the machine code, as ``ptxgen.runtime.sass.machine_code`` returns it.
  ``stale.txt``: winners in the same form whose kernels have changed since; ``db recheck`` times them again.
  ``measurements.jsonl.xz``: the raw measurements, one JSON object per line; the first line is the header.
+ ``fastest.txt.xz``: the fastest measurement of each problem, which ``ptxgen.tuning.fastest`` reads and writes.
  ``model.json.xz``: the model, which ``ptxgen.tuning.model`` reads and writes.
 
 The same content gives the same bytes.
@@ -40,6 +41,7 @@ from ptxgen.tuning.exchange import (
     require_header,
     to_json,
 )
+from ptxgen.tuning.fastest import FASTEST, Fastest
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_dict
 from ptxgen.tuning.records import require_valid
 from ptxgen.tuning.time_floor import require_possible
@@ -92,6 +94,11 @@ def existing_measurements(device: str, folder: Path | None = None) -> Path:
         rule = f"it must be one with measurements: {', '.join(known)}" if known else "no device has measurements"
         raise InputError(f"device is {device!r}; {rule} ({path} does not exist)")
     return path
+
+
+def fastest_path(device: str, folder: Path | None = None) -> Path:
+    """The path of the fastest measurements of a device. ``folder``: replaces the shipped one."""
+    return (folder or shipped_dir()) / device / FASTEST
 
 
 def model_path(device: str, folder: Path | None = None) -> Path:
@@ -406,9 +413,10 @@ def export_text(
         write_winners(winners_path(name, folder), header, database.winners(name, header.clock))
         written.append(winners_path(name, folder))
         if raw:
+            path, best = measurements_path(name, folder), Fastest()
             rows = database.measurements(device=name, clock=header.clock)
-            write_measurements(measurements_path(name, folder), header, rows)
-            written.append(measurements_path(name, folder))
+            write_measurements(path, header, best.passing(rows))
+            written += [path, best.write(path)]
     return written
 
 

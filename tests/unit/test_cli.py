@@ -698,7 +698,7 @@ def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pyt
 def test_export_and_import_move_winners(run: Run, stored: tuple[Path, Gemm, Config], tmp_path: Path) -> None:
     path, folder, other = stored[0], tmp_path / "results", tmp_path / "other.sqlite"
     done = run("db", "export", folder, "--database", path, "--json")
-    assert {Path(f).name for f in done.document["files"]} == {"winners.txt", "measurements.jsonl.xz"}
+    assert {Path(f).name for f in done.document["files"]} == {"winners.txt", "measurements.jsonl.xz", "fastest.txt.xz"}
     done = run("db", "import", folder, "--database", other, "--json")
     assert (done.code, done.document["winners"], done.document["stale"]) == (0, 1, 0)
     [row] = run("select", "--shape", "100,200,300", "--layout", "TN", "--database", other, "--json", *H200).document[

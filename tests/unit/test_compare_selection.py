@@ -48,7 +48,7 @@ def test_records_of_one_checkout_are_equal(tmp_path, capsys):
 def test_interrupted_run_continues(tmp_path, monkeypatch, capsys):
     asked, interrupt = [], iter([False, True, *[False] * 9])
 
-    def selected(problem):
+    def selected(problem, device):
         if next(interrupt):
             raise KeyboardInterrupt
         asked.append(problem)
@@ -68,7 +68,7 @@ def test_interrupted_run_continues(tmp_path, monkeypatch, capsys):
 
 
 def test_problem_without_a_kernel_becomes_an_error_row():
-    assert "error" in script.selected("gemm 4,4,4 NN nosuchtype")
+    assert "error" in script.selected("gemm 4,4,4 NN nosuchtype", "h200")
 
 
 def written(path, *rows):

@@ -20,7 +20,8 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import explanation
+from ptxgen.problem.registry import parse
+from ptxgen.tuning import explanation, fastest, tuning_files
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.selection import select
@@ -125,6 +126,27 @@ def test_rejections_and_legal_candidates_are_those_of_the_space() -> None:
     assert found.legal == len(space.candidates(lower(PROBLEM), H200))
     assert found.rejected == space.explain(lower(PROBLEM), H200)
     assert list(found.rejected.values()) == sorted(found.rejected.values(), reverse=True)
+
+
+def test_near_problems_are_those_of_all_shipped_measurements() -> None:
+    p = Gemm(1000, 700, 900, "NN", "f16")
+    found = explanation.near(p, "h200", None)
+    winners, every = tuning_files.shipped_winners("h200"), fastest.read(tuning_files.fastest_path("h200"))
+    assert [n.distance for n in found] == sorted(n.distance for n in found)
+    others = [n for n in found if n.problem.key() not in winners]
+    assert others
+    for n in others:
+        row = every[n.problem.key()]
+        assert (str(n.config), n.us) == (row.config, row.us)
+    limit = found[-1].distance
+    for key in fastest.comparable(every, p):
+        q = parse(key)
+        if (q.compute, q.out) == (p.compute, p.out) and explanation._distance(p, q) < limit:
+            assert q in {n.problem for n in found}
+    of_winner = parse(next(iter(winners)))
+    near_winner = replace(of_winner, deterministic=not of_winner.deterministic)
+    [first, *_] = explanation.near(near_winner, "h200", None)
+    assert (first.problem, first.us) == (of_winner, winners[of_winner.key()].us)
 
 
 def test_families_that_are_not_searched_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from ptxgen.tuning.exchange import Header
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
+from ptxgen.tuning.seeds import seeds
 from ptxgen.tuning.selection import model_for, select
 from ptxgen.tuning.training import Training
 from tests.forests import first_trees
@@ -91,6 +92,33 @@ def test_a_shipped_winner_of_the_nearest_device_is_used_and_its_time_is_a_predic
     assert (here.predicted, there.predicted, there.source) == (False, True, "shipped (h200)")
     assert there.us >= here.us
     assert select(WINNER, A100)[0].origin == "model"  # its kernels differ
+
+
+SEEDED = Gemm(1536, 1536, 1536, "NN", "f16")  # has seeds of an h200, and no winner
+
+
+def test_seeds_of_another_device_and_the_models_choice_are_ranked_by_prediction():
+    model = model_for(H100)
+    found = select(SEEDED, H100, k=8)
+    assert [s.us for s in found] == sorted(s.us for s in found)
+    assert all(s.predicted for s in found)
+    assert len({s.config for s in found}) == len(found)
+    fastest = select(SEEDED, H100, use_model=True)[0]
+    assert found[0].us <= fastest.us * (1 + 1e-6)
+    known = seeds(SEEDED, "h200")
+    assert known
+    assert select(SEEDED, H200)[0] == selection.Selection(SEEDED, known[0], "seed")  # was timed on this device
+    us = model.predict(SEEDED, Columns.of(known))
+    assert found[0].us == pytest.approx(min(fastest.us, *us), rel=1e-5)
+
+
+def test_a_seed_of_another_device_that_the_model_predicts_fastest_comes_first(monkeypatch):
+    best, second = (s.config for s in select(SEEDED, H100, use_model=True, k=2))
+    monkeypatch.setattr(selection, "seeds", lambda p, name: [second, best] if name == "h200" else [])
+    found = select(SEEDED, H100, k=3)
+    assert [(s.config, s.source) for s in found[:2]] == [(best, "seed (h200)"), (second, "seed (h200)")]
+    assert found[2].source == "model"
+    assert select(WINNER, H100, k=2)[0].source == "shipped (h200)"  # a winner comes before any prediction
 
 
 def test_the_source_is_printed_and_marked():

@@ -431,8 +431,10 @@ def test_export_writes_a_folder_per_device_that_import_reads(tmp_path: Path, db:
         files = tuning_files.export_text(full, out, commit="c", command="x", date="d")
         inside = list(full.measurements(device="h200", clock="hardware"))
     assert sorted(str(f.relative_to(out)) for f in files) == [
+        "emulated/fastest.txt.xz",
         "emulated/measurements.jsonl.xz",
         "emulated/winners.txt",
+        "h200/fastest.txt.xz",
         "h200/measurements.jsonl.xz",
         "h200/winners.txt",
     ]
