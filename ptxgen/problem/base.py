@@ -192,7 +192,7 @@ class ProblemBase:
             raise ShapeError(f"{name} is {value} bytes; it must be a power of two from {kind.bytes} to 16")
 
     def _normalize_epilogue(self) -> None:
-        """Sorts the epilogue operations. InputError, DtypeError: one is unknown, or not supported for this type."""
+        """InputError, DtypeError: an epilogue operation is unknown, out of order, or not supported for this type."""
         given = [name for name in self.epilogue.split(",") if name]
         ordered = tuple(name for row in self.ALLOWED_EPILOGUE_OPS for name in row if name in given)
         if sorted(ordered) != sorted(given):
@@ -203,6 +203,10 @@ class ProblemBase:
         for row in self.ALLOWED_EPILOGUE_OPS:
             if sum(name in given for name in row) > 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; it may have only one of {', '.join(row)}")
+        if tuple(given) != ordered:
+            raise InputError(
+                f"epilogue is {self.epilogue!r}; its operations must be in the order of execution: {','.join(ordered)}"
+            )
         kind = self.epilogue_dtype
         if given and (kind.integer or (kind.name == "f64" and {"gelu", "silu"} & set(given))):
             raise DtypeError(f"epilogue is {self.epilogue!r}; it is not supported for sums of type {kind.name}")

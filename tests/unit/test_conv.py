@@ -184,6 +184,11 @@ def test_layouts_of_one_memory_are_one_problem(shape, layout, filters, stored) -
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 direction=back", InputError, "direction is 'back'"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=relu direction=weight_grad", InputError, "takes none"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=bias_row", InputError, "bias_row"),
+        (
+            "conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f32 epilogue=relu,bias",
+            InputError,
+            "epilogue is 'relu,bias'; .* order of execution: bias,relu",
+        ),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW f64 aligned_input=4", ShapeError, "aligned_input is 4"),
         ("conv N=1,C=1,H=3,W=3,K=1,R=1,S=1 NCHW s7", DtypeError, "dtype is 's7'"),
     ],
@@ -195,7 +200,7 @@ def test_invalid_text_is_refused(text: str, error: type[Exception], words: str) 
 
 @pytest.mark.parametrize("layout", FILTERS)
 def test_the_epilogue_is_per_filter(layout: str) -> None:
-    v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="relu,residual,bias,scale")
+    v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="scale,bias,residual,relu")
     assert v.epilogue_ops == ("scale", "bias", "residual", "relu")
     a, b, c = operands(v, 1)
     more = epilogue_arrays(v, 1)

@@ -78,6 +78,11 @@ def test_key_omits_defaults():
         ("gemm 1,2,3 NN f32 m=4", InputError, "'m=4'"),
         ("gemm 1,2,3 NN f32 dtype=f16", InputError, "'dtype=f16'"),
         ("gemm 1,2,3 NN f32 colour=red", InputError, "colour"),
+        (
+            "gemm 1,2,3 NN f32 epilogue=relu,bias_column",
+            InputError,
+            "epilogue is 'relu,bias_column'; .* order of execution: bias_column,relu",
+        ),
         ("gemm 1,2,3 NN f32 compute=f16", DtypeError, "compute is 'f16'"),
         ("gemm 1,2,3 NN f32 aligned_a=3", ShapeError, "aligned_a is 3"),
         ("gemm 1,2,99999999999 NN f32", ShapeError, "k is 99999999999"),
