@@ -337,6 +337,54 @@ class Checks:
         kept = pt.replace_modules(nn.Sequential(nn.Linear(2, 2, dtype=torch.complex64), nn.LazyLinear(2)))
         assert [type(m) for m in kept] == [nn.Linear, nn.LazyLinear]
 
+    def test_the_states_of_modules_name_the_library_and_the_reason(self, caplog):
+        class Own(nn.Linear):
+            pass
+
+        model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), Own(2, 2), nn.LazyLinear(2), nn.Embedding(3, 2))
+        model.append(nn.Linear(2, 2, dtype=torch.complex64))
+        assert [s.replaced for s in pt.module_states(model)] == [False] * 5
+        with caplog.at_level("INFO", "ptxgen"):
+            pt.replace_modules(model)
+        states = {s.name: s for s in pt.module_states(model)}
+        assert list(states) == ["0", "2", "3", "4", "5"]  # not the norm, which multiplies no matrices
+        assert states["0"] == pt.ModuleState("0", "Linear", True, "")
+        reasons = ("a subclass of torch.nn.Linear", "no shape before the first call", "no such module", "complex64")
+        assert all(reason in states[name].reason for name, reason in zip("2345", reasons, strict=True))
+        [record] = caplog.records
+        assert record.levelname == "INFO"
+        assert "1 of 5 modules with weights compute with ptxgen" in record.getMessage()
+        assert all(str(states[name]) in record.getMessage() for name in "2345")
+        caplog.clear()
+        pt.replace_modules(nn.Sequential(Own(2, 2)))
+        assert [r.levelname for r in caplog.records] == ["WARNING"]
+
+    def test_replacement_of_some_modules_and_the_way_back(self):
+        def replaced():
+            return [s.name for s in pt.module_states(model) if s.replaced]
+
+        stock, _, _ = self.model()
+        model = nn.ModuleDict({"a": stock, "ab": nn.Linear(2, 2)})
+        kinds = [type(m) for m in model.modules()]
+        pt.replace_modules(model, only=["ab"])
+        assert replaced() == ["ab"]
+        pt.replace_modules(model, only=[nn.Conv2d, "a.out"])
+        first = replaced()
+        assert {"ab", "a.out"} < set(first)
+        assert {type(m) for m in stock.modules()} >= {pt.Conv2d, pt.Linear, nn.ConvTranspose2d}
+        pt.restore_modules(model, only=["a"])
+        assert replaced() == ["ab"]
+        pt.restore_modules(pt.replace_modules(model))
+        assert [type(m) for m in model.modules()] == kinds
+        for only, words in (
+            (["b"], "only has 'b'; it must be the name of a module of model"),
+            ([3], "only has 3; it must be a name or a class of modules"),
+            ("ab", "only is 'ab'; it must be a list"),
+        ):
+            with pytest.raises(InputError, match=words):
+                pt.replace_modules(model, only=only)
+        assert replaced() == []
+
     def test_model_in_eager_mode_compiled_and_exported(self):
         stock, model, x = self.model()
         wanted = self.gradients(stock, x)

@@ -1,7 +1,8 @@
 """PyTorch operators: matrix products and convolutions with the signatures of ``torch`` and ``torch.nn.functional``.
 
 They record gradients, of any order, and work in ``torch.compile``, ``torch.export``, ``torch.func``, autocast and CUDA
-graphs. ``replace_modules(model)`` makes the layers of a model use them.
+graphs. ``replace_modules(model)`` makes the layers of a model use them; ``module_states(model)`` lists the layers that
+do, and why others do not; ``restore_modules(model)`` undoes it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from ptxgen.torch.modules import (
     ConvTranspose2d,
     ConvTranspose3d,
     Linear,
+    ModuleState,
+    module_states,
     replace_modules,
+    restore_modules,
 )
 from ptxgen.torch.products import linear, matmul
 
@@ -33,6 +37,7 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Linear",
+    "ModuleState",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -43,5 +48,7 @@ __all__ = [
     "gemm_jagged",
     "linear",
     "matmul",
+    "module_states",
     "replace_modules",
+    "restore_modules",
 ]

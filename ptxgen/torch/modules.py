@@ -1,16 +1,21 @@
-"""Modules of ``torch.nn`` that compute with ptxgen, and their replacement in a model."""
+"""Modules of ``torch.nn`` that compute with ptxgen, their replacement in a model, and the way back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ptxgen.errors import InputError
 from ptxgen.torch import conv
 from ptxgen.torch.launching import DTYPES
 from ptxgen.torch.products import linear
+
+_log = logging.getLogger(__name__)
 
 
 class Linear(nn.Linear):
@@ -77,20 +82,100 @@ REPLACEMENTS: dict[type[nn.Module], type[nn.Module]] = {
     nn.ConvTranspose2d: ConvTranspose2d,
     nn.ConvTranspose3d: ConvTranspose3d,
 }
+ORIGINALS = {ours: stock for stock, ours in REPLACEMENTS.items()}
 Model = TypeVar("Model", bound=nn.Module)
+#: names of modules, which cover the modules below them, and classes of torch.nn
+Only = Iterable[str | type[nn.Module]] | None
 
 
-def replace_modules(model: Model) -> Model:
+@dataclass(frozen=True)
+class ModuleState:
+    """A module with a weight of at least two axes. ``name``: as in ``named_modules``; ``kind``: the name of its class;
+    ``replaced``: True if ptxgen computes it; ``reason``: why ptxgen cannot compute it, empty if it can."""
+
+    name: str
+    kind: str
+    replaced: bool
+    reason: str
+
+    def __str__(self) -> str:
+        state = "ptxgen" if self.replaced else f"torch{': ' * bool(self.reason)}{self.reason}"
+        return f"{self.name or '(model)'}: {self.kind}, computed by {state}"
+
+
+def replace_modules(model: Model, only: Only = None) -> Model:
     """Makes the linear layers and convolutions of ``model`` compute with ptxgen, and returns it.
 
     The modules change their class and remain the same objects, with their parameters, buffers, hooks and names.
     Instances of subclasses of ``torch.nn``'s modules, and modules whose weight has a dtype that ptxgen does not
-    multiply, do not change. InputError: ``model`` is no module.
+    multiply, do not change; ``module_states`` lists every module and the reason. ``only``: the names of modules, each
+    of which covers the modules below it, and classes of ``torch.nn``; other modules do not change. What changed is
+    logged; if no module of ``model`` is replaced, it is a warning. ``restore_modules`` undoes it.
+
+    InputError: ``model`` is no module, or an entry of ``only`` is no class, or names no module.
     """
+    chosen = _chosen(model, only)
+    for _, module in chosen:
+        if not _reason(module):
+            module.__class__ = REPLACEMENTS.get(type(module), type(module))
+    states = module_states(model)
+    done = sum(s.replaced for s in states)
+    others = "; ".join(str(s) for s in states if not s.replaced)
+    text = f"{done} of {len(states)} modules with weights compute with ptxgen" + (f"; {others}" if others else "")
+    _log.log(logging.INFO if done else logging.WARNING, "replace_modules: %s", text)
+    return model
+
+
+def restore_modules(model: Model, only: Only = None) -> Model:
+    """Makes the modules that ``replace_modules`` changed compute with PyTorch again, and returns ``model``. ``only``,
+    errors: as for ``replace_modules``."""
+    for _, module in _chosen(model, only):
+        module.__class__ = ORIGINALS.get(type(module), type(module))
+    return model
+
+
+def module_states(model: nn.Module) -> list[ModuleState]:
+    """Every module of ``model`` with a weight of at least two axes: which library computes it, and why ptxgen cannot.
+    InputError: ``model`` is no module."""
+    return [
+        ModuleState(name, type(module).__name__, type(module) in ORIGINALS, _reason(module))
+        for name, module in _chosen(model, None)
+        if any(p is not None and (is_lazy(p) or p.ndim > 1) for p in module.parameters(recurse=False))
+    ]
+
+
+def _reason(module: nn.Module) -> str:
+    """Why ptxgen cannot compute a module; empty if it can."""
+    kind = ORIGINALS.get(type(module), type(module))
+    if kind in REPLACEMENTS:
+        weight = module.weight.dtype
+        return "" if weight in DTYPES else f"its weight is of dtype {str(weight).removeprefix('torch.')}"
+    if any(map(is_lazy, module.parameters(recurse=False))):
+        return "its weight has no shape before the first call"
+    base = next((base for base in kind.__mro__ if base in REPLACEMENTS), None)
+    return f"a subclass of torch.nn.{base.__name__}" if base else "ptxgen has no such module"
+
+
+def _chosen(model: nn.Module, only: Only) -> list[tuple[str, nn.Module]]:
+    """The modules that ``only`` selects, with their names; None: all."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model is of type {type(model).__name__}; it must be a torch.nn.Module")
-    for module in model.modules():
-        found = REPLACEMENTS.get(type(module))
-        if found is not None and module.weight.dtype in DTYPES:
-            module.__class__ = found
-    return model
+    known = list(model.named_modules())
+    if only is None:
+        return known
+    if isinstance(only, str | type):
+        raise InputError(f"only is {only!r}; it must be a list of names and classes of modules")
+    names, kinds = [], []
+    for entry in only:
+        if isinstance(entry, type) and issubclass(entry, nn.Module):
+            kinds.append(entry)
+        elif isinstance(entry, str) and entry in dict(known):
+            names.append(entry)
+        else:
+            rule = "the name of a module of model" if isinstance(entry, str) else "a name or a class of modules"
+            raise InputError(f"only has {entry!r}; it must be {rule}")
+    return [
+        (name, module)
+        for name, module in known
+        if isinstance(module, tuple(kinds)) or any(name == n or not n or name.startswith(f"{n}.") for n in names)
+    ]
