@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
-import json
 import os
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
 from ptxgen.errors import InputError
-from ptxgen.problem import suites
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
-from ptxgen.tuning.exchange import replacing
+from ptxgen.tuning import shapes_file
 from ptxgen.tuning.progress import counted
 
 FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
@@ -57,56 +54,65 @@ def notify(problem: Problem, on: Driver) -> None:
 
 
 class Recorder:
-    """Adds the number of launches of each problem to a shapes file, every ``FLUSH_SECONDS`` and at exit. Several
-    processes may use one file: each adds its counts since its last write, and replaces the file atomically."""
+    """Adds the number of launches of each problem to a shapes file, every ``FLUSH_SECONDS`` and at the end of the
+    process. Several processes may use one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
         self._counts: Counter[Problem] = Counter()
-        self._timer: threading.Timer | None = None
-        atexit.register(self.flush)
+        self._lock = threading.Lock()  # of the counts
+        self._writing = threading.Lock()
+        self._begin_process()
+        atexit.register(self.finish)
+        # Not during a write: the child would inherit the lock of the file, and keep it. A thread that counts may hold
+        # the lock of the launch cache, for which a fork waits, so a fork must not hold ``_lock``.
         os.register_at_fork(
-            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._begin_child
+            before=self._writing.acquire, after_in_parent=self._writing.release, after_in_child=self._begin_child
         )
+
+    def _begin_process(self) -> None:
+        self._timer: threading.Timer | None = None
+        self._finalizer: Finalize | None = None
+        self._finished = False
+
+    def _begin_child(self) -> None:
+        """Resets the state after a fork: the parent writes its own counts."""
+        self._lock = threading.Lock()
+        self._counts.clear()
+        self._begin_process()
+        self._writing.release()
 
     def count(self, problem: Problem, stream: int = 0, on: Driver | None = None) -> None:
         """Counts one launch."""
         with self._lock:
             self._counts[problem] += 1
-            if self._timer is None:
+            if self._timer is None and not self._finished:
                 self._timer = threading.Timer(FLUSH_SECONDS, self.flush)
                 self._timer.daemon = True
                 self._timer.start()
+            if self._finalizer is None:
+                # processes of multiprocessing end without the functions of atexit, and forget finalizers of the parent
+                self._finalizer = Finalize(None, self.finish, exitpriority=0)
+        if self._finished:
+            self.flush()
 
-    def _begin_child(self) -> None:
-        """Resets counts and timer after a fork: the parent writes its own counts."""
-        self._counts.clear()
-        self._timer = None
-        self._lock.release()
+    def finish(self) -> None:
+        """Writes the counts at the end of the process; later ones are written at once."""
+        self._finished = True
+        self.flush()
 
     def flush(self) -> None:
         """Writes the counts. RuntimeWarning: the file cannot be read or written; it is not changed, and the next write
         tries again."""
-        with self._lock:
-            counts, self._counts, self._timer = self._counts, Counter(), None
-        if not counts:
-            return
         try:
-            if self.path.is_dir():
-                raise InputError(f"{self.path} is a folder; it must be a file")
-            with _locked(self.path):
-                total = Counter(counts)
-                if self.path.exists():
-                    with self.path.open("rb") as file:
-                        for case in suites.read(file, str(self.path), ""):
-                            total[case.problem] += int(case.count)
-                lines = [json.dumps({**p.as_dict(), "count": n}) for p, n in total.most_common()]
-                with replacing(self.path) as file:
-                    file.write("".join(f"{line}\n" for line in lines).encode())
+            with self._writing:
+                with self._lock:
+                    counts, self._timer = self._counts.copy(), None
+                if counts:
+                    shapes_file.add(self.path, counts)
+                with self._lock:
+                    self._counts -= counts
         except (OSError, InputError) as error:
-            with self._lock:
-                self._counts.update(counts)
             what = f"{counted(counts.total(), 'call')} of {counted(len(counts), 'problem')}"
             warnings.warn(f"PTXGEN_RECORD: {what} not recorded: {error}", RuntimeWarning, stacklevel=1)
 
@@ -115,15 +121,6 @@ class Recorder:
 def recorder(path: Path) -> Recorder:
     """The recorder of a shapes file."""
     return Recorder(path)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a file. The lock is a separate file, because the file itself is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 __all__ = ["Observer", "Recorder", "active", "notify", "observed", "observers", "recorder"]

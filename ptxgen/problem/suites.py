@@ -13,6 +13,8 @@ from ptxgen.problem.gemm_suites import ColumnMajor
 from ptxgen.problem.operation import Case, operation_named
 from ptxgen.problem.registry import from_dict
 
+MOST_CALLS = 10**15  #: the largest count of a line
+
 
 def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
     """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all problems.
@@ -85,7 +87,7 @@ def _title(value: Any) -> str:
 
 def _count(value: Any) -> float:
     """InputError: it is not a positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_CALLS:
         raise InputError(f"count is {shown(value)}; it must be a positive number of calls")
     return float(value)
 

@@ -7,7 +7,7 @@ import lzma
 import math
 import os
 import re
-import threading
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -70,9 +70,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A temporary file that replaces ``path`` when the block ends; by then it is on disk."""
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:  # a new file: no link to another one
             yield file
             file.flush()
             os.fsync(file.fileno())

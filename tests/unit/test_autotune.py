@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -32,6 +34,7 @@ from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.selection import Selection
 from ptxgen.tuning.tuner import Tuned
+from tests.forks import forked
 
 EMULATED = device("emulated")
 P = Gemm(16, 24, 8)
@@ -146,13 +149,193 @@ def test_a_file_that_is_not_of_shapes_is_left_as_it_is(tmp_path, content):
     assert read(path) == {P: 2}
 
 
-def test_a_folder_is_not_recorded_to(tmp_path):
-    recorder = Recorder(tmp_path)
-    recorder.count(P)
-    with pytest.warns(RuntimeWarning, match="is a folder; it must be a file"):
+def test_a_shapes_file_keeps_what_people_wrote(tmp_path):
+    path = tmp_path / "shapes.jsonl"
+    lines = [
+        '{"name": "first layer", "m": 784,  "n": 128, "k": 512, "count": 0.5}',
+        '{"name": "größte", "m": 16, "n": 24, "k": 8, "count": 2.5}',
+        '{"m": 16, "n": 24, "k": 8}',
+        '{"m": 8, "n": 8, "k": 8, "dtype": "f16"}',
+    ]
+    path.write_text("\n".join([*lines[:2], "", *lines[2:]]))  # without an end of the last line
+    path.chmod(0o640)
+    recorder = Recorder(path)
+    for problem in (P, P, Gemm(8, 8, 8, dtype="f16"), Gemm(5, 5, 5)):
+        recorder.count(problem)
+    recorder.flush()
+    first, second, third, fourth, new = path.read_text().splitlines()
+    assert (first, third) == (lines[0], lines[2])
+    assert second == '{"name": "größte", "m": 16, "n": 24, "k": 8, "count": 4.5}'
+    assert json.loads(fourth) == {"m": 8, "n": 8, "k": 8, "dtype": "f16", "count": 2}
+    assert json.loads(new).items() >= {"m": 5, "n": 5, "k": 5, "count": 1}.items()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_recorded_count_can_be_read_again(tmp_path):
+    path = tmp_path / "shapes.jsonl"
+    path.write_text(json.dumps({"m": 16, "n": 24, "k": 8, "count": suites.MOST_CALLS}))
+    recorder = Recorder(path)
+    for _ in range(2):
+        recorder.count(P)
         recorder.flush()
-    assert not tmp_path.with_name(f"{tmp_path.name}.lock").exists()
+    assert read(path) == {P: suites.MOST_CALLS}
+
+
+def made(kind: str, path: Path) -> Path:
+    """A path at which there is no regular file."""
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "socket":
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    elif kind == "device":
+        return Path(os.ttyname(os.openpty()[1]))
+    else:
+        path.symlink_to(path.with_name("elsewhere"))
+        path.with_name("elsewhere").write_text("theirs")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "socket", "device", "symbolic link"])
+def test_only_a_regular_file_is_recorded_to(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    path = made(kind, Path("shapes.jsonl"))
+    before = path.lstat()
+    recorder = Recorder(path)
+    recorder.count(P)
+    with pytest.warns(RuntimeWarning, match=f"is a {kind}; it must be a regular file"):
+        recorder.flush()
+    assert path.lstat().st_ino == before.st_ino
+    if kind == "symbolic link":
+        assert path.read_text() == "theirs"
     recorder._counts.clear()  # else the end of the process warns
+
+
+def run_recording(path: Path, code: str) -> None:
+    """Runs a program that records. The programs of this file wait for each other's events, and end at once if all is
+    well."""
+    script = path.with_name("program.py")
+    script.write_text(textwrap.dedent(code))
+    env = {**os.environ, "PTXGEN_RECORD": str(path), "PYTHONPATH": str(Path(ptxgen.__file__).parents[1])}
+    subprocess.run([sys.executable, script], env=env, check=True, timeout=100)
+
+
+def test_counts_are_kept_if_the_process_ends_during_a_write(tmp_path):
+    path = tmp_path / "shapes.jsonl"
+    run_recording(
+        path,
+        """
+        import atexit, os, pathlib, threading, time
+        from ptxgen.api import recording
+        from ptxgen.problem.gemm import Gemm
+
+        add, started, ending = recording.shapes_file.add, threading.Event(), threading.Event()
+
+        def slow(*arguments):
+            started.set()
+            ending.wait()
+            time.sleep(0.1)  # longer than a process that does not wait needs to end
+            add(*arguments)
+
+        recording.shapes_file.add = slow
+        recording.FLUSH_SECONDS = 0
+        recorder = recording.recorder(pathlib.Path(os.environ["PTXGEN_RECORD"]))
+        atexit.register(ending.set)
+        recorder.count(Gemm(16, 24, 8))
+        started.wait()
+        recorder.count(Gemm(16, 24, 8))
+        """,
+    )
+    assert read(path) == {P: 2}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_multiprocessing_record_at_their_end(tmp_path, method):
+    """They end with ``os._exit``."""
+    path = tmp_path / "shapes.jsonl"
+    run_recording(
+        path,
+        f"""
+        import multiprocessing, os, pathlib
+        from ptxgen.api import recording
+        from ptxgen.problem.gemm import Gemm
+
+        def work():
+            recording.recorder(pathlib.Path(os.environ["PTXGEN_RECORD"])).count(Gemm(16, 24, 8))
+
+        if __name__ == "__main__":
+            work()
+            child = multiprocessing.get_context("{method}").Process(target=work)
+            child.start()
+            child.join()
+            assert child.exitcode == 0
+        """,
+    )
+    assert read(path) == {P: 2}
+
+
+def test_a_count_after_the_end_is_written_at_once(tmp_path):
+    recorder = Recorder(tmp_path / "shapes.jsonl")
+    recorder.finish()
+    recorder.count(P)  # by a function of atexit
+    assert read(recorder.path) == {P: 1}
+
+
+def test_a_fork_does_not_wait_for_a_thread_that_counts(tmp_path):
+    """The thread holds the lock of the launch cache, for which the fork waits, too."""
+    path = tmp_path / "shapes.jsonl"
+    run_recording(
+        path,
+        """
+        import os, pathlib, threading
+        from ptxgen.api import launch_cache, recording
+        from ptxgen.problem.gemm import Gemm
+
+        def call():
+            with launch_cache.lock:
+                ready.set()
+                forking.wait()
+                recorder.count(Gemm(16, 24, 8))
+
+        ready, forking = threading.Event(), threading.Event()
+        os.register_at_fork(before=forking.set)  # called after that of the recorder
+        recorder = recording.recorder(pathlib.Path(os.environ["PTXGEN_RECORD"]))
+        thread = threading.Thread(target=call)
+        thread.start()
+        ready.wait()
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        thread.join()
+        """,
+    )
+    assert read(path) == {P: 1}
+
+
+def test_a_forked_process_does_not_keep_the_lock_of_the_file(tmp_path, monkeypatch):
+    def wait(*arguments: Any) -> Any:
+        writing.set()
+        assert forking.wait(60)
+        raise InputError("the write fails, so the file stays")
+
+    def lock() -> None:
+        with recorder.path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    writing, forking = threading.Event(), threading.Event()
+    recorder = Recorder(tmp_path / "shapes.jsonl")
+    os.register_at_fork(before=forking.set)
+    monkeypatch.setattr(recording.shapes_file.suites, "read", wait)
+    recorder.count(P)
+    thread = threading.Thread(target=recorder.flush)
+    thread.start()
+    assert writing.wait(60)
+    with pytest.warns(RuntimeWarning, match="the write fails"):
+        assert forked(lock) == "None"
+    thread.join()
+    recorder._counts.clear()
 
 
 def test_launches_are_not_wrapped_unless_somebody_observes(monkeypatch):
