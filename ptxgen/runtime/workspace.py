@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ptxgen.codegen.source import Launch
@@ -21,8 +23,9 @@ class Workspace:
 
     A launch acquires an allocation and returns it when all its kernels are queued. Until then no other launch can use
     or free it; a later launch that acquires it is queued behind. A failed launch does not return its allocation: flags
-    may be set, so the memory is freed. Kernels that need a zeroed workspace leave it zeroed, so it is cleared once;
-    other launches use separate allocations.
+    may be set, so the memory is freed. If memory does not hold a larger allocation, the smaller one that it would have
+    replaced is allocated again, so that launches that did fit still do. Kernels that need a zeroed workspace leave it
+    zeroed, so it is cleared once; other launches use separate allocations.
 
     ``allocations``: a list to which every allocation is added, so that it is not freed when a larger one replaces it.
     ``tables``: the device tables of loaded kernels. The kernels hold the references.
@@ -37,23 +40,33 @@ class Workspace:
     def acquire(self, launch: Launch) -> Allocation:
         """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of memory."""
         free = self._free[launch.zeroed]
-        allocation: Allocation | None
+        smaller: Allocation | None
         try:
-            allocation = free.pop()
+            smaller = free.pop()
         except IndexError:  # the first launch, or another thread uses the allocation
-            allocation = None
-        if allocation is None or allocation.size < launch.workspace:
-            try:
-                allocation = Allocation(
-                    self.driver, max(launch.workspace, 2 * allocation.size if allocation else 0, MIN_BYTES)
-                )
-            except LaunchError:  # free the smaller allocation first
-                allocation = None
-                allocation = Allocation(self.driver, launch.workspace)
-            if launch.zeroed:
-                self.driver.fill(allocation.address, allocation.size)
-            if self._allocations is not None:
-                self._allocations.append(allocation)
+            smaller = None
+        if smaller is not None and smaller.size >= launch.workspace:
+            return smaller
+        size = smaller.size if smaller is not None else 0
+        held = weakref.ref(smaller) if smaller is not None else lambda: None
+        try:
+            return self._allocate(max(launch.workspace, 2 * size, MIN_BYTES), launch.zeroed)
+        except LaunchError:
+            smaller = None  # memory may hold the larger one without it
+        try:
+            return self._allocate(launch.workspace, launch.zeroed)
+        except LaunchError:
+            if size:
+                with suppress(LaunchError):
+                    free.append(held() or self._allocate(size, launch.zeroed))  # a graph holds its own
+            raise
+
+    def _allocate(self, size: int, zeroed: bool) -> Allocation:
+        allocation = Allocation(self.driver, size)
+        if zeroed:
+            self.driver.fill(allocation.address, size)
+        if self._allocations is not None:
+            self._allocations.append(allocation)
         return allocation
 
     def put_back(self, launch: Launch, allocation: Allocation) -> None:

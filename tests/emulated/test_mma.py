@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gemm_runs import execute, random_epilogues, verify
+from gemm_runs import execute, random_epilogues, right, verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.reference import operands, reference
+from ptxgen.tuning import selection
 from tests.cases.mma import TYPES, config, problem
 
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0), (0.0, 1.0))
@@ -94,3 +97,18 @@ def test_infinities_and_nan_propagate():
 def test_random_epilogues():
     on = device("emulated")
     random_epilogues(6, 6, lambda rng: problem(rng, 48, on), lambda p, rng: config(p, on, rng, 128))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GroupedGemm(((33, 16, 48), (5, 0, 3), (7, 9, 0), (64, 64, 64)), "NT", "e4m3"),
+        GroupedGemm(((24, 32, 20), (24, 32, 0), (24, 32, 33)), "TN", "e5m2", jagged="k"),
+        GroupedGemm(((24, 32, 0), (5, 32, 0)), "NT", "e4m3", jagged="m"),
+        Conv(2, 16, 3, 3, 24, 3, 3, dtype="e4m3"),
+    ],
+    ids=lambda p: p.key(),
+)
+def test_fp8_of_hopper_that_wgmma_does_not_compute(problem):
+    on = device("h200")
+    right(problem, selection.require(problem, on)[0].config, 0, on)

@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import parse_config
+from ptxgen.families import space
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.tuning import selection
 from tests.cases import SOURCES
 
 H200 = device("h200")
@@ -272,3 +277,28 @@ def test_illegal_configurations_break_the_expected_rule(problem, config, target,
     c = parse_config(" ".join(f"{name}={value}" for name, value in values.items()))
     found = first_violation(problem, c, device(target))
     assert (found and found.name) == rule
+
+
+FP8_WITHOUT_WGMMA = (
+    GroupedGemm(((64, 64, 64), (32, 48, 32)), "NT", "e4m3"),
+    GroupedGemm(((64, 64, 64), (64, 64, 32)), "TN", "e5m2", jagged="k"),
+    GroupedGemm(((64, 64, 0), (32, 64, 0)), "NT", "e4m3", jagged="m"),
+    Conv(2, 64, 1, 1, 64, 1, 1, dtype="e4m3"),
+    Conv(2, 64, 3, 3, 64, 3, 3, dtype="e5m2"),
+    Conv(2, 64, 1, 1, 64, 1, 1, dtype="e4m3", direction="input_grad"),
+    Conv(1, 64, 400, 400, 64, 3, 3, dilation=150, dtype="e4m3", layout="NHWC", filters="KRSC"),
+)
+
+
+@pytest.mark.parametrize("problem", FP8_WITHOUT_WGMMA, ids=lambda p: p.key())
+def test_mma_computes_fp8_of_hopper_that_wgmma_does_not(problem):
+    assert selection.require(problem, H200)[0].config.family == "mma"
+
+
+def test_mma_leaves_other_fp8_of_hopper_to_wgmma():
+    for problem in (
+        Gemm(64, 64, 64, "NT", "e4m3"),
+        GroupedGemm(((64, 64, 64), (32, 64, 64)), "NT", "e4m3", jagged="m"),
+        Conv(2, 64, 4, 4, 64, 3, 3, dtype="e4m3", layout="NHWC", filters="KRSC"),
+    ):
+        assert "mma" not in [f.name for f in space.families(lower(problem), H200)]

@@ -110,6 +110,31 @@ def test_no_freed_address_is_used_after_out_of_memory(on: Any) -> None:
     assert not on.held
 
 
+def test_launches_that_fitted_before_fit_after_out_of_memory(on: Any) -> None:
+    """Other programs take all memory that is free after the failed call."""
+    w = Workspace(on)
+    for launch, more in ((SMALL, LARGE), (FLAGS, MORE_FLAGS)):
+        use(w, launch)
+        on.room = sum(on.held.values())
+        with pytest.raises(LaunchError, match="out of memory"):
+            w.acquire(more)
+        on.room = 0
+        assert on.held[use(w, launch)] >= launch.workspace
+        on.room = 1 << 40
+    assert on.log.count("fill") == 2  # flags are zero in the memory that was allocated again
+
+
+def test_graph_keeps_its_memory_after_out_of_memory(on: Any) -> None:
+    on.captures[5] = Capture(1)
+    w = Workspaces(on).for_capture(5, "kernel")
+    first = use(w, SMALL)
+    on.room = sum(on.held.values())
+    with pytest.raises(LaunchError, match="out of memory"):
+        w.acquire(LARGE)
+    assert first in on.held
+    assert use(w, SMALL) == first
+
+
 @pytest.mark.parametrize("failing", [1, 2, 3])
 def test_copies_are_freed_if_one_allocation_fails(on: Any, failing: int) -> None:
     on.reject = {failing}

@@ -12,6 +12,7 @@ from ptxgen.codegen.vectorized import where
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.families.mma.instructions import instruction, lacks_wait, multiplies
+from ptxgen.families.wgmma import reach
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 
@@ -53,10 +54,10 @@ def _cp_async(p: KernelGemm, d: Device, x: MmaOperandGeometry) -> Any:
 
 def _native(p: KernelGemm, d: Device) -> bool:
     """Whether mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than wgmma only
-    for operands that TMA cannot load."""
+    for operands that TMA cannot load, and serves where wgmma has no kernel."""
     if not p.element.fp8 or d.sm != 90:
         return True
-    return any(v * p.element.bytes < 16 for v in p.vectors[:2])
+    return not reach.computes_fp8(p) or any(v * p.element.bytes < 16 for v in p.vectors[:2])
 
 
 RULES = (
