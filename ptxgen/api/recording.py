@@ -58,7 +58,7 @@ class Recorder:
     process. Several processes may use one file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()  # the program may change its folder
         self._counts: Counter[Problem] = Counter()
         self._lock = threading.Lock()  # of the counts
         self._writing = threading.Lock()

@@ -276,6 +276,16 @@ def test_processes_of_multiprocessing_record_at_their_end(tmp_path, method):
     assert read(path) == {P: 2}
 
 
+def test_the_shapes_file_stays_where_it_is_if_the_program_changes_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder(Path("shapes.jsonl"))
+    recorder.count(P)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    recorder.flush()
+    assert read(tmp_path / "shapes.jsonl") == {P: 1}
+
+
 def test_a_count_after_the_end_is_written_at_once(tmp_path):
     recorder = Recorder(tmp_path / "shapes.jsonl")
     recorder.finish()
