@@ -29,12 +29,21 @@ def install_extra(extra: str) -> str:
     return install(f"{where}[{extra}]" if extra else where)
 
 
+def build_pycuda() -> str:
+    """The command that builds PyCUDA and installs it."""
+    return f"{'python' if _on_path('python') else sys.executable} -m ptxgen build-pycuda"
+
+
+def _on_path(name: str) -> bool:
+    """True if the program ``name`` on the PATH is that of the environment."""
+    found = shutil.which(name)
+    return found is not None and Path(found).parent == Path(sys.executable).parent
+
+
 def _installer() -> str:
-    own = Path(sys.executable).parent
     # importlib.util.find_spec("pip") would make setuptools use the standard library's distutils in this process, before
     # Python 3.12; PyTorch's compiler then stops
     if PathFinder.find_spec("pip") is None:
         uv = shutil.which("uv")
         return f"uv pip install --python {sys.executable}" if uv else f"python -m pip --python {sys.executable} install"
-    pip = shutil.which("pip")
-    return "pip install" if pip and Path(pip).parent == own else f"{sys.executable} -m pip install"
+    return "pip install" if _on_path("pip") else f"{sys.executable} -m pip install"

@@ -14,7 +14,11 @@ import platformdirs
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, UnavailableError
 
-DRIVERS = ("auto", "cuda", "emulated")
+#: packages that load and launch kernels on a GPU, in the order in which they are tried
+LIBRARIES = ("pycuda", "cuda-bindings")
+DRIVERS = ("auto", "cuda", *LIBRARIES, "emulated")
+#: the name of a driver for GPUs: its library, or ``cuda`` for the first that can be imported, and the index of a GPU
+GPU_DRIVER = re.compile(rf"({'|'.join(('cuda', *LIBRARIES))})(?::([0-9]{{1,3}}))?")
 TUNE_MODES = ("off", "first", "background")
 SWITCH = ("on", "off")
 
@@ -55,12 +59,14 @@ def _path(name: str, text: str) -> Path:
 
 
 def _driver(name: str, text: str) -> str:
-    if re.fullmatch(r"cuda:[0-9]{1,3}", text.lower()):
-        return text.lower()
-    if text.lower() not in DRIVERS:
-        known = ", ".join(DRIVERS)
-        raise InputError(f"{name} is {shown(text)}; it must be one of {known}, or cuda:N with the number of a GPU")
+    if text.lower() not in DRIVERS and not GPU_DRIVER.fullmatch(text.lower()):
+        raise InputError(f"{name} is {shown(text)}; it must be {driver_names()}")
     return text.lower()
+
+
+def driver_names() -> str:
+    """The names of drivers, for error messages."""
+    return f"one of {', '.join(DRIVERS)}, or cuda:N with the index of a GPU"
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
@@ -98,8 +104,10 @@ VARIABLES = (
         _driver,
         lambda: "auto",
         "auto",
-        "the driver: cuda, emulated, or auto (cuda if there is a GPU); cuda:1 is the GPU with the index 1. Arrays on a"
-        " GPU are computed there in any case",
+        "the driver: cuda, emulated, or auto (cuda if there is a GPU); cuda:1 is the GPU with the index 1. cuda loads"
+        " kernels with PyCUDA, or with cuda-bindings where PyCUDA is not installed; pycuda and cuda-bindings (and"
+        " pycuda:1) require that package: if it is missing, that is an error. Arrays on a GPU are computed there in any"
+        " case",
     ),
     Variable(
         "PTXGEN_PTXAS",

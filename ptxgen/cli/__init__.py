@@ -37,6 +37,7 @@ _ORDER = (
     "emulate",
     "report",
     "doctor",
+    "build-pycuda",
 )
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxgen.errors import PtxgenError, UnavailableError
-from ptxgen.install_advice import install, install_extra
+from ptxgen.install_advice import build_pycuda, install, install_extra
+from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.progress import SILENT, Progress, counted
 
 Finding = dict[str, Any]
@@ -27,8 +28,7 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("platformdirs", "", "locations of files"),
     ("rich", "", "progress bars"),
     ("typer", "", "the command line"),
-    ("cuda-bindings", "cuda", "the driver for NVIDIA GPUs"),
-    ("pycuda", "pycuda", "the driver for NVIDIA GPUs where it is installed; built from source"),
+    ("cuda-bindings", "cuda", "tensor maps and graphs; the driver for NVIDIA GPUs where PyCUDA is not installed"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),
     ("nvidia-cublas", "baseline", "bench --baseline cublas"),
     ("torch", None, "ptxgen.torch, bench --baseline cudnn and torch"),
@@ -38,6 +38,7 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("matplotlib", "pictures", "paper --picture"),
     ("scikit-learn", "evaluation", "model evaluate --perceptrons, paper table2"),
 )
+ONLY_WITH_GPU = "  (only with an NVIDIA GPU)"
 #: equivalent distributions: xgboost-cpu is xgboost without GPU code
 EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
 
@@ -66,7 +67,7 @@ def revision() -> str:
 def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
     """All findings."""
     gpu = _gpu_name()
-    rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES)]
+    rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES), _pycuda(bool(gpu))]
     checks: dict[str, Callable[[], Finding]] = {
         "GPU": lambda: _gpu(gpu),
         "ptxas": lambda: _ptxas(bool(gpu)),
@@ -107,10 +108,18 @@ def _package(name: str, extra: str | None, purpose: str, gpu: bool) -> Finding:
     needed = extra == "" or (extra == "cuda" and gpu)
     remedy = install_extra(extra) if extra else install(name)
     if extra in ("cuda", "baseline") and not gpu:
-        remedy += "  (only with an NVIDIA GPU)"
-    if extra == "pycuda" and not (gpu and shutil.which("nvcc") and shutil.which("c++")):
-        remedy = ""  # it cannot be built here, and cuda-bindings serves
+        remedy += ONLY_WITH_GPU
     return finding(name, "missing" if needed else "optional", f"not installed: {purpose}", remedy)
+
+
+def _pycuda(gpu: bool) -> Finding:
+    """No extra has PyCUDA: pip would compile it with the headers of a CUDA toolkit."""
+    try:
+        return finding("pycuda", "ok", metadata.version("pycuda"))
+    except metadata.PackageNotFoundError:
+        state = "missing" if settings().driver.startswith("pycuda") else "optional"
+        remedy = build_pycuda() + ("" if gpu else ONLY_WITH_GPU)
+        return finding("pycuda", state, "not installed: the driver for NVIDIA GPUs; compiled from source", remedy)
 
 
 def _gpu_name() -> str:
@@ -136,10 +145,13 @@ def _gpu(name: str) -> Finding:
     except UnavailableError as error:
         if name:
             return finding("GPU", "missing", f"{name}, but it is not usable: {error}")
+        if GPU_DRIVER.fullmatch(settings().driver):
+            return finding("GPU", "missing", f"PTXGEN_DRIVER is {settings().driver}, and it is not usable: {error}")
         return finding("GPU", "optional", "none: kernels run on the emulated device")
     except PtxgenError as error:
         return finding("GPU", "missing", str(error).splitlines()[0])
-    return finding("GPU", "ok", f"{device.name}, {device.target}, {device.sms} multiprocessors ({name or library})")
+    found = f"{device.name}, {device.target}, {device.sms} multiprocessors, through {library}"
+    return finding("GPU", "ok", f"{found} ({name})" if name else found)
 
 
 def _ptxas(gpu: bool) -> Finding:
@@ -223,7 +235,6 @@ def _shipped() -> Finding:
 
 def _selection(path: Path) -> Finding:
     from ptxgen.runtime.open_driver import open_driver
-    from ptxgen.settings import settings
     from ptxgen.tuning.database import readable
     from ptxgen.tuning.selection import state_digest
 

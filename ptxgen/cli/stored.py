@@ -1,4 +1,4 @@
-"""The commands db export, db import, db merge, db recheck, db info and doctor."""
+"""The commands db export, db import, db merge, db recheck, db info, doctor and build-pycuda."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ptxgen.cli.command import STORE_COMMANDS, Answer, app, command, db, explain_interrupt
+from ptxgen.cli.command import STORE_COMMANDS, Answer, Common, app, command, db, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions
 from ptxgen.errors import InputError
 
@@ -177,15 +177,12 @@ def recheck(
 
 
 def _driver_of(device: str) -> Driver | None:
-    """The driver of a device. None: this machine does not have the device."""
-    from ptxgen.errors import UnavailableError
+    """The driver of a device. None: this machine does not have the device. UnavailableError: the driver that
+    PTXGEN_DRIVER names is missing."""
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
 
-    try:
-        driver = open_driver("emulated" if device == "emulated" else settings().driver)
-    except UnavailableError:
-        return None
+    driver = open_driver("emulated" if device == "emulated" else settings().driver)
     return driver if driver.device.name == device else None
 
 
@@ -245,3 +242,26 @@ def doctor(options: DatabaseOptions) -> Answer:
         findings = examine(options.path, shown)
     document = {"command": "doctor", "findings": findings}
     return Answer(document, doctor_text(document), 3 if any(f["state"] == "missing" for f in findings) else 0)
+
+
+@command(app, "build-pycuda", "", "--wheel wheels", panel=STORE_COMMANDS, tables=False)
+def build_pycuda(
+    options: Common,
+    wheel: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the wheel to this folder and do not install it.")
+    ] = None,
+) -> Answer:
+    """Build PyCUDA and install it.
+
+    Needs a C++ compiler and a package index, and neither a CUDA toolkit nor a GPU. Takes a few minutes.
+    """
+    from ptxgen.cli.build_pycuda import build
+    from ptxgen.cli.report import progress
+
+    with progress() as shown:
+        built, imports = build(wheel, shown)
+    text = f"{built} is in {wheel}" if wheel else f"{built} is installed"
+    if not imports:
+        text += "\nThis machine lacks NVIDIA's driver library, libcuda.so.1, without which PyCUDA cannot be imported."
+    document = {"command": "build-pycuda", "wheel": built, "folder": wheel and str(wheel), "imports_here": imports}
+    return Answer(document, text)

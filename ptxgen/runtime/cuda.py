@@ -1,4 +1,4 @@
-"""The driver for NVIDIA GPUs: PyCUDA loads and launches, or cuda-bindings where PyCUDA is not installed.
+"""The driver for NVIDIA GPUs: PyCUDA loads and launches kernels, or cuda-bindings where PyCUDA is not installed.
 
 It uses the primary context, as PyTorch, CuPy and the CUDA runtime do, so it can use their memory and streams. The
 context is on the stack of the thread only inside ``context()``: PyCUDA aborts the process if a thread ends with a
@@ -19,19 +19,18 @@ import numpy as np
 
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.errors import AssembleError, DeviceError, InputError, LaunchError, ShapeError, UnavailableError
-from ptxgen.install_advice import GPU_ACCESS
+from ptxgen.install_advice import GPU_ACCESS, build_pycuda
 from ptxgen.problem.device import Device
 from ptxgen.runtime import cuda_fork, cuda_graph, cuda_properties
 from ptxgen.runtime import cuda_launch as launches
 from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.runtime.assemble import version as ptxas_version
 from ptxgen.runtime.driver import Kernel, NoLock, Timing
+from ptxgen.settings import GPU_DRIVER, LIBRARIES, settings
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-#: packages with PyCUDA's interface, in the order in which they are tried
-LIBRARIES = ("PyCUDA", "cuda-bindings")
 #: bytes of shared memory above which a kernel must set MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED_LIMIT = 48 << 10
 MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to capture without adding precision
@@ -63,9 +62,11 @@ class CudaKernel:
 
 
 class CudaDriver:
-    """A GPU, by its index. UnavailableError: cuda-bindings or any GPU is missing. DeviceError: there is no such GPU.
+    """A GPU, by its index. UnavailableError: cuda-bindings, the library or any GPU is missing. DeviceError: there is no
+    such GPU.
 
-    ``library``: one of ``LIBRARIES``; default: PyCUDA if it can be imported. ``stream`` is the raw handle of the
+    ``library``: one of ``LIBRARIES``; default: the one that PTXGEN_DRIVER names, else PyCUDA if it can be imported.
+    ``stream`` is the raw handle of the
     driver's own stream, which is used unless a launch names another. It synchronises with the legacy default stream, as
     CUDA's blocking streams do. Thread-safe.
     """
@@ -82,7 +83,7 @@ class CudaDriver:
         if not 0 <= index < count:
             raise DeviceError(f"device is {index}; this machine has {count}, counted from 0")
         gpu = cuda.Device(index)
-        self.index, self.selector, self._several = index, f"cuda:{index}", count > 1
+        self.index, self.selector, self._several = index, f"{self.library}:{index}", count > 1
         self.device: Device = cuda_properties.device(cuda, gpu)
         major, rest = divmod(cuda.get_driver_version(), 1000)
         self.version = f"CUDA {major}.{rest // 10}"
@@ -442,7 +443,7 @@ class CudaDriver:
             pass
         try:
             self._context.detach()
-            if self.library == "PyCUDA" and threading.get_ident() == self._thread:
+            if self.library == "pycuda" and threading.get_ident() == self._thread:
                 cuda_graph.drop_context()  # PyCUDA pushes the context in this thread to detach it
         except (self._error, LaunchError):
             pass
@@ -450,20 +451,24 @@ class CudaDriver:
 
 
 def _library(name: str) -> tuple[str, Any]:
-    """A row of ``LIBRARIES`` and its module; ``name``: empty for the first that can be imported. UnavailableError:
-    PyCUDA is named and cannot be imported."""
+    """The library ``name`` and its module. Empty: the library that PTXGEN_DRIVER names, else the first that can be
+    imported. UnavailableError: PyCUDA is named and cannot be imported."""
     if name not in ("", *LIBRARIES):
         raise InputError(f"library is {name!r}; it must be {' or '.join(LIBRARIES)}")
+    named = GPU_DRIVER.fullmatch(settings().driver)
+    if not name and named and named[1] in LIBRARIES:
+        name = named[1]
     if name != "cuda-bindings":
         try:
             import pycuda.driver
 
-            return "PyCUDA", pycuda.driver
+            return "pycuda", pycuda.driver
         except ImportError as e:
+            remedy = GPU_ACCESS if "libcuda" in str(e) else build_pycuda()
             if name:
-                raise UnavailableError(f"PyCUDA cannot be imported: {e}") from e
+                raise UnavailableError(f"PyCUDA cannot be imported: {e}; {remedy}") from e
             if (e.name or "").split(".")[0] != "pycuda":
-                _log.warning("PyCUDA cannot be imported, so cuda-bindings is used instead: %s", e)
+                _log.warning("PyCUDA cannot be imported, so cuda-bindings is used instead: %s; %s", e, remedy)
     from ptxgen.runtime import cuda_bindings
 
     return "cuda-bindings", cuda_bindings

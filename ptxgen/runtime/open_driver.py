@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
 from ptxgen.errors import DeviceError, UnavailableError
 from ptxgen.runtime.driver import Driver
+from ptxgen.settings import GPU_DRIVER, LIBRARIES, driver_names
 
 
 def open_driver(name: str = "auto", index: int = 0) -> Driver:
     """The driver ``name``: ``cuda`` (GPU ``index``), ``cuda:1`` (GPU 1), ``emulated``, or ``auto`` (``cuda`` if there
-    is a GPU, else ``emulated``).
+    is a GPU, else ``emulated``). ``pycuda`` and ``cuda-bindings`` in place of ``cuda`` name the library of the driver.
 
-    UnavailableError: ``name`` is ``cuda``, and cuda-bindings or a GPU is missing. DeviceError: there is no such GPU.
+    UnavailableError: ``name`` has a GPU or a library that is missing. DeviceError: there is no such GPU.
     """
-    match = re.fullmatch(r"cuda:([0-9]{1,3})", name)
-    if match is None and name not in ("auto", "cuda", "emulated"):
-        raise DeviceError(f"driver is {name!r}; it must be auto, cuda, cuda:N with the index of a GPU, or emulated")
+    match = GPU_DRIVER.fullmatch(name)
+    if match is None and name not in ("auto", "emulated"):
+        raise DeviceError(f"driver is {name!r}; it must be {driver_names()}")
     if name != "emulated":
         from ptxgen.runtime.cuda import CudaDriver
 
+        library, number = match.groups() if match else ("", None)
         try:
-            return CudaDriver(int(match[1]) if match else index)
+            return CudaDriver(index if number is None else int(number), library if library in LIBRARIES else "")
         except UnavailableError:
             if name != "auto":
                 raise

@@ -79,7 +79,7 @@ def test_reference_lists_every_exit_code_and_command() -> None:
     group = typer.main.get_command(app)
     groups = {n: g.commands for n, g in group.commands.items() if hasattr(g, "commands")}  # type: ignore[attr-defined]
     names = {n for n in group.commands if n not in groups} | {f"{g} {n}" for g in groups for n in groups[g]}  # type: ignore[attr-defined]
-    assert set(re.findall(r"`([\w ]+)`", rows)) == names
+    assert set(re.findall(r"`([\w -]+)`", rows)) == names
 
 
 def test_doctor_lists_the_declared_packages() -> None:

@@ -1142,6 +1142,24 @@ def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeyp
     assert (found["cuda-bindings"], found["pycuda"], found["mako"]) == ("missing", "optional", "missing")
 
 
+def test_doctor_says_how_pycuda_is_built(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is optional unless PTXGEN_DRIVER names it; then the GPU is missing too."""
+    real = doctor.metadata.version
+
+    def version(name: str) -> str:
+        if name == "pycuda":
+            raise doctor.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    for driver, state in (("emulated", "optional"), ("pycuda", "missing"), ("pycuda:1", "missing")):
+        monkeypatch.setenv("PTXGEN_DRIVER", driver)
+        found = {f["name"]: f for f in run("doctor", "--json").document["findings"]}
+        assert found["pycuda"]["state"] == found["GPU"]["state"] == state
+        assert "-m ptxgen build-pycuda" in found["pycuda"]["remedy"]
+
+
 def test_doctor_works_with_a_damaged_database(run: Run, tmp_path: Path) -> None:
     bad = tmp_path / "bad.sqlite"
     bad.write_bytes(b"x" * 200)

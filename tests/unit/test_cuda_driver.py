@@ -8,7 +8,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
@@ -23,6 +23,8 @@ from ptxgen.runtime import cuda_graph as graph
 from ptxgen.runtime.assemble import Assembled
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.settings import LIBRARIES, settings
 from tests.forks import forked
 from tests.threads import join
 
@@ -355,6 +357,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
     module.memset_d8_async, module.memset_d32_async = memset(1), memset(4)
     module.pagelocked_zeros = np.zeros
     module.module_from_buffer = Module
+    module.DeviceAllocation, module.Module, module.Function = DeviceAllocation, Module, Function
 
     class Names:
         def __getattr__(self, name: str) -> str:
@@ -666,7 +669,7 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
     return module  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=cuda.LIBRARIES)
+@pytest.fixture(params=LIBRARIES)
 def library(request: pytest.FixtureRequest) -> str:
     """The package that loads and launches."""
     return str(request.param)
@@ -675,8 +678,9 @@ def library(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, library: str) -> Iterator[Gpu]:
     made = Gpu()
+    monkeypatch.delenv("PTXGEN_DRIVER", raising=False)
     modules = {"cuda.bindings.driver": pretend_bindings(made)}
-    if library == "PyCUDA":
+    if library == "pycuda":
         modules["pycuda.driver"] = pretend_pycuda(made)
     else:
         absent(monkeypatch, "pycuda")
@@ -741,11 +745,42 @@ def test_a_library_can_be_named(gpu: Gpu, library: str) -> None:
     assert other.library == "cuda-bindings"
     other.close()
     assert gpu.retained == 0
-    with pytest.raises(InputError, match="library is 'cupy'; it must be PyCUDA or cuda-bindings"):
+    with pytest.raises(InputError, match="library is 'cupy'; it must be pycuda or cuda-bindings"):
         CudaDriver(library="cupy")
-    if library != "PyCUDA":
-        with pytest.raises(UnavailableError, match="PyCUDA cannot be imported"):
-            CudaDriver(library="PyCUDA")
+
+
+def test_a_library_that_is_named_and_missing_is_an_error(
+    gpu: Gpu, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PTXGEN_DRIVER names the library of every driver of the process."""
+    names = ("auto", "cuda", "cuda:0", "pycuda", "pycuda:0")
+    monkeypatch.setenv("PTXGEN_DRIVER", "PyCUDA")
+    for name in names:
+        if library == "pycuda":
+            with closing(open_driver(name)) as opened:
+                assert opened.library == "pycuda"
+        elif name != "auto":
+            with pytest.raises(UnavailableError, match=r"PyCUDA cannot be imported.*-m ptxgen build-pycuda"):
+                open_driver(name)
+    with closing(open_driver("cuda-bindings")) as opened:
+        assert opened.library == "cuda-bindings"
+    monkeypatch.setenv("PTXGEN_DRIVER", "cuda-bindings:0")
+    with closing(open_driver(settings().driver)) as opened, closing(open_driver("cuda")) as other:
+        assert opened.selector == other.selector == "cuda-bindings:0"
+    assert gpu.retained == 0
+
+
+def test_pycuda_without_nvidias_driver_is_an_error_if_it_is_named(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finder:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name.startswith("pycuda"):
+                raise ImportError("libcuda.so.1: cannot open shared object file")
+
+    absent(monkeypatch, "pycuda")
+    monkeypatch.delitem(sys.modules, "pycuda")
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(UnavailableError, match=r"PyCUDA cannot be imported: libcuda.*give this process a GPU"):
+        open_driver("pycuda")
 
 
 def test_missing_gpu_is_reported_as_such(gpu: Gpu, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -753,7 +788,7 @@ def test_missing_gpu_is_reported_as_such(gpu: Gpu, library: str, monkeypatch: py
     with pytest.raises(UnavailableError, match="no GPU was found"):
         CudaDriver()
     no_gpu = "no CUDA-capable device is detected"
-    if library == "PyCUDA":
+    if library == "pycuda":
 
         def fail() -> None:
             raise CudaError(f"cuInit failed: {no_gpu}")
@@ -946,7 +981,7 @@ def test_foreign_streams_are_checked_once(driver: CudaDriver, gpu: Gpu, source: 
         driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}), stream)
     assert words(driver, c) == [3] * COUNT
     launched = gpu.launched
-    if library == "PyCUDA":  # a captured launch looked the handle up
+    if library == "pycuda":  # a captured launch looked the handle up
         looked_up, *launched = gpu.launched
         assert looked_up[0] == "increment"
         assert looked_up[1] not in (0xBEEF, 1, driver.stream)
@@ -970,9 +1005,9 @@ def test_pdl_kernels_are_launched_with_the_attribute(
         for stream in (0, 0, 0xBEEF):
             driver.launch(loaded, INCREMENT, INCREMENT.pack({"C": c}), stream)
     assert words(driver, c) == [6] * COUNT
-    own = [[]] if library == "PyCUDA" else [[]] * 3  # of plain launches, those of PyCUDA have no attributes to see
+    own = [[]] if library == "pycuda" else [[]] * 3  # of plain launches, those of PyCUDA have no attributes to see
     assert gpu.attributes == [[6], [6], [6], *own]
-    looked_up = 3 if library == "PyCUDA" else 0
+    looked_up = 3 if library == "pycuda" else 0
     assert sum(name == "increment" for name, _ in gpu.launched) == 6 + looked_up
 
 
@@ -1082,11 +1117,11 @@ def test_streams_are_ordered_by_an_event(driver: CudaDriver, gpu: Gpu) -> None:
     gpu.sticky = 0
 
 
-def test_drivers_of_several_gpus_share_threads_and_streams(gpu: Gpu, source: Source) -> None:
+def test_drivers_of_several_gpus_share_threads_and_streams(gpu: Gpu, source: Source, library: str) -> None:
     """Each driver launches on its own GPU, whichever is current; the current one stays."""
     gpu.count = 2
     drivers = [CudaDriver(0), CudaDriver(1)]
-    assert [(d.index, d.selector) for d in drivers] == [(0, "cuda:0"), (1, "cuda:1")]
+    assert [(d.index, d.selector) for d in drivers] == [(0, f"{library}:0"), (1, f"{library}:1")]
     kernels = [d.load(source) for d in drivers]
     memory = [d.allocate(4 * COUNT) for d in drivers]
     filled: list[int] = []
@@ -1342,7 +1377,7 @@ def test_kernels_that_outlive_the_driver_are_dropped_silently(gpu: Gpu, source: 
     driver.close()
     del kernel
     gc.collect()
-    assert len(gpu.unloads) == (library == "PyCUDA")  # which knows that there is no context; then nothing is unloaded
+    assert len(gpu.unloads) == (library == "pycuda")  # which knows that there is no context; then nothing is unloaded
 
 
 def test_launches_of_two_threads_have_buffers_of_their_own(monkeypatch):

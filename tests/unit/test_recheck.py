@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -289,6 +290,17 @@ def test_command_times_a_folder_on_the_emulated_device(run, tmp_path):
     assert now[P].us < 1e6  # the device's own
     assert now[P].digest == selection.current_digest(P, now[P].config, EMULATED)
     assert not (folder / "emulated" / "stale.txt").exists()
+
+
+def test_a_driver_that_is_named_and_missing_is_an_error(run, tmp_path, monkeypatch):
+    """Winners of other devices are not left untimed in silence."""
+    with Database(tmp_path / "tuning.sqlite") as database:
+        database.set_winner(Measurement(P, MINE, "ok", Environment("h200", "hardware"), (3.0,), OLD))
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    assert run("db", "recheck", "--jobs", 1)[0] == 1
+    monkeypatch.setenv("PTXGEN_DRIVER", "pycuda")
+    monkeypatch.setitem(sys.modules, "pycuda", None)
+    assert run("db", "recheck", "--jobs", 1)[0] == 3
 
 
 def test_command_marks_and_times_the_winners_of_a_database(run, tmp_path, fake):

@@ -37,6 +37,9 @@ def test_variables_win_and_are_read_at_each_call(monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setenv("PTXGEN_DRIVER", "cuda")
     assert settings().driver == "cuda"
+    for name in ("cuda-bindings", "pycuda", "PyCUDA:1"):
+        monkeypatch.setenv("PTXGEN_DRIVER", name)
+        assert settings().driver == name.lower()
 
 
 def test_empty_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +51,7 @@ def test_empty_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unknown_driver_names_variable_and_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "opencl")
-    with pytest.raises(InputError, match=r"PTXGEN_DRIVER is 'opencl'.*auto, cuda, emulated"):
+    with pytest.raises(InputError, match=r"PTXGEN_DRIVER is 'opencl'.*auto, cuda, pycuda, cuda-bindings, emulated"):
         settings()
 
 
