@@ -342,8 +342,9 @@ def test_fault_in_a_function():
     ("function", "call", "error", "words"),
     [
         (
-            ".func f(.param .b8 a) { .reg .b32 %x; ld.param.u8 %x, [a]; .param .b8 p; st.param.b8 [p], %x; call f, (p); ret; }",
-            ".param .b8 p; st.param.b8 [p], 1; call f, (p);",
+            ".func f(.param .b32 a) { .reg .b32 %x; ld.param.u32 %x, [a]; ld.param.u16 %x, [a+2];"
+            ".param .b32 p; st.param.b32 [p], %x; call f, (p); ret; }",
+            ".param .b32 p; st.param.b32 [p], 1; call f, (p);",
             UnsupportedError,
             "recursive call whose parameter a",
         ),

@@ -103,7 +103,10 @@ class Program:
         b = self.builder
         b.begin(ins)
         b.members, b.single = None, False
-        step = row.compile(b, ins)
+        try:
+            step = row.compile(b, ins)
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError) as e:
+            raise b.malformed("the operands are too few, too many, or not of the types of the instruction") from e
         reads, writes = list(b.reads), list(b.writes)
         return {
             "row": row,

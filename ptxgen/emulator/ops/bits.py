@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.ops.builder import Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.builder import LONG, Array, Builder, into, only_type, simple
 from ptxgen.emulator.ops.compare import predicate
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import SIGNED
@@ -245,7 +245,7 @@ def clz(b: Builder, ins: Instruction) -> Step:
 @instruction("bfind")
 def bfind(b: Builder, ins: Instruction) -> Step:
     amount = "shiftamt" in ins.mods
-    kind = only_type(b, ins, {"shiftamt"})
+    kind = only_type(b, ins, {"shiftamt"}, LONG)
     bits = 8 * SIZES[kind]
     x = b.src(ins.operands[1], kind)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -277,10 +277,16 @@ def into(b: Builder, dst: int, compute: Compute) -> Step:
     return step
 
 
-def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None) -> str:
-    """The type of an instruction that has one; its other modifiers must be in `allowed`."""
-    if not ins.mods or ins.mods[-1] not in SIZES:
+#: the types of instructions with a carry flag, and of searches for bits
+LONG = {"u32", "s32", "u64", "s64"}
+
+
+def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None, types: Collection[str] = SIZES) -> str:
+    """The type of an instruction that has one, of `types`; its other modifiers must be in `allowed`."""
+    if not ins.mods or ins.mods[-1] not in types:
         raise b.unsupported()
+    if ins.mods[-1] == "pred" and ins.op not in ("and", "or", "xor", "not"):
+        raise b.unsupported(".pred")
     for m in ins.mods[:-1]:
         if m not in (allowed or set()):
             raise b.unsupported(f".{m}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.builder import Array, Builder, into
 from ptxgen.emulator.ops.numerics import FLOAT, flush
 from ptxgen.emulator.ops.registry import instruction
-from ptxgen.emulator.ptx.dtypes import FLOATS
+from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Pair, Sink
 from ptxgen.emulator.warp_batch import Step, WarpBatch
 
@@ -205,6 +205,8 @@ def selp(b: Builder, ins: Instruction) -> Step:
 @instruction("slct")
 def slct(b: Builder, ins: Instruction) -> Step:
     kind, test = ins.types
+    if kind in PACKED or test not in ("s32", "f32"):
+        raise b.unsupported()
     x, y, z = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind), b.src(ins.operands[3], test)
     ftz = "ftz" in ins.mods
 

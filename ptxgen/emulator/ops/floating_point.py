@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.ops.builder import Array, Builder, into
+from ptxgen.emulator.ops.builder import Array, Builder, into, only_type
 from ptxgen.emulator.ops.numerics import (
     BITS,
     FLOAT,
@@ -248,6 +248,8 @@ def div(b: Builder, ins: Instruction) -> Step:
 
 def minmax(b: Builder, ins: Instruction) -> Step:
     s = Style(b, ins, {"NaN", "xorsign", "abs"})
+    if len(ins.operands) not in (3, 4):
+        raise b.malformed("2 or 3 sources are needed")
     src = [b.src(o, s.kind) for o in ins.operands[1:]]
     smallest, propagate = ins.op == "min", "NaN" in ins.mods
     xorsign, magnitude = "xorsign" in ins.mods, "abs" in ins.mods
@@ -311,7 +313,7 @@ def sign(b: Builder, ins: Instruction) -> Step:
 
 @instruction("copysign")
 def copysign(b: Builder, ins: Instruction) -> Step:
-    kind = ins.mods[-1]
+    kind = only_type(b, ins, types={"f32", "f64"})
     x, y = (b.src(o, kind) for o in ins.operands[1:])
     return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.copysign(v[y], v[x], out))
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ops import floating_point
-from ptxgen.emulator.ops.builder import Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.builder import LONG, Array, Builder, into, only_type, simple
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
@@ -51,8 +51,7 @@ def carry(b: Builder, ins: Instruction) -> Step:
     A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear if the subtraction borrows. Chains
     may mix sums and differences.
     """
-    kind = only_type(b, ins, {"cc"})
-    bits = 8 * SIZES[kind]
+    kind = only_type(b, ins, {"cc"}, LONG)
     x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], unsigned(kind))
     reads_carry, writes_carry, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
@@ -72,7 +71,6 @@ def carry(b: Builder, ins: Instruction) -> Step:
         if writes_carry:
             np.copyto(flag, over, where=where)
 
-    assert bits in (32, 64)
     return step
 
 
@@ -169,7 +167,7 @@ def mad(b: Builder, ins: Instruction) -> Step:
 
 @instruction("madc")
 def mad_carry(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins, {"lo", "hi", "cc"})
+    kind = only_type(b, ins, {"lo", "hi", "cc"}, LONG)
     x, y, z = (b.src(o, kind) for o in ins.operands[1:])
     dst = b.dst(ins.operands[0], unsigned(kind))
     reads_carry, writes_carry, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
@@ -192,7 +190,9 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mul24", "mad24")
 def mul24(b: Builder, ins: Instruction) -> Step:
-    kind = only_type(b, ins, {"lo", "hi", "sat"})
+    kind = only_type(b, ins, {"lo", "hi", "sat"}, {"u32", "s32"})
+    if len(ins.operands) != (3 if ins.op == "mul24" else 4):
+        raise b.malformed(f"{2 if ins.op == 'mul24' else 3} sources are needed")
     sat = "sat" in ins.mods
     if sat and (kind != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
         raise b.unsupported()

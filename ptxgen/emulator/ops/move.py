@@ -95,6 +95,8 @@ def pack(b: Builder, kind: str, d: Any, a: Any) -> Step:
 
 
 def clock(b: Builder, kind: str, d: Any, name: str) -> Step:
+    if SIZES[kind] not in (4, 8):
+        raise b.malformed(f"{name} has 32 or 64 bits, .{kind} is needed")
     dst = b.dst(d, f"u{8 * SIZES[kind]}")
     shift = 32 if name.endswith("_hi") else 0
     wide = SIZES[kind] == 8

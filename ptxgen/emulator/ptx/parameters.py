@@ -50,8 +50,6 @@ class Parameters:
                 self.in_local |= {id(v) for op in ins.operands for v in variables(op)} & self.ranges.keys()
                 continue
             variable, offset, size, count = access
-            if size == 1:
-                self.in_local.add(id(variable))
             for i in range(count):
                 self.add_range(variable, offset + i * size, size)
         self.unify()
@@ -96,7 +94,7 @@ class Parameters:
             if {id(destination), id(source)} & self.in_local:
                 raise UnsupportedError(
                     f"line {ins.line}: a recursive call whose parameter {destination.name} is not accessed in the "
-                    f"same byte ranges, of at least 2 bytes, everywhere: {ins.text}"
+                    f"same byte ranges everywhere: {ins.text}"
                 )
 
 

@@ -429,6 +429,8 @@ class Parser(Reader):
         text = self.text[first.start : end.end]
         if len(text) > 400:
             text = text[:400] + "..."
+        if not operands and op in ("bra", "brx", "call"):
+            raise ParseError(f"line {first.line}: {op} needs a target: {text}")
         ins = Instruction(op, mods, tuple(operands), pred, negated, first.line, text, location=self.location)
         f.code.append(ins)
         return ins
