@@ -50,11 +50,12 @@ def export(
     """Export kernels for C programs.
 
     Writes cubins, a manifest, and a C library that chooses the kernel for a shape and launches it through the CUDA
-    driver, with a CMake example. Needs no GPU: use --device h200.
+    driver, with a CMake example. Files of an earlier export into the folder are replaced or removed; other files are
+    never replaced. Needs no GPU: use --device h200.
     """
     from ptxgen import __version__
     from ptxgen.export.c_source import form
-    from ptxgen.export.files import write
+    from ptxgen.export.files import require_own, write
     from ptxgen.export.library import Library
     from ptxgen.problem.dtypes import DTYPES, canonical
     from ptxgen.tuning import selection
@@ -62,6 +63,7 @@ def export(
 
     if target.out is not None and canonical(target.out) not in DTYPES:
         raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
+    require_own(folder)
     cases, device = target.cases(), target.find_device()
     with target.reading() as database:
         library = Library.of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ptxgen.codegen.render import render_file
@@ -24,6 +26,8 @@ TEMPLATES = {
     "CMakeLists.txt": "export/CMakeLists.txt.mako",
     "example.c": "export/example.c.mako",
 }
+MANIFEST, KERNELS = "manifest.json", "kernels"
+TABLES = f"{KERNELS}/tables.bin"
 
 #: the values of ptxgen_status, and their meanings
 STATUSES = (
@@ -39,34 +43,43 @@ STATUSES = (
 )
 
 
+def require_own(folder: Path, names: Iterable[str] = TEMPLATES) -> set[str]:
+    """The files of an earlier export into ``folder``, which its manifest lists. ``names``: the files to write besides
+    the manifest. InputError: one of them would replace a file that is not of an earlier export, or ``folder`` is a
+    file."""
+    for place in (folder, folder / KERNELS):
+        if place.exists() and not place.is_dir():
+            raise InputError(f"folder is {folder}; {place} is a file; it must be a folder")
+    own = manifest.files_of(folder / MANIFEST)
+    for name in (MANIFEST, *names):
+        if name not in own and os.path.lexists(folder / name):
+            raise InputError(
+                f"folder is {folder}; its file {name} is not of an earlier export; remove it, or name another folder"
+            )
+    return own
+
+
 def write(library: Library, folder: Path, *, version: str, command: str, ptx: bool = False) -> list[Path]:
-    """Writes ``library`` into ``folder`` and returns the files. ``ptx``: the PTX of each kernel, too. The header and
-    the source are written last, and those of an earlier export are removed before its tables and manifest are replaced:
-    a folder with them is complete.
+    """Writes ``library`` into ``folder`` and returns the files. ``ptx``: the PTX of each kernel, too.
 
-    InputError: ``folder`` is a file. AssembleError, UnavailableError: a kernel cannot be assembled.
+    Files of an earlier export are replaced, or removed. Before a file changes, the sources of that export are removed
+    and the manifest lists the files of both; the sources are written last: a folder with them is complete, and a folder
+    with half an export can be exported into again.
+
+    InputError: as ``require_own``. AssembleError, UnavailableError: a kernel cannot be assembled. After these errors
+    the folder is as before.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"folder is {folder}, a file; it must be a folder")
-    kernels = folder / "kernels"
-    files, assembled = [], {}
+    assembled = {module.number: assemble(module.source) for module in library.modules}
     trees, scores = compiled(library.model, [kernel.general for kernel in library.kernels])
-
-    def store(path: Path, data: bytes) -> None:
-        with replacing(path) as file:
-            file.write(data)
-        files.append(path)
-
+    kernels: dict[str, bytes] = {}
     for module in library.modules:
-        assembled[module.number] = assemble(module.source)
-        store(kernels / f"{module.name}.cubin", assembled[module.number].cubin)
+        kernels[f"{KERNELS}/{module.name}.cubin"] = assembled[module.number].cubin
         if ptx:
-            store(kernels / f"{module.name}.ptx", module.source.text.encode())
-    for name in TEMPLATES:
-        (folder / name).unlink(missing_ok=True)  # of an earlier export, whose tables are replaced
+            kernels[f"{KERNELS}/{module.name}.ptx"] = module.source.text.encode()
     if library.tables.size:
-        store(kernels / "tables.bin", library.tables.bytes())
-    store(folder / "manifest.json", manifest.text(library, assembled, version, command).encode())
+        kernels[TABLES] = library.tables.bytes()
+    names = [*kernels, *TEMPLATES]
+    listing = manifest.text(library, assembled, version, command, names).encode()
     values = {
         "version": version,
         "command": command,
@@ -94,6 +107,20 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "entries": c_source.entries(library),
         **c_source.example(library.problems[0]),
     }
-    for name, template in reversed(TEMPLATES.items()):
-        store(folder / name, render_file(template, **values).encode())
-    return files
+    sources = {name: render_file(template, **values).encode() for name, template in reversed(TEMPLATES.items())}
+    own = require_own(folder, names)
+    for name in TEMPLATES:
+        (folder / name).unlink(missing_ok=True)
+    _store(folder / MANIFEST, manifest.incomplete(version, {*own, *names}).encode())
+    for name, content in kernels.items():
+        _store(folder / name, content)
+    for name in own - {MANIFEST, *names}:
+        (folder / name).unlink(missing_ok=True)
+    for name, content in {MANIFEST: listing, **sources}.items():
+        _store(folder / name, content)
+    return [folder / name for name in (*kernels, MANIFEST, *sources)]
+
+
+def _store(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ptxgen.codegen.source import Step, TensorMap
@@ -15,13 +17,15 @@ from ptxgen.runtime.assemble import Assembled
 
 #: version of the schema, which docs/export.md describes: readers refuse a greater one
 FORMAT = 1
+#: a file of an export, by its name in the folder
+_FILE = re.compile(r"kernels/\w+\.(cubin|ptx|bin)|ptxgen_kernels\.[ch]|CMakeLists\.txt|example\.c", re.ASCII)
 
 
-def text(library: Library, assembled: Mapping[int, Assembled], version: str, command: str) -> str:
-    """The manifest. ``assembled``: the machine code of each module, by number."""
+def text(library: Library, assembled: Mapping[int, Assembled], version: str, command: str, files: Iterable[str]) -> str:
+    """The manifest. ``assembled``: the machine code of each module, by number; ``files``: all other files of the
+    export, by their names in its folder."""
     document = {
-        "format": FORMAT,
-        "ptxgen": version,
+        **_head(version, files),
         "command": command,
         "device": asdict(library.device),
         "target": library.modules[0].source.target,
@@ -39,6 +43,29 @@ def text(library: Library, assembled: Mapping[int, Assembled], version: str, com
         "problems": [_problem(library, p) for p in library.problems],
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def incomplete(version: str, files: Iterable[str]) -> str:
+    """The manifest of a folder whose files are being replaced: only ``files``, those that are or will be there."""
+    return json.dumps(_head(version, files), indent=1) + "\n"
+
+
+def files_of(path: Path) -> set[str]:
+    """The name of the manifest at ``path``, and those of the files that it lists; empty: it is not the manifest of an
+    export. Names that an export does not write are omitted."""
+    try:
+        document = json.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
+        return set()
+    if not isinstance(document, dict) or not isinstance(document.get("ptxgen"), str):
+        return set()
+    listed = document.get("files")
+    names = filter(_FILE.fullmatch, map(str, listed if isinstance(listed, list) else ()))
+    return {path.name, *names}
+
+
+def _head(version: str, files: Iterable[str]) -> dict[str, Any]:
+    return {"format": FORMAT, "ptxgen": version, "files": sorted(files)}
 
 
 def _module(library: Library, module: Module, code: Assembled) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from ptxgen.cli.command import run as run_command
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import InputError
-from ptxgen.export import manifest
+from ptxgen.export import files, manifest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library, key_of
@@ -261,21 +262,86 @@ def test_manifest_describes_kernels_and_launches(library: Library, folder: Path)
             assert len(launch["parameters"]) - len(plain) == len(step.maps)
 
 
+def small(*names: str) -> Library:
+    return Library.of([PROBLEMS[name][0] for name in names], H200, choose, model_for(H200), form)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_interrupted_export_leaves_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables of an export do not meet the source of an earlier one."""
-    library = Library.of([PROBLEMS["tables"][0]], H200, choose, model_for(H200), form)
-    write(library, tmp_path, version="1", command="first")
+    """The kernels of an export do not meet the source of an earlier one; the next export removes those of both."""
+
+    def fail(path: Path, content: bytes) -> None:
+        if path.suffix == ".cubin":
+            fails.append(path)
+        if len(fails) > 1:
+            raise OSError(28, "no space left")
+        store(path, content)
+
+    fails: list[Path] = []
+    store = files._store
+    write(small("tables"), tmp_path, version="1", command="first")
     assert (tmp_path / "ptxgen_kernels.c").exists()
-
-    def fail(*_: object) -> str:
-        raise OSError(28, "no space left")
-
-    monkeypatch.setattr(manifest, "text", fail)
+    monkeypatch.setattr(files, "_store", fail)
     with pytest.raises(OSError, match="no space left"):
-        write(library, tmp_path, version="1", command="second")
+        write(small("skinny", "zeroed"), tmp_path, version="1", command="second")
     assert (tmp_path / "kernels" / "tables.bin").exists()
     assert not (tmp_path / "ptxgen_kernels.c").exists()
     assert not (tmp_path / "ptxgen_kernels.h").exists()
+    monkeypatch.undo()
+    write(small("zeroed"), tmp_path, version="1", command="third")
+    write(small("zeroed"), tmp_path / "new", version="1", command="third")
+    new = contents(tmp_path / "new")
+    assert {name: text for name, text in contents(tmp_path).items() if not name.startswith("new/")} == new
+
+
+def test_export_into_a_used_folder_leaves_no_file_of_the_earlier_one(tmp_path: Path) -> None:
+    write(small("tables"), tmp_path, version="1", command="first", ptx=True)
+    (tmp_path / "kernels" / "notes.cubin").write_text("mine")
+    made = write(small("zeroed"), tmp_path, version="1", command="second")
+    assert set(contents(tmp_path)) == {"kernels/notes.cubin", *(str(path.relative_to(tmp_path)) for path in made)}
+
+
+@pytest.mark.parametrize("name", [*files.TEMPLATES, "manifest.json", "kernels/tables.bin", "kernels"])
+@pytest.mark.parametrize("used", [False, True])
+def test_export_never_replaces_a_file_of_others(tmp_path: Path, name: str, used: bool) -> None:
+    if used:  # with a manifest that does not list the file
+        (tmp_path / "manifest.json").write_text(manifest.incomplete("1", ()))
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text('{"mine": 1}')
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=rf"folder is .*{re.escape(name)} is (not of an earlier export|a file)"):
+        write(small("tables"), tmp_path, version="1", command="export")
+    assert contents(tmp_path) == before
+
+
+def test_a_manifest_lists_no_files_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "victim.cubin").write_text("theirs")
+    folder = tmp_path / "folder"
+    listed = ["../victim.cubin", "kernels/../../victim.cubin", str(tmp_path / "victim.cubin"), "kernels/x.cubin\n"]
+    folder.mkdir()
+    (folder / "manifest.json").write_text(manifest.incomplete("1", listed))
+    assert manifest.files_of(folder / "manifest.json") == {"manifest.json"}
+    write(small("zeroed"), folder, version="1", command="export")
+    assert (tmp_path / "victim.cubin").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "[" * 100_000, '{"files": ["example.c"]}', '{"ptxgen": 1}'])
+def test_other_manifests_list_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    assert manifest.files_of(tmp_path / "manifest.json") == set()
+
+
+def test_command_refuses_a_used_folder_before_it_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Library, "of", None)
+    (tmp_path / "CMakeLists.txt").write_text("mine")
+    arguments = ["export", "gemm", "--shape", "64,64,64", "--device", "h200", "--folder", str(tmp_path)]
+    assert run_command(arguments) == 2
+    assert "its file CMakeLists.txt is not of an earlier export" in capsys.readouterr().err
 
 
 @needs_compiler
