@@ -82,13 +82,13 @@ def import_(
     If a file is invalid, nothing is imported. Of two winners of a problem, the faster one is stored.
     """
     from ptxgen.cli.report import pairs_text
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.database import destination
     from ptxgen.tuning.result_files import import_files
 
     if not path.exists():
         raise InputError(f"path is {path}; there is no such file or folder")
-    interrupted = explain_interrupt(lambda: "db info prints the contents of the database")
-    with interrupted, Database(options.path) as database, shown_progress("import"):
+    interrupted = explain_interrupt(lambda: "part of the rows may be stored; repeat the command to add the others")
+    with interrupted, destination(options.path) as database, shown_progress("import"):
         counts = import_files(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
@@ -114,11 +114,13 @@ def merge(
     from collections import Counter
 
     from ptxgen.cli.report import pairs_text
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.database import Database, destination
 
+    for path in others:
+        Database(path, readonly=True).close()
     counts: Counter[str] = Counter()
     interrupted = explain_interrupt(lambda: "repeat the command to continue")
-    with interrupted, Database(options.path) as database, shown_progress("merge", len(others)) as shown:
+    with interrupted, destination(options.path) as database, shown_progress("merge", len(others)) as shown:
         for path in others:
             with Database(path, readonly=True) as other:
                 counts.update(database.merge(other.measurements(), other.winners(), _current_digest))
@@ -160,6 +162,8 @@ def recheck(
     from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
 
     rows = []
+    if folder is None:
+        Database(options.path, readonly=True).close()  # opened to write, a missing one would be created
     with ExitStack() as stack:
         store = (
             FolderWinners(folder, revision())

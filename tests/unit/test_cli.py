@@ -971,6 +971,33 @@ def test_tune_has_a_time_limit_and_weights(run: Run, tmp_path: Path, monkeypatch
     assert "shard is '4/3'" in done.err
 
 
+@pytest.mark.parametrize("name", ["winners.txt", "measurements.jsonl.xz", "results.jsonl", "results.parquet"])
+def test_an_import_of_a_damaged_file_makes_no_database(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / name).write_bytes(b"damaged")
+    new = tmp_path / "new.sqlite"
+    check_error(run("db", "import", tmp_path / "source", "--database", new), 4, name)
+    check_error(run("db", "merge", tmp_path / "source" / name, "--database", new), 4, name)
+    assert not list(tmp_path.glob("new.sqlite*"))
+
+
+def test_a_recheck_makes_no_database(run: Run, tmp_path: Path) -> None:
+    check_error(run("db", "recheck", "--database", tmp_path / "new.sqlite"), 4, "new.sqlite does not exist")
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_merge_reads_every_database_before_it_stores_rows(
+    run: Run, tmp_path: Path, stored: tuple[Path, Gemm, Config]
+) -> None:
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"this is no database" * 20)
+    new = tmp_path / "new.sqlite"
+    check_error(run("db", "merge", stored[0], bad, "--database", new), 4, "bad.sqlite")
+    assert not new.exists()
+    assert run("db", "merge", stored[0], "--database", new, "--json").document["winners"] == 1
+    assert not list(tmp_path.glob("new.sqlite?*"))
+
+
 def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored: tuple[Path, Gemm, Config]) -> None:
     other = tmp_path / "other.sqlite"
     with Database(other) as database:
