@@ -54,7 +54,8 @@ def gemm(
     int32 for int8; ``out`` selects another supported dtype. An 8-bit C saturates to its finite range. int8 sums wrap
     modulo 2³² in an int32 C; in another C a sum outside int32 is undefined. Transposes are read from strides (``a.T``
     costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0 requires
-    ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores.
+    ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores;
+    f32_fast_accum leaves sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
     ``deterministic``: the same inputs give the same bits.
 
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.

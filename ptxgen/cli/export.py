@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
 from ptxgen.cli.command import SELECT_PANEL, USE_COMMANDS, Answer, app, command, command_line
 from ptxgen.cli.options import Target
-from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
-
-if TYPE_CHECKING:
-    from ptxgen.problem.registry import Problem
-    from ptxgen.tuning.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -70,22 +65,15 @@ def export(
         raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
     require_own(folder)
     cases, device = target.cases(), target.find_device()
-    with target.reading() as database, shown_progress("select", len(cases)) as progress:
-
-        def choose(problem: Problem) -> Selection:
-            found = selection.require(problem, device, database)[0]
-            progress.step(problem.key())
-            return found
-
+    with target.reading() as database:
         library = Library.of(
             [case.problem for case in cases],
             device,
-            choose,
+            lambda problem: selection.require(problem, device, database)[0],
             selection.model_for(device, database),
             form,
         )
-    with shown_progress("assemble"):
-        files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
+    files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
     document = {
         "command": "export",
         "device": device.name,

@@ -11,7 +11,6 @@ import typer
 from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
 from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
-from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
@@ -54,7 +53,7 @@ def train(
     if len(set(names)) < len(names):
         raise InputError(f"also is {', '.join(also or ())}; the devices must be different from each other and {device}")
     first, *others = [
-        (facts, tuning_files.read_measurements(tuning_files.existing_measurements(facts.name, folder))[1])
+        (facts, tuning_files.read_all(tuning_files.existing_measurements(facts.name, folder)))
         for facts in map(device_named, names)
     ]
     fitted = Model.fit(first[1], first[0], target=target, also=dict(others))
@@ -118,12 +117,12 @@ def evaluate(
     if target not in TARGETS:
         raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
     facts = device_named(device)
-    file = path or tuning_files.existing_measurements(facts.name)
-    with shown_progress() as progress:
-        rows = Training.gather(tuning_files.read_measurements(file)[1], facts)
+    files = [path] if path else tuning_files.existing_measurements(facts.name)
+    with report.progress() as progress:
+        rows = Training.gather(tuning_files.read_all(files), facts)
         if rows.groups < folds:
             raise InputError(
-                f"{file} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
+                f"{files[0]} has {rows.groups} problems with usable rows for {device}; {folds} folds need more"
             )
         extra = curve * len(evaluation.FRACTIONS) + samples * evaluation.HALVINGS
         extra += bool(perceptrons) * (len(HIDDEN_LAYERS) + evaluation.HALVINGS)
@@ -139,7 +138,7 @@ def evaluate(
     document = {
         "command": "model evaluate",
         "device": device,
-        "file": file,
+        "file": files[0],
         "folds": folds,
         "problems": rows.groups,
         "rows": len(rows.log_us),
@@ -191,6 +190,7 @@ def validate(
 
     from ptxgen.cli.collect import generator, limits_of
     from ptxgen.cli.doctor import revision
+    from ptxgen.cli.report import progress as shown_progress
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
@@ -210,8 +210,7 @@ def validate(
     limits, device = limits_of(opened.clock, max_extent), opened.device.name
     warn_if_emulated(opened.clock, f"for {counted(problems, 'problem')}", "PTXGEN_DRIVER=emulated")
     vendor = vendor and opened.clock == "hardware"
-    file = tuning_files.measurements_path(device)
-    known = {m.problem for m in tuning_files.read_measurements(file)[1]} if file.exists() else set()
+    known = {m.problem for m in tuning_files.read_all(tuning_files.measurement_files(device))}
     drawn = list(islice((p for p in replace(random, limits=limits) if p not in known), problems))
     with ExitStack() as stack:
         database, progress = stack.enter_context(Database(options.path)), stack.enter_context(shown_progress())

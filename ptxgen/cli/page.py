@@ -73,7 +73,7 @@ def report(
     winners with their parameters, failures by kind. The page has no scripts and loads nothing. The results are those
     of the database; if it has none of the device, the shipped ones.
     """
-    from ptxgen.cli.progress import progress
+    from ptxgen.cli.report import progress
     from ptxgen.tuning import tuning_files
     from ptxgen.tuning.progress import counted
 
@@ -125,12 +125,12 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
     out.winners = [shipped[key] for key in shipped]
     if out.winners:
         out.sources.append("the shipped winners")
-    measured = tuning_files.measurements_path(name)
-    if history and measured.exists():
+    measured = tuning_files.measurement_files(name)
+    if history and measured:
         out.attempts = _counted(shipped_attempts(measured), progress)
         out.sources.append("the shipped measurements")
     for file, title in ((VALIDATION, "validation"), (EVALUATION, "evaluation")):
-        if (path := measured.with_name(file)).exists():
+        if (path := tuning_files.measurements_path(name).with_name(file)).exists():
             _add(out, path, f"the shipped {title} of the model")
     return out
 

@@ -1,4 +1,4 @@
-"""``fastest.txt.xz``: the fastest configuration of every problem in ``measurements.jsonl.xz`` beside it, which takes
+"""``fastest.txt.xz``: the fastest configuration of every problem in the files of measurements beside it, which take
 seconds to read.
 
 Comment lines with the format, the device and the digest of the measurements; then one line per problem, sorted:
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,9 +63,9 @@ class Fastest:
         if problem not in self.rows or us < self.rows[problem].us:
             self.rows[problem] = Row(config, us)
 
-    def write(self, measurements: Path) -> Path:
-        """Writes the file beside ``measurements``, the file that has them; returns its path."""
-        path = measurements.with_name(FASTEST)
+    def write(self, measurements: Sequence[Path]) -> Path:
+        """Writes the file beside ``measurements``, the files that have them; returns its path."""
+        path = measurements[0].with_name(FASTEST)
         lines = [f"{_TITLE}{FORMAT}", f"# device: {path.parent.name}", f"# measurements: {digest_of(measurements)}"]
         for key, row in sorted(self.rows.items()):
             lines.append(f"{key} | {parse_config(row.config)} | {row.us:.6g}")
@@ -74,9 +74,9 @@ class Fastest:
         return path
 
 
-def digest_of(measurements: Path) -> str:
+def digest_of(measurements: Sequence[Path]) -> str:
     """The digest by which a file names the measurements that it was made from."""
-    return hashlib.sha256(measurements.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in measurements)).hexdigest()[:16]
 
 
 def read(path: Path) -> dict[str, Row]:

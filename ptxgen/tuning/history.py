@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ptxgen.errors import CorruptError, InputError
 from ptxgen.lowering.lower import lower
@@ -37,26 +37,26 @@ def attempt(m: Measurement) -> Attempt:
     return Attempt(m.problem.key(), family, m.outcome, min(m.samples, default=math.inf), m.created, m.message)
 
 
-_FAMILY = re.compile(r"family=(\w+)")
-
-
-def shipped_attempts(path: Path) -> Iterator[Attempt]:
-    """The measurements of a shipped file. They are read without the checks of ``read_measurements``, in a tenth of its
+def shipped_attempts(files: Sequence[Path]) -> Iterator[Attempt]:
+    """The measurements of shipped files. They are read without the checks of ``read_measurements``, in a tenth of its
     time. CorruptError: a line is not a measurement."""
-    for values in tuning_files.plain_measurements(path):
-        try:
-            family = _FAMILY.search(values["config"])
-            us = min(map(float, values.get("samples", ())), default=math.inf)
-            yield Attempt(
-                values["problem"],
-                family[1] if family else "simt",
-                values["outcome"],
-                us,
-                float(values.get("created", 0.0)),
-                values.get("message", ""),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptError(f"{path}: a line is not a measurement: {error}") from error
+    for path in files:
+        for values in tuning_files.plain_all([path]):
+            try:
+                yield _plain_attempt(values)
+            except (KeyError, TypeError, ValueError) as error:
+                raise CorruptError(f"{path}: a line is not a measurement: {error}") from error
+
+
+def _plain_attempt(values: dict[str, Any]) -> Attempt:
+    return Attempt(
+        values["problem"],
+        tuning_files.family_of(values["config"]),
+        values["outcome"],
+        min(map(float, values.get("samples", ())), default=math.inf),
+        float(values.get("created", 0.0)),
+        values.get("message", ""),
+    )
 
 
 def counts_over_time(attempts: Sequence[Attempt], points: int = 60) -> dict[str, list[tuple[float, int]]]:

@@ -37,7 +37,7 @@ from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.sampler import Categorical, samples_per_family, weighted_by_speed
 from ptxgen.tuning.seeds import seeds as shipped_seeds
 from ptxgen.tuning.selection import model_folder, model_for, untuned
-from ptxgen.tuning.tuning_files import measurements_path, read_measurements
+from ptxgen.tuning.tuning_files import measurement_files, read_all
 from ptxgen.tuning.worker import Worker
 
 FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
@@ -597,8 +597,7 @@ def tune(
 
 def _shipped(device: str) -> Iterable[Measurement]:
     """The shipped measurements of a device."""
-    path = measurements_path(device)
-    return read_measurements(path)[1] if path.exists() else ()
+    return read_all(measurement_files(device))
 
 
 def similarity_class(p: Problem) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 
 P, Q = Gemm(300, 200, 100, "TN"), Gemm(64, 64, 64, "NN", "f16")
-DEVICES = [name for name in ("h100", "h200") if tuning_files.measurements_path(name).exists()]
+DEVICES = [name for name in ("h100", "h200") if tuning_files.measurement_files(name)]
 
 
 def measured(p: Gemm, us: float, outcome: str = "ok", **axes: int) -> Measurement:
@@ -33,8 +33,8 @@ def test_export_writes_the_fastest_measurement_of_each_problem(tmp_path: Path) -
     assert found == {P.key(): (str(Config(ms=4)), 7.5), Q.key(): (str(Config(u=16)), 3.0)}
     assert list(fastest.comparable(found, Gemm(8, 8, 8, "NN", "f16"))) == [Q.key()]
     again = fastest.Fastest()
-    measurements = tuning_files.measurements_path("h200", tmp_path / "out")
-    again.add_plain(tuning_files.plain_measurements(measurements))
+    measurements = tuning_files.measurement_files("h200", tmp_path / "out")
+    again.add_plain(tuning_files.plain_all(measurements))
     before = path.read_bytes()
     assert again.write(measurements).read_bytes() == before
 
@@ -46,7 +46,7 @@ def test_the_shipped_file_is_of_the_shipped_measurements(name: str) -> None:
         head = [next(file).strip() for _ in range(3)]
     assert head[1:] == [
         f"# device: {name}",
-        f"# measurements: {fastest.digest_of(tuning_files.measurements_path(name))}",
+        f"# measurements: {fastest.digest_of(tuning_files.measurement_files(name))}",
     ]
 
 

@@ -559,7 +559,7 @@ def test_shipped_model_has_the_current_features():
 def test_shipped_model_predicts_shipped_measurements():
     m = Model.load(tuning_files.model_path("h200").parent)
     path = tuning_files.measurements_path("h200")
-    _, rows = tuning_files.read_measurements(path)
+    rows = tuning_files.read_all([path])
     held_out = {row.problem for row in read_rows(path.with_name(VALIDATION))[1]}
     of: dict[Problem, list[Measurement]] = {}
     for row in islice(rows, 3000):

@@ -116,7 +116,9 @@ def test_the_page_has_the_results(written: Path, tmp_path: Path) -> None:
 
 def test_a_page_of_shipped_results_has_the_learning_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "none.sqlite"))
-    monkeypatch.setattr(tuning_files, "measurements_path", lambda device: tmp_path / "measurements.jsonl.xz")
+    monkeypatch.setattr(
+        tuning_files, "measurements_path", lambda device, folder=None: tmp_path / "measurements.jsonl.xz"
+    )
     curve = [{"problems": n, "rows": 10 * n, "error": 1 / n, "first": 0.9} for n in (10, 20, 40)]
     evaluation = {"command": "model evaluate", "device": "t4", "curve": curve}
     (tmp_path / history.EVALUATION).write_text(json.dumps(evaluation))
@@ -134,7 +136,7 @@ def test_shipped_measurements_are_read_as_those_of_a_database(tmp_path: Path) ->
         measured(Gemm(16, 16, 48), 0.0, 1.7e9 + 2, "timeout", family="wgmma"),
     ]
     tuning_files.write_measurements(path, Header("h200", "hardware", "abc", "ptxgen collect", "2026-01-02"), rows)
-    found = sorted(history.shipped_attempts(path), key=lambda attempt: attempt.created)
+    found = sorted(history.shipped_attempts([path]), key=lambda attempt: attempt.created)
     assert found == [history.attempt(m) for m in rows]
     assert [attempt.family for attempt in found] == ["simt", "simt", "wgmma"]
     assert found[2].us == math.inf
@@ -142,7 +144,7 @@ def test_shipped_measurements_are_read_as_those_of_a_database(tmp_path: Path) ->
         with lzma.open(path, "wt") as file:
             file.write(f'{{"ptxgen": "measurements"}}\n{line}\n')
         with pytest.raises(CorruptError, match=r"measurements\.jsonl\.xz"):
-            list(history.shipped_attempts(path))
+            list(history.shipped_attempts([path]))
 
 
 def test_a_page_without_results_has_the_commands_that_make_them(

@@ -347,7 +347,7 @@ def test_regressor_is_trained_once_enough_rows_are_new(fake, database, tmp_path)
     ]
     path = tmp_path / "measurements.jsonl.xz"
     write_measurements(path, Header("emulated", "model"), ships)
-    fake.setattr(tuner, "measurements_path", lambda name: path)
+    fake.setattr(tuner, "measurement_files", lambda name: [path])
     session = Session("auto", database, BUDGET)
     whole = [here.row(n) for n in range(9)]
     session.measure(P, whole[:5], "sample")

@@ -187,6 +187,30 @@ def test_measurements_round_trip(raw: Path) -> None:
     assert {m.created for m in read} == {1000.0}
 
 
+def test_a_device_has_the_measurements_of_all_its_files(raw: Path, db: Database) -> None:
+    more = [measured(Gemm(8, 8, 8), config=Config(ms=4))]
+    tuning_files.write_measurements(raw.with_name("measurements-more.jsonl.xz"), HEADER, more)
+    files = tuning_files.measurement_files("h200", raw.parents[1])
+    assert [f.name for f in files] == ["measurements-more.jsonl.xz", "measurements.jsonl.xz"]
+    read = list(tuning_files.read_all(files))
+    assert len(read) == len(more) + len(THREE) + len(FAILURES)
+    assert read[0].problem == more[0].problem
+    assert [values["problem"] for values in tuning_files.plain_all(files)] == [m.problem.key() for m in read]
+    assert tuning_files.import_text(db, raw.parent)["measurements"] == len(read)
+
+
+def test_withdrawn_measurements_are_left_out(raw: Path, db: Database) -> None:
+    (raw.parent / "withdrawn.txt").write_text(f"# why\n{WIDE.key()} | simt\n{SMALL.key()} | mma\n")
+    left = {m.problem for m in tuning_files.read_all([raw])}
+    assert left == {SMALL, ODD}
+    assert {values["problem"] for values in tuning_files.plain_all([raw])} == {p.key() for p in left}
+    tuning_files.import_text(db, raw.parent)
+    assert {m.problem for m in db.measurements(device="h200")} == left
+    (raw.parent / "withdrawn.txt").write_text("0123456789abcdef\n")
+    with pytest.raises(CorruptError, match=r"problem \| family"):
+        list(tuning_files.read_all([raw]))
+
+
 def test_equal_measurements_give_equal_bytes_in_any_order(raw: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.xz"
     assert tuning_files.write_measurements(again, HEADER, [*FAILURES, *reversed(THREE)]) == 8
@@ -619,5 +643,5 @@ def test_shipped_measurements_can_be_read(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(tuning_files, "measurement_of", measurement_of)
     for name in tuning_files.devices():
-        path = tuning_files.measurements_path(name)
-        assert not path.exists() or sum(1 for _ in tuning_files.read_measurements(path)[1]) > 1000
+        files = tuning_files.measurement_files(name)
+        assert not files or sum(1 for _ in tuning_files.read_all(files)) > 1000

@@ -22,6 +22,7 @@ VECTOR = 2  #: vector loads along M (or N), one row of K each
 SINGLE = 3  #: one f64 per load, of K-major rows
 
 GUARDED = 6  #: registers per predicated load of 16 bytes
+MANY_LOADS = 32  #: narrower predicated loads of a thread from which they take registers of four of 16 bytes
 DEEP = 256  #: elements of K from which a stage counts as deep
 DEEP_REGISTERS = 32  #: registers kept in reserve for deep stages of fp8
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
@@ -185,7 +186,11 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
     live = sums + fragments + permuted + in_flight
     expected_registers = np.minimum(registers, live + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     guarded = sum(
-        where((x.cp_async == 0) & (c.bounds == BOUNDS_PREDICATE), GUARDED * where(x.vec * x.bytes == 16, n, 1), 0)
+        where(
+            (x.cp_async == 0) & (c.bounds == BOUNDS_PREDICATE),
+            GUARDED * where(x.vec * x.bytes == 16, n, where(n >= MANY_LOADS, 4, 1)),
+            0,
+        )
         for n, x in zip(each, (a, b), strict=True)
     )
     deep = where(c.u >= DEEP, DEEP_REGISTERS, 0) if p.element.fp8 else 0
