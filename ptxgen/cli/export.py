@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -54,6 +54,7 @@ def export(
     never replaced. Needs no GPU: use --device h200.
     """
     from ptxgen import __version__
+    from ptxgen.cli.report import extrapolation_notes
     from ptxgen.export.c_source import form
     from ptxgen.export.files import require_own, write
     from ptxgen.export.library import Library
@@ -74,14 +75,16 @@ def export(
             form,
         )
     files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
-    document = {
+    sources = [(p.selection.origin, p.selection.scaled_from) for p in library.problems]
+    document: dict[str, Any] = {
         "command": "export",
         "device": device.name,
         "folder": folder,
         "problems": len(library.problems),
         "modules": len(library.modules),
         "files": files,
+        "notes": extrapolation_notes(device.name, sources),
     }
     numbers = ((library.problems, "problem"), (library.modules, "kernel module"), (files, "file"))
     text = f"{folder}: {', '.join(counted(len(found), noun) for found, noun in numbers)}"
-    return Answer(document, text)
+    return Answer(document, "\n".join([text, *document["notes"]]))

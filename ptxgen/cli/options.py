@@ -207,7 +207,10 @@ class Target(ProblemOptions):
     ] = False
     device: Annotated[
         str | None,
-        typer.Option(help="Device name, for example h200, sm_86 or emulated. [default: the GPU, else emulated]"),
+        typer.Option(
+            help="A device (h200, emulated), a target, for which one GPU is assumed (sm_86), or a file with the facts"
+            " of another GPU (NAME.json). [default: the GPU, else emulated]"
+        ),
     ] = None
 
     @property
@@ -276,10 +279,21 @@ class Target(ProblemOptions):
             warn_if_emulated(driver.clock, estimate, "--device emulated")
 
     def find_device(self) -> Device:
-        """The selected device, which need not be in this machine; default: the device of the driver."""
-        from ptxgen.problem.device import device
+        """The selected device, which need not be in this machine; default: the device of the driver. For a target,
+        prints which device is assumed."""
+        from ptxgen.problem.device import assumed_for, device
 
-        return device(self.device) if self.device is not None else self.find_driver().device
+        if self.device is None:
+            return self.find_driver().device
+        if (d := assumed_for(self.device)) is not None:
+            facts = f"{d.sms} multiprocessors, {d.clock} MHz, {d.bandwidth} GB/s"
+            note(f"{self.device} is taken for the {d.name} ({facts}); --device names another GPU")
+        return device(self.device)
+
+
+def note(text: str) -> None:
+    """Prints a remark to standard error, besides the answer of a command."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 def no_problem(shapes_file: Path) -> InputError:

@@ -108,12 +108,13 @@ def report(
 
 
 def _contents(name: str, clock: str, database: Any, history: bool, progress: Progress) -> Contents:
-    """The results of the device called ``name``: those of the database, or else the shipped ones."""
+    """The results of the device ``name``: those of the database, or else the shipped ones."""
     from ptxgen.problem.device import device
     from ptxgen.tuning import tuning_files
     from ptxgen.tuning.history import EVALUATION, VALIDATION, attempt, shipped_attempts
 
     out = Contents(device(name), clock)
+    name = out.device.name
     if database is not None:
         out.winners = list(database.winners(name, clock))
         rows = database.measurements(device=name, clock=clock) if history else ()

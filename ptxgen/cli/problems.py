@@ -28,6 +28,7 @@ from ptxgen.cli.options import (
     Target,
     TimeLimitOption,
     emulated_time,
+    note,
     time_limit_text,
 )
 from ptxgen.errors import ConfigError, InputError, UnavailableError
@@ -278,6 +279,8 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
     [case], device = cases, target.find_device()
     with target.reading() as database:
         selection = _select(case.problem, device, database, given)
+    for line in report.extrapolation_notes(device.name, [(selection.origin, selection.scaled_from)]):
+        note(f"the configuration is {line}")
     plan = plan_for(case.problem, selection.config, device)
     source = render(plan)
     document = {

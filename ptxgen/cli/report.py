@@ -188,6 +188,20 @@ def predicted_note(rows: Sequence[Document]) -> Parts:
     return [PREDICTED] if any(r["predicted"] and r["us"] is not None and math.isfinite(r["us"]) for r in rows) else []
 
 
+def extrapolation_notes(device: str, sources: Sequence[tuple[str, str]]) -> list[str]:
+    """The lines that say which choices rest on measurements of another device, or on none. ``sources``: the origin of
+    each configuration, and the device that its data was scaled from."""
+    found = Counter(other for origin, other in sources if other or (origin == "analytic" and device != "emulated"))
+    lines = []
+    for other, n in sorted(found.items()):
+        which = "" if n == len(sources) else f"{n} of {counted(len(sources), 'configuration')}: "
+        if other:
+            lines.append(f"{which}extrapolated from measurements of {other}, not measured on {device}")
+        else:
+            lines.append(f"{which}predicted by the performance model, without measurements of any GPU")
+    return lines
+
+
 def time_cell(row: Document, name: str = "us", modelled: bool = False) -> Any:
     """A time or a speed of a row, marked if it is predicted. ``modelled``: the clock is a model."""
     value = row[name]
@@ -244,7 +258,8 @@ def select_text(document: Document) -> Parts:
     notes = list(dict.fromkeys(f"{r['name']}: {r['note']}" for r in document["rows"] if r.get("note")))
     configurations = [f"--config '{r['config_text']}'" for r in document["rows"][:1] if len(rows) == 1]
     note = [f"~: {MODEL_CLOCK}"] if modelled else predicted_note(document["rows"])
-    return [table, *configurations, *notes, *note, f"device: {document['device']}"]
+    extrapolated = extrapolation_notes(document["device"], [(r["origin"], r["scaled_from"]) for r in document["rows"]])
+    return [table, *configurations, *notes, *note, *extrapolated, f"device: {document['device']}"]
 
 
 @by_operation

@@ -24,7 +24,7 @@ from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.device import Device
+from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 
 
@@ -169,7 +169,7 @@ class Plan:
 
     @cached_property
     def command(self) -> str:
-        name = self.device.name
+        name = self.device.name if self.device.name in DEVICES else f"{self.device.name}.json"
         return f"python -m ptxgen emit {self.source_problem.command_options} --device {name} --config '{self.config}'"
 
 

@@ -65,6 +65,7 @@ class Family:
     the feature's name; name -> values of columns ``c``.
     ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
+    ``instructions``: the PTX instructions of its products; several: axes or types choose one.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Family:
     calibrated: Callable[[KernelGemm], bool] = lambda p: False
     training_class: Callable[[KernelGemm], str] = lambda p: ""
     exact_integers: bool = True
+    instructions: tuple[str, ...] = ("fma",)
 
     @property
     def code(self) -> int:

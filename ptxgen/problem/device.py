@@ -6,9 +6,11 @@ bandwidths in GB/s are from the vendor's data sheets.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,15 +118,70 @@ DEVICES = {
 _BY_ARCHITECTURE = {75: "t4", 80: "a100", 86: "rtx3090", 89: "rtx4090", 90: "h200", 100: "b200", 120: "rtx5090"}
 
 
+DEVICE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.+]*")  #: names of devices: folders of tuning files have them
+_REQUIRED = ("name", "sm")  #: facts that a file of a device must have
+
+
 def device(name: str) -> Device:
-    """The device ``name`` (for example ``h200``), or a device of a target (``sm_86``). DeviceError: it is unknown."""
+    """The device ``name`` (for example ``h200``), the device that is assumed for a target (``sm_86``, ``sm_90a``), or
+    that of a JSON file (``from_file``). DeviceError: it is unknown."""
     key = str(name).lower().strip()
     if key in DEVICES:
         return DEVICES[key]
-    if key.startswith("sm_") and key[3:].isdigit() and int(key[3:]) in _BY_ARCHITECTURE:
-        return DEVICES[_BY_ARCHITECTURE[int(key[3:])]]
+    if key.endswith(".json"):
+        return from_file(Path(str(name).strip()))
+    if (assumed := assumed_for(key)) is not None:
+        return assumed
     targets = ", ".join(f"sm_{sm}" for sm in _BY_ARCHITECTURE)
-    raise DeviceError(f"device is {name!r}; it must be one of {', '.join(DEVICES)}, or a target: {targets}")
+    raise DeviceError(
+        f"device is {name!r}; it must be one of {', '.join(DEVICES)}, a target: {targets}, or a file NAME.json"
+    )
+
+
+def assumed_for(name: str) -> Device | None:
+    """The device whose facts are assumed for a target; None: ``name`` is no known target. The suffixes ``a`` (from
+    sm_90 on) and ``f`` (from sm_100 on) of PTX targets change nothing."""
+    found = re.fullmatch(r"sm_(\d{2,3})([af]?)", name.lower().strip())
+    if found is None or int(found[1]) not in _BY_ARCHITECTURE or int(found[1]) < {"": 0, "a": 90, "f": 100}[found[2]]:
+        return None
+    return DEVICES[_BY_ARCHITECTURE[int(found[1])]]
+
+
+def from_file(path: Path) -> Device:
+    """The device that a JSON object describes: ``name``, ``sm``, and any other fact of ``Device``; those that are left
+    out are the facts of the listed device with the nearest target below. DeviceError: the file breaks a rule."""
+    if not path.is_file():
+        raise DeviceError(f"device is {str(path)!r}; it must be a file with a JSON object, or the name of a device")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DeviceError(f"device file {path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise DeviceError(f"device file {path} is not JSON: {error}") from error
+    known = [f.name for f in fields(Device)]
+    if not isinstance(values, dict) or not set(_REQUIRED) <= values.keys() <= set(known):
+        rule = f"an object with {' and '.join(_REQUIRED)}, and any of {', '.join(known[len(_REQUIRED) :])}"
+        raise DeviceError(f"device file {path} must have {rule}")
+    name = values["name"]
+    if not isinstance(name, str) or not DEVICE_NAME.fullmatch(name) or name in DEVICES:
+        rule = "small letters, digits, . _ +, and no name of a listed device"
+        raise DeviceError(f"device file {path}: name is {name!r}; it must be {rule}")
+    for fact in values.keys() - {"name"}:
+        least = 75 if fact == "sm" else 0 if fact == "shared_reserved" else 1
+        if type(values[fact]) is not int or not least <= values[fact] < 1 << 31:
+            raise DeviceError(f"device file {path}: {fact} is {values[fact]!r}; it must be an integer from {least} on")
+    described = replace(_nearest_row(values["sm"]), **values)
+    if described.shared_block > described.shared_sm:
+        raise DeviceError(
+            f"device file {path}: shared_block is {described.shared_block}; it must be at most shared_sm,"
+            f" {described.shared_sm}"
+        )
+    return described
+
+
+def _nearest_row(sm: int) -> Device:
+    """The listed device of a target, or else of the nearest target below."""
+    return DEVICES[_BY_ARCHITECTURE[max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)]]
 
 
 def describe(name: str, sm: int, **facts: Any) -> Device:
@@ -141,5 +198,4 @@ def describe(name: str, sm: int, **facts: Any) -> Device:
         )  # rtx4090 matches "RTX 4090"; a100 does not match "RTX A1000"
         if row.sm == sm and row.name != "emulated" and re.search(rf"{words}(?!\d)", name.lower()):
             return replace(row, sm=sm, **facts)
-    nearest = max((s for s in _BY_ARCHITECTURE if s <= sm), default=75)
-    return replace(DEVICES[_BY_ARCHITECTURE[nearest]], name=re.sub("[ -]|nvidia", "", name.lower()), sm=sm, **facts)
+    return replace(_nearest_row(sm), name=re.sub("[ -]|nvidia", "", name.lower()), sm=sm, **facts)

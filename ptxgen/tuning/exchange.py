@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ptxgen.errors import CorruptError, InputError, SchemaError
+from ptxgen.problem.device import DEVICE_NAME
 from ptxgen.tuning.measurement import CLOCKS, Measurement
 
 #: of files of winners and of measurements. 1: configurations had other axis names, and integers for words; 2: they had
@@ -23,7 +24,6 @@ FORMAT = 4
 LINE_LIMIT = 1 << 20  #: bytes of one line
 TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
 MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
-_DEVICE = re.compile(r"[a-z0-9_][a-z0-9_.+]*")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Header:
 
 def require_device_name(name: str) -> None:
     """InputError: a device cannot have this name."""
-    if not _DEVICE.fullmatch(name):
+    if not DEVICE_NAME.fullmatch(name):
         raise InputError(f"device is {name!r}; it must name a folder: small letters, digits, . _ +")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,8 +22,14 @@ import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXIS, axes_of, family_names
+from ptxgen.families import space
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
+from ptxgen.problem.device import DEVICES, Device, device
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.operation import operations
+from ptxgen.tuning.selection import model_for
 
 from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 
@@ -56,20 +65,99 @@ def named_suites() -> list[list[str]]:
     return [[o.name, f"`{s.name}`", s.meaning] for o in operations() for s in o.suites.values()]
 
 
-@pytest.mark.parametrize(
-    ("heading", "made"),
-    [("Configurations", axes), ("Environment variables", variables), ("Suites", named_suites), ("Types", types)],
+#: columns of the tables of devices: (dtype, compute)
+ARITHMETIC = (
+    ("f16", "f32"),
+    ("bf16", "f32"),
+    ("f32", "tf32"),
+    ("e4m3", "f32"),
+    ("s8", "s32"),
+    ("f64", "f64"),
+    ("f32", "f32"),
+    ("f32", "f32_bf16x6"),
 )
-def test_reference_table_matches_the_code(heading, made, request) -> None:
+LISTED = [d for d in DEVICES.values() if d.name != "emulated"]
+
+
+@cache
+def instructions(element: str, compute: str, d: Device) -> list[str]:
+    """The instructions of products of this arithmetic that are not small, the fastest first. ``e4m3`` stands for
+    ``e5m2``, too."""
+    rates: dict[str, float] = {}
+    for layout, extra in itertools.product(LAYOUTS, (0, 1)):
+        p = Gemm(512, 512, 512, layout, element, compute)
+        p = lower(replace(p, lda=p.columns_a + extra, ldb=p.columns_b + extra))
+        for found in space.families(p, d):
+            family = FAMILIES[found.name]
+            rates |= dict.fromkeys(family.instructions, family.rate(p, d))
+    return sorted(rates, key=lambda name: -rates[name])
+
+
+def choices(d: Device) -> str:
+    """The measurements on which choices for a device rest."""
+    source = model_for(d).measured_on
+    return "its own" if source == d.name else f"`{source}`, extrapolated"
+
+
+def devices() -> list[list[str]]:
+    return [
+        [
+            f"`{d.name}`",
+            f"`{d.target}`",
+            *(", ".join(instructions(*types, d)) or "–" for types in ARITHMETIC),
+            choices(d),
+        ]
+        for d in LISTED
+    ]
+
+
+def targets() -> list[list[str]]:
+    """A row for each target, with the fastest instructions; the device that is assumed for it comes first."""
+    rows = []
+    for target in dict.fromkeys(d.target for d in LISTED):
+        assumed = device(target)
+        names = [assumed.name, *(d.name for d in LISTED if d.target == target and d is not assumed)]
+        sources = dict.fromkeys(choices(device(name)) for name in names)
+        cells = [(instructions(*types, assumed) or ["–"])[0] for types in ARITHMETIC[:-1]]
+        rows.append([f"`{target}`", ", ".join(f"`{name}`" for name in names), *cells, ", ".join(sources)])
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "made"),
+    [
+        (REFERENCE, "Configurations", axes),
+        (REFERENCE, "Environment variables", variables),
+        (REFERENCE, "Suites", named_suites),
+        (REFERENCE, "Types", types),
+        (REFERENCE, "Devices", devices),
+        (README, "GPUs", targets),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_table_matches_the_code(page: Path, heading, made, request) -> None:
     """``pytest --update-golden`` rewrites the table."""
     if request.config.getoption("--update-golden"):
-        head, tail = REFERENCE.read_text().split(f"# {heading}\n", 1)
+        head, tail = page.read_text().split(f"# {heading}\n", 1)
         lines = tail.splitlines(keepends=True)
         first = next(i for i, line in enumerate(lines) if line.startswith("|")) + 2
         last = next(i for i in range(first, len(lines)) if not lines[i].startswith("|"))
         rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in made()]
-        REFERENCE.write_text(f"{head}# {heading}\n" + "".join([*lines[:first], *rows, *lines[last:]]))
-    assert table(REFERENCE.read_text(), heading) == made()
+        page.write_text(f"{head}# {heading}\n" + "".join([*lines[:first], *rows, *lines[last:]]))
+    assert table(page.read_text(), heading) == made()
+
+
+def test_kernels_have_the_instructions_of_their_family() -> None:
+    """Those of goldens; products of integers have integer instructions."""
+    spelled, seen = {"fma": r"\bfma\.", "mma.sync": r"\bmma\.sync\.", "wgmma": r"\bwgmma\.mma_async\."}, set()
+    for path in (ROOT / "tests" / "golden" / "ptx").glob("*.ptx"):
+        text = path.read_text()
+        family = FAMILIES[re.search(r"family=(\w+)", text)[1]]  # type: ignore[index]
+        found = {name for name, pattern in spelled.items() if re.search(pattern, text)}
+        used = found - {"fma"} or found
+        assert used <= set(family.instructions), path.name
+        seen |= {(family.name, name) for name in used}
+    assert seen == {(name, used) for name, family in FAMILIES.items() for used in family.instructions}
 
 
 def test_reference_lists_every_exit_code_and_command() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ptxgen.errors import DeviceError
-from ptxgen.problem.device import DEVICES, describe, device
+from ptxgen.problem.device import DEVICES, assumed_for, describe, device
 
 
 def test_devices_are_looked_up_by_name_and_target():
@@ -97,6 +100,68 @@ def test_peak_rates():
     assert tera_flops("h200", "fma64") == pytest.approx(33.5, rel=0.01)
     assert tera_flops("a100", "fma") == pytest.approx(19.5, rel=0.01)
     assert tera_flops("t4", "fma16") == pytest.approx(16.3, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("sm_90a", "h200"),
+        ("SM_90", "h200"),
+        ("sm_100a", "b200"),
+        ("sm_100f", "b200"),
+        ("sm_120f", "rtx5090"),
+        ("sm_86", "rtx3090"),
+    ],
+)
+def test_a_target_stands_for_one_device(target: str, name: str):
+    assert device(target) is DEVICES[name]
+    assert assumed_for(target) is DEVICES[name]
+
+
+@pytest.mark.parametrize("name", ["sm_86a", "sm_90f", "sm_87", "sm_9", "h200a", "sm_90b", "h200"])
+def test_other_words_are_no_targets(name: str):
+    assert assumed_for(name) is None
+    if name not in DEVICES:
+        with pytest.raises(DeviceError, match="a target: sm_75"):
+            device(name)
+
+
+def test_a_file_describes_a_device(tmp_path: Path):
+    path = tmp_path / "H20.json"
+    path.write_text('{"name": "h20", "sm": 90, "sms": 78, "bandwidth": 4000}')
+    assert device(str(path)) == replace(device("h200"), name="h20", sms=78, bandwidth=4000)
+    path.write_text('{"name": "thor", "sm": 110, "sms": 20, "clock": 1575, "bandwidth": 273}')
+    assert device(str(path)) == replace(device("b200"), name="thor", sm=110, sms=20, clock=1575, bandwidth=273)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("\xff", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "must have an object with name and sm, and any of sms, clock"),
+        ('{"name": "x"}', "with name and sm"),
+        ('{"name": "x", "sm": 90, "cores": 1}', "any of sms, clock"),
+        ('{"name": "h100", "sm": 90}', "no name of a listed device"),
+        ('{"name": "../x", "sm": 90}', "small letters"),
+        ('{"name": 3, "sm": 90}', "name is 3"),
+        ('{"name": "x", "sm": 70}', "sm is 70; it must be an integer from 75 on"),
+        ('{"name": "x", "sm": 90, "sms": 0}', "sms is 0; it must be an integer from 1 on"),
+        ('{"name": "x", "sm": 90, "sms": true}', "sms is True"),
+        ('{"name": "x", "sm": 90, "clock": 1.5}', "clock is 1.5"),
+        ('{"name": "x", "sm": 90, "clock": 1e400}', "clock is inf"),
+        ('{"name": "x", "sm": 90, "shared_sm": 1024}', "shared_block is 232448; it must be at most shared_sm, 1024"),
+    ],
+)
+def test_a_damaged_file_of_a_device_is_an_error(tmp_path: Path, text: str, message: str):
+    path = tmp_path / "x.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DeviceError, match=message):
+        device(str(path))
+    for other in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(DeviceError, match=r"must be a file with a JSON object|must be one of"):
+            device(str(other))
 
 
 def test_features_by_architecture():

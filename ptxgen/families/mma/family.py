@@ -43,4 +43,5 @@ FAMILY = Family(
     splits_lists=True,
     grouped_model=perf_grouped,
     probes=_probes,
+    instructions=("mma.sync",),
 )

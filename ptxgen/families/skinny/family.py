@@ -48,4 +48,5 @@ FAMILY = Family(
         "tma_rows": lambda c: 16 * c.mma_m16,
     },
     probes=_probes,
+    instructions=("fma", "mma.sync"),
 )

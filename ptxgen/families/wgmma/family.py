@@ -61,4 +61,5 @@ FAMILY = Family(
     gathers=lambda p: p.im2col is not None,
     grouped=grouped_rows.supports,
     probes=_probes,
+    instructions=("wgmma",),
 )
