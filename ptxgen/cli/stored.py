@@ -256,9 +256,8 @@ def build_pycuda(
     Needs a C++ compiler and a package index, and neither a CUDA toolkit nor a GPU. Takes a few minutes.
     """
     from ptxgen.cli.build_pycuda import build
-    from ptxgen.cli.report import progress
 
-    with progress() as shown:
+    with shown_progress() as shown:
         built, imports = build(wheel, shown)
     text = f"{built} is in {wheel}" if wheel else f"{built} is installed"
     if not imports:
