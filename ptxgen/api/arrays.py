@@ -304,6 +304,14 @@ def matrix_layout(v: View) -> tuple[str, int] | None:
     return None
 
 
+def emptied(v: View, axis: int) -> View:
+    """``v`` with extent 0 along ``axis``: an operand of sums without terms, of which nothing is read."""
+    shape = list(v.shape)
+    shape[axis] = 0
+    origin = np.empty(shape, v.dtype.numpy) if v.host else v.origin
+    return replace(v, origin=origin, owner=None if v.host else v.owner, shape=tuple(shape), strides=(0,) * len(shape))
+
+
 def overlap(x: View, y: View) -> bool:
     """Whether two arrays share a byte. Interleaved arrays without a common byte do not overlap."""
     if 0 in (*x.shape, *y.shape) or x.span[1] <= y.span[0] or y.span[1] <= x.span[0]:

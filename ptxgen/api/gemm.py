@@ -12,6 +12,7 @@ from ptxgen.api.arrays import (
     View,
     alignment_of,
     as_numpy,
+    emptied,
     is_torch,
     matrix_layout,
     records_gradient,
@@ -54,8 +55,10 @@ def gemm(
     int32 for int8; ``out`` selects another supported dtype. An 8-bit C saturates to its finite range. int8 sums wrap
     modulo 2³² in an int32 C; in another C a sum outside int32 is undefined. Transposes are read from strides (``a.T``
     costs nothing); an operand that is contiguous along neither axis is copied first. ``beta`` other than 0 requires
-    ``out`` and reads it. ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores;
-    f32_fast_accum leaves sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
+    ``out`` and reads it. If ``alpha`` is 0, A and B are not read, and the product is 0, as in BLAS.
+
+    ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores; f32_fast_accum leaves
+    sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
     ``deterministic``: the same inputs give the same bits.
 
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
@@ -184,11 +187,12 @@ def launch_uncached(
     launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
         return size
+    summed = (va, vb) if alpha != 0 else (emptied(va, -1), emptied(vb, -2))
     if va.host:
-        _compute_on_host(va, vb, vc, alpha, beta, compute, deterministic, epilogue)
+        _compute_on_host(*summed, vc, alpha, beta, compute, deterministic, epilogue)
         return result
     launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
-    swapped, problem, operands = _problem(*batch_views.fold_batch(va, vb, vc, epilogue.ops), compute, deterministic)
+    swapped, problem, operands = _problem(*batch_views.fold_batch(*summed, vc, epilogue.ops), compute, deterministic)
     if epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
         problem = replace(problem, epilogue=",".join(epilogue.ops))

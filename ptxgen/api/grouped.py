@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.api import batch_views, grouped_calls, launch_cache, recording
-from ptxgen.api.arrays import View, alignment_of, as_numpy, matrix_layout, overlap, view
+from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layout, overlap, view
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
@@ -92,7 +92,7 @@ def gemm_grouped(
             results.append(result)
         if items:
             _check_group(items)
-            groups = _groups(items)
+            groups = _groups([x if alphas[x.index] != 0 else x.without_product() for x in items])
             launched = [_launch(group, a[0], alphas, betas, compute, deterministic) for group in groups]
             if key is not None:
                 _store(key, items, groups, launched, results)
@@ -110,6 +110,10 @@ class Item:
     epilogue: EpilogueArgs
     swapped: bool
     layout: str
+
+    def without_product(self) -> Item:
+        """The item with an empty K: A and B are not read."""
+        return replace(self, a=emptied(self.a, 1), b=emptied(self.b, 0))
 
 
 def _length(name: str, given: Any) -> int:
@@ -327,7 +331,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
     reads_c = beta != 0
     for i, x in enumerate(group):
         for operand, v in ((A, x.a), (B, x.b), (C, x.c)):
-            if operand != C or reads_c[i]:
+            if 0 not in v.shape and (operand != C or reads_c[i]):
                 item_view(problem, operand, wholes[operand], i)[...] = _stored(x, operand, v)
     operands = {
         name: [_epilogue_values(name, dict(x.epilogue.arrays)[name], x) for x in group]

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_torch, matrix_layout, tensor, view
+from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, is_torch, matrix_layout, tensor, view
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
+from ptxgen.problem.strided_arrays import C
 
 
 def gemm_jagged(
@@ -117,9 +119,14 @@ def _jagged(
         else:
             launch_cache.require_device(on, **{name_a: va, name_b: vb}, offsets=ends, out=vc, **epilogue[1])
         if 0 not in shape and items:
+            if alpha == 0:
+                va, vb = emptied(va, -1), emptied(vb, -2)
             va, vb = _with_layout(va, name_a), _with_layout(vb, name_b)
-            problem = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
-            views = (va, vb, vc, *epilogue[1].values(), ends)
+            problem: GroupedGemm | Gemm
+            problem = group = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
+            views: tuple[View, ...] = (va, vb, vc, *epilogue[1].values(), ends)
+            if alpha == 0 and axis == "k":  # the items differ in K alone
+                problem, views = _without_items(group), (va, vb, vc)
             if va.host:
                 _compute_on_host(problem, views, alpha, beta)
             else:
@@ -308,7 +315,27 @@ def _problem(
     )
 
 
-def _compute_on_host(problem: GroupedGemm, views: tuple[View, ...], alpha: float, beta: float) -> None:
+def _without_items(p: GroupedGemm) -> Gemm:
+    """The batch of empty products that a group jagged along K is for an ``alpha`` of 0, whatever the offsets are."""
+    (m, n, _), ldc = p.items[0], int(p.lds[0][C])
+    return Gemm(
+        m,
+        n,
+        0,
+        dtype=p.dtype,
+        compute=p.compute,
+        ldc=ldc,
+        aligned_c=p.aligned_c,
+        deterministic=p.deterministic,
+        out=p.out,
+        batch=len(p.items),
+        stride_a=0,
+        stride_b=0,
+        stride_c=m * ldc,
+    )
+
+
+def _compute_on_host(problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha: float, beta: float) -> None:
     """Copies host arrays to the device, computes there, and copies the result back."""
     arrays = []
     for place, v in enumerate(views):
@@ -319,7 +346,9 @@ def _compute_on_host(problem: GroupedGemm, views: tuple[View, ...], alpha: float
     as_numpy(views[2])[...] = launch_cache.compute_on_host(problem, a, b, c, alpha, beta, tuple(others))
 
 
-def _launch(on: Any, problem: GroupedGemm, views: tuple[View, ...], alpha: float, beta: float, stream: int) -> None:
+def _launch(
+    on: Any, problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha: float, beta: float, stream: int
+) -> None:
     """Enqueues the product of arrays on the device of the driver ``on``."""
     runner = launch_cache.runner_for(problem, stream, on)
     launch = launch_cache.make_launch(runner, alpha, beta, False, tuple(v.address for v in views[3:]))

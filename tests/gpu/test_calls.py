@@ -180,6 +180,39 @@ def product() -> float:
     return float(ptxgen.gemm(x, x).sum())
 
 
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e4m3fn"])
+def test_alpha_zero_reads_neither_operand(name: str, beta: float) -> None:
+    """Large products and small ones, whose kernels split K, also in a graph; jagged ones and lists."""
+    kind = getattr(torch, name)
+    sizes, ends = ((16, 16, 8192), (512, 384, 256)), torch.tensor([16, 48], dtype=torch.int32, device="cuda")
+    recorded = torch.cuda.CUDAGraph()
+    nan = [[torch.full(s, torch.nan, device="cuda").to(kind) for s in ((m, k), (n, k))] for m, n, k in sizes]
+    made = torch.float32 if name == "float32" else torch.bfloat16
+    outs = [torch.ones(m, n, dtype=made, device="cuda") for m, n, _ in sizes]
+    listed, jagged = [x.clone() for x in outs], torch.ones(64, 16, dtype=made, device="cuda")
+    grads = torch.ones(2, 64, 16, dtype=made, device="cuda")
+    rows = torch.full((64, 64), torch.nan, device="cuda").to(kind)
+    weights = torch.full((2, 16, 64), torch.nan, device="cuda").to(kind).mT
+
+    def queue() -> None:
+        for (a, b), out in zip(nan, outs, strict=True):
+            ptxgen.gemm(a, b.T, alpha=0.0, beta=beta, out=out)
+        ptxgen.gemm_grouped([a for a, _ in nan], [b.T for _, b in nan], listed, alpha=0.0, beta=beta)
+        ptxgen.gemm_jagged(rows, weights, ends, alpha=0.0, beta=beta, out=jagged)
+        ptxgen.gemm_jagged_weight_grad(rows, rows[:, :16], ends, alpha=0.0, beta=beta, out=grads)
+
+    queue()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(recorded):
+        queue()
+    recorded.replay()
+    torch.cuda.synchronize()
+    for out in (*outs, *listed, jagged[:48], grads):
+        assert (out == beta * beta).all()
+    assert (jagged[48:] == 1).all()
+
+
 def test_forked_process_gets_an_error_that_recommends_spawn() -> None:
     assert product() == 64
     x = np.eye(8, dtype=np.float32)

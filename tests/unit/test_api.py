@@ -187,6 +187,30 @@ def test_beta_zero_does_not_read_out(host):
     assert np.isnan(ptxgen.gemm(x, x, beta=1.0, out=np.full((8, 8), np.nan, np.float32))).all()
 
 
+@pytest.mark.parametrize("beta", [0.0, -2.0])
+@pytest.mark.parametrize("name", STRIDES)
+def test_alpha_zero_reads_neither_operand(host, name, beta):
+    """As in BLAS: beta·out, or what the epilogue makes of a product of zeros."""
+    a = STRIDES[name](np.full((19, 23), np.nan, np.float32))
+    b, old, bias = a.T, integers((19, 19)), integers((1, 19))[0]
+    start = np.full_like(old, np.nan) if beta == 0 else old
+    kept = beta * old if beta else np.zeros_like(old)
+    assert np.array_equal(ptxgen.gemm(a, b, alpha=0, beta=beta, out=start.copy()), kept)
+    out = STRIDES[name](start)
+    assert np.array_equal(
+        ptxgen.gemm(a, b, alpha=-0.0, beta=beta, out=out, bias=bias, activation="relu"), np.maximum(kept + bias, 0)
+    )
+
+
+def test_alpha_zero_of_batches_and_types(host):
+    three = np.full((3, 5, 7), np.inf)
+    for a, b in ((three, three[0].T), (three[0], three.swapaxes(1, 2)), (three, three.swapaxes(1, 2))):
+        assert np.array_equal(ptxgen.gemm(a, b, alpha=0), np.zeros((3, 5, 5)))
+    for kind in ("f2", "f4", "f8"):
+        a = np.full((17, 65), np.nan, kind)
+        assert np.array_equal(ptxgen.gemm(a, a.T, alpha=0), np.zeros((17, 17), kind))
+
+
 def test_numbers_of_other_types(host):
     x = integers((8, 8))
     for two in (2, 2.0, np.float32(2), np.int64(2), np.array(2.0), True + 1):

@@ -18,6 +18,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.grouped_operation import epilogue_view, item_view
@@ -428,6 +429,46 @@ def test_gradients(experts):
     for e in range(4):
         rows = np.flatnonzero(np.equal(EXPERT, e))
         np.testing.assert_allclose(got[e], x[rows].T @ dy[rows], atol=1e-4)
+
+
+def test_alpha_zero_reads_no_operand(experts):
+    x, w, dy = (np.full_like(y, np.nan) for y in experts)
+    old, bias = experts[2].copy(), experts[2][:4].copy()
+    got = ptxgen.gemm_jagged(x, w, ENDS, alpha=0, beta=-2, out=old.copy(), bias=bias)
+    np.testing.assert_allclose(got, -2 * old + bias[EXPERT], atol=1e-5)
+    assert np.array_equal(ptxgen.gemm_jagged_input_grad(dy, w, ENDS, alpha=0), np.zeros_like(x))
+    assert np.array_equal(ptxgen.gemm_jagged_weight_grad(x, dy, ENDS, alpha=0), np.zeros_like(w))
+    before = experts[1].copy()
+    assert np.array_equal(ptxgen.gemm_jagged_weight_grad(x, dy, ENDS, alpha=0, beta=3, out=before), 3 * experts[1])
+    out = np.full((20, 8), np.nan, np.float32)
+    ptxgen.gemm_jagged(x, w, ENDS - np.int32(1), alpha=0, out=out)
+    assert np.isnan(out[19]).all()
+    assert not out[:19].any()
+
+
+@pytest.mark.parametrize("name", ["e4m3", "bf16", "s8"])
+def test_alpha_zero_of_types_with_tensor_cores(name):
+    a = np.full((20, 48), 1 if name == "s8" else np.nan).astype(dtype(name).numpy)
+    w, ends = np.stack([a.T, a.T]), np.array([3, 20], np.int32)
+    for got in (
+        ptxgen.gemm(a, a.T, alpha=0),
+        *ptxgen.gemm_grouped([a], [a.T], alpha=0),
+        ptxgen.gemm_jagged(a, w, ends, alpha=0),
+    ):
+        assert np.array_equal(got, np.zeros((20, 20)))
+    assert not ptxgen.gemm_jagged_weight_grad(a, a, ends, alpha=0).any()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_alpha_zero_of_items_reads_no_operand(order):
+    a, b, outs = lists(np.random.default_rng(4), order=order)
+    alpha, beta = [0.0, 1.0, 0.0, 2.0, -0.0], [0.0, 1.0, -2.0, 0.0, 1.0]
+    expected = [p * x @ y + q * c if p else q * c for p, q, x, y, c in zip(alpha, beta, a, b, outs, strict=True)]
+    for p, q, x, y, c in zip(alpha, beta, a, b, outs, strict=True):
+        for unread in (*((x, y) if p == 0 else ()), *((c,) if q == 0 else ())):
+            unread[...] = np.nan
+    for got, wanted in zip(ptxgen.gemm_grouped(a, b, outs, alpha=alpha, beta=beta), expected, strict=True):
+        np.testing.assert_allclose(got, np.nan_to_num(wanted), atol=1e-4)
 
 
 def test_rows_after_the_last_offset_are_not_written(experts):

@@ -78,6 +78,34 @@ def test_other_shapes_and_numbers_are_other_calls(gpu: Gpu) -> None:
     assert len(launch_cache.grouped_calls) == 3
 
 
+def test_items_with_alpha_zero_are_not_read(gpu: Gpu) -> None:
+    for count in range(2):  # the second call is cached
+        a, b, outs = arrays(gpu, count)
+        for x in (a[1], b[1]):
+            gpu.upload(x.address, np.full(x.shape, np.nan, np.float32))
+        ptxgen.gemm_grouped(a, b, outs, alpha=[1, 0, 1, 1, 1])
+        assert not outs[1].numpy().any()
+        assert np.array_equal(outs[0].numpy(), a[0].numpy() @ b[0].numpy())
+    assert len(launch_cache.grouped_calls) == 1
+    outs[1].address = a[1].address
+    with pytest.raises(OverlapError, match="item 1"):
+        ptxgen.gemm_grouped(a, b, outs, alpha=[1, 0, 1, 1, 1])
+
+
+def test_alpha_zero_of_one_product(gpu: Gpu) -> None:
+    a, b, outs = arrays(gpu, 0, transposed=True)
+    for x in (a[1], b[1]):
+        gpu.upload(x.address, np.full(x.shape, np.nan, np.float32))
+    for beta in (-2.0, 0.0) * 2:
+        before = outs[1].numpy()
+        ptxgen.gemm(a[1], b[1], alpha=0.0, beta=beta, out=outs[1])
+        assert np.array_equal(outs[1].numpy(), beta * before)
+    assert len(launch_cache.launches) == 2
+    outs[1].address = a[1].address
+    with pytest.raises(OverlapError, match="out shares memory with a"):
+        ptxgen.gemm(a[1], b[1], alpha=0.0, out=outs[1])
+
+
 @pytest.mark.parametrize("shared", ["input", "output"])
 def test_overlap_in_a_repeated_call_is_reported(gpu: Gpu, shared: str) -> None:
     a, b, outs = arrays(gpu, 0)
