@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import subprocess
 import sys
 import threading
 import types
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -781,6 +784,18 @@ def test_pycuda_without_nvidias_driver_is_an_error_if_it_is_named(gpu: Gpu, monk
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     with pytest.raises(UnavailableError, match=r"PyCUDA cannot be imported: libcuda.*give this process a GPU"):
         open_driver("pycuda")
+
+
+def test_gpu_tests_of_a_driver_that_is_named_and_missing_fail() -> None:
+    """They are skipped only if no driver is asked for."""
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(root / "tests/gpu/test_im2col.py")]
+    done = subprocess.run(
+        command, env={**os.environ, "PTXGEN_DRIVER": "cuda:999"}, cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed" in done.stdout
+    assert "skipped" not in done.stdout
 
 
 def test_missing_gpu_is_reported_as_such(gpu: Gpu, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
