@@ -75,7 +75,7 @@ def _group(**options: Any) -> typer.Typer:
 
 app = _group(
     name="ptxgen",
-    help="Input-aware auto-tuning of matrix kernels: generates PTX, times it on the GPU, selects by shape.",
+    help="Input-aware auto-tuning of GEMM and convolution kernels: generates PTX, times it, selects by shape.",
     epilog=EPILOG,
     add_completion=False,
     pretty_exceptions_enable=False,

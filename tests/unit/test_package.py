@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -97,6 +98,7 @@ def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
         facts = archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA"))).decode()
         names = set(archive.namelist())
     assert {"ptxgen/py.typed", f"ptxgen-{ptxgen.__version__}.dist-info/licenses/LICENSE"} <= names
+    assert re.search("^Summary: .*GEMM and convolution", facts, re.M)
     for line in ("License-Expression: MIT", "Author: the ptxgen developers", "Requires-Python: >=3.11"):
         assert line in facts.splitlines()
     required = [line for line in facts.splitlines() if line.startswith("Requires-Dist: ")]
