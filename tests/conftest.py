@@ -6,6 +6,7 @@ import gc
 import shutil
 import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -30,6 +31,14 @@ def _own_database(tmp_path_factory):
         patch.setattr(choice_cache, "write", lambda key, choices: None)
         patch.setattr(array_cache, "read", lambda key: None)
         patch.setattr(array_cache, "write", lambda key, arrays: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quiet():
+    """What commands print does not depend on how busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptxgen.cli.progress.QUIET", threading.TIMEOUT_MAX)
         yield
 
 

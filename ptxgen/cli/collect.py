@@ -14,6 +14,7 @@ import typer
 
 from ptxgen.cli.command import TUNE_COMMANDS, Answer, app, command, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions, SeedOption, no_problem, open_lines, time_limit_text, warn_if_emulated
+from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.tuning.deadline import Deadline, stop_on_signals
 
 if TYPE_CHECKING:
@@ -123,7 +124,6 @@ def collect(
     continues with the same command; measurements are stored every half second. Several runs may share a database.
     Ctrl-C and SIGTERM finish the kernels that are being timed, store their times and exit with 130 and 143.
     """
-    from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
     from ptxgen.errors import InputError
     from ptxgen.problem.suites import read
@@ -144,7 +144,7 @@ def collect(
             given = [case.problem for case in read(lines, str(shapes_file), "")]
         if not given:
             raise no_problem(shapes_file)
-    with Database(options.path) as database, report.progress() as progress:
+    with Database(options.path) as database, shown_progress() as progress:
         models = model_folder(database, "").parent
         arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision(), children)
         with ExitStack() as stack:

@@ -6,13 +6,16 @@ import inspect
 import logging
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -20,6 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
 from ptxgen.arguments import closest
+from ptxgen.cli.progress import running
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
 from ptxgen.tuning.deadline import Terminated
@@ -142,6 +146,7 @@ def command(
     """
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        path = name if group is app else f"{group.info.name} {name}"
         shared: dict[str, type[Common]] = {}
         parameters: dict[str, inspect.Parameter] = {}
         hints = get_type_hints(function, include_extras=True)
@@ -163,14 +168,14 @@ def command(
             with _reported(common):
                 if common.json and common.csv:
                     raise InputError("--json and --csv are given; give one of them")
-                answer = function(**options, **values)
+                with running(path):
+                    answer = function(**options, **values)
                 _print(answer.document if common.json else shown(answer, common))
             raise typer.Exit(answer.code)
 
         execute.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
         execute.__annotations__ = {n: p.annotation for n, p in parameters.items()}
         execute.__doc__ = function.__doc__
-        path = name if group is app else f"{group.info.name} {name}"
         kind = type("Command", (GroupedCommand,), {"examples": tuple(f"{path} {e}".strip() for e in examples)})
         group.command(name, cls=kind, rich_help_panel=panel or None)(execute)
         return function
@@ -349,10 +354,28 @@ def command_line() -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command and returns its exit code. Parser errors are reported like other errors. Warnings go to standard
-    error."""
+    error. SIGTERM ends the command as Ctrl-C does, unless the program handles it."""
     _arguments[:] = arguments
-    with _printed_warnings():
+    with _printed_warnings(), _terminable():
         return _run(arguments)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Within the block, SIGTERM raises Terminated in the main thread, if it has no handler yet."""
+    default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ import typer
 
 from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, app, command
 from ptxgen.cli.options import Target
+from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
@@ -38,13 +39,13 @@ def explain(
     resource that limits resident blocks, the candidates that each rule rejected, and the nearest problems that were
     measured. Needs no GPU: use --device h200.
     """
-    from ptxgen.cli import explanation_report, report
+    from ptxgen.cli import explanation_report
     from ptxgen.tuning import explanation
     from ptxgen.tuning.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
     vendor = vendor_times(source, device.name) if source is not None else {}
-    with target.reading() as database, report.progress() as progress:
+    with target.reading() as database, shown_progress() as progress:
         progress.phase("explain", len(cases))
         rows = []
         for case in cases:

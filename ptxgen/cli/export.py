@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from ptxgen.cli.command import SELECT_PANEL, USE_COMMANDS, Answer, app, command, command_line
 from ptxgen.cli.options import Target
+from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
+
+if TYPE_CHECKING:
+    from ptxgen.problem.registry import Problem
+    from ptxgen.tuning.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,22 @@ def export(
         raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
     require_own(folder)
     cases, device = target.cases(), target.find_device()
-    with target.reading() as database:
+    with target.reading() as database, shown_progress("select", len(cases)) as progress:
+
+        def choose(problem: Problem) -> Selection:
+            found = selection.require(problem, device, database)[0]
+            progress.step(problem.key())
+            return found
+
         library = Library.of(
             [case.problem for case in cases],
             device,
-            lambda problem: selection.require(problem, device, database)[0],
+            choose,
             selection.model_for(device, database),
             form,
         )
-    files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
+    with shown_progress("assemble"):
+        files = write(library, folder, version=__version__, command=command_line(), ptx=ptx)
     sources = [(p.selection.origin, p.selection.scaled_from) for p in library.problems]
     document: dict[str, Any] = {
         "command": "export",

@@ -11,6 +11,7 @@ import typer
 from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
 from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
+from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
@@ -118,7 +119,7 @@ def evaluate(
         raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
     facts = device_named(device)
     files = [path] if path else tuning_files.existing_measurements(facts.name)
-    with report.progress() as progress:
+    with shown_progress() as progress:
         rows = Training.gather(tuning_files.read_all(files), facts)
         if rows.groups < folds:
             raise InputError(
@@ -190,7 +191,6 @@ def validate(
 
     from ptxgen.cli.collect import generator, limits_of
     from ptxgen.cli.doctor import revision
-    from ptxgen.cli.report import progress as shown_progress
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings

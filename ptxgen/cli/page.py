@@ -73,7 +73,7 @@ def report(
     winners with their parameters, failures by kind. The page has no scripts and loads nothing. The results are those
     of the database; if it has none of the device, the shipped ones.
     """
-    from ptxgen.cli.report import progress
+    from ptxgen.cli.progress import progress
     from ptxgen.tuning import tuning_files
     from ptxgen.tuning.progress import counted
 

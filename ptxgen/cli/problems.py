@@ -31,6 +31,7 @@ from ptxgen.cli.options import (
     note,
     time_limit_text,
 )
+from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import ConfigError, InputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def tune(
         def notify(name: str) -> None:
             print(f"{name}: the run ends after this measurement; a second signal ends it at once", file=sys.stderr)
 
-        with explain_interrupt(stored), report.progress() as progress, stop_on_signals(deadline, notify):
+        with explain_interrupt(stored), shown_progress() as progress, stop_on_signals(deadline, notify):
             if emulated:
                 progress.message(f"Tuning on the emulated device. {report.MODEL_CLOCK}")
             problems = [case.problem for case in cases]
@@ -236,7 +237,7 @@ def select(
 
     cases, device = target.cases(), target.find_device()
     found = []
-    with target.reading() as database, report.progress() as progress:
+    with target.reading() as database, shown_progress() as progress:
         progress.phase("select", len(cases))
         for case in cases:
             found += [(case, s) for s in selection.require(case.problem, device, database, model, count)]
@@ -277,7 +278,7 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
     if len(cases) != 1:
         raise InputError(f"{len(cases)} problems are given; emit takes one")
     [case], device = cases, target.find_device()
-    with target.reading() as database:
+    with target.reading() as database, shown_progress("select", 1):
         selection = _select(case.problem, device, database, given)
     for line in report.extrapolation_notes(device.name, [(selection.origin, selection.scaled_from)]):
         note(f"the configuration is {line}")
@@ -319,7 +320,7 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, sch
 
     given, driver, cases, rows = _given(config), target.find_driver(), target.cases(), []
     target.warn_if_emulated(driver, emulated_time(cases, len(CASES)))
-    with target.reading() as database, report.progress() as progress:
+    with target.reading() as database, shown_progress() as progress:
         progress.phase("check", len(cases))
         for case in cases:
             selection = _select(case.problem, driver.device, database, given)
@@ -352,7 +353,8 @@ def bench(
 ) -> Answer:
     """Time kernels, after a check of their results.
 
-    With --baseline, the best candidate of the vendor library is timed in the same run.
+    With --baseline, the best candidate of the vendor library is timed in the same run. Each row of several is printed
+    on standard error, and written to the file of --save, when it is timed; Ctrl-C and SIGTERM keep the rows timed.
     """
     if config is not None and model:
         raise InputError("config and model are given; a given configuration is not the model's")
@@ -364,42 +366,49 @@ def bench(
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.bench import bench as run
+    from ptxgen.tuning.exchange import replacing
 
     known = operation_named(target.operation_name).baselines
     if baseline is not None and baseline not in known:
         raise InputError(f"baseline is {baseline!r}; for {target.operation_name} it must be {' or '.join(known)}")
-    given, driver, cases, rows = _given(config), target.find_driver(), target.cases(), []
+    given, driver, cases = _given(config), target.find_driver(), target.cases()
+    rows: list[dict[str, Any]] = []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
-    with target.reading() as database, report.progress() as progress:
+    with target.reading() as database, shown_progress() as progress:
         progress.phase("bench", len(cases))
 
         def choose(problem: Problem, device: Device) -> Selection:
             return _select(problem, device, database, given, model)
+
+        def document() -> dict[str, Any]:
+            return {
+                "command": "bench",
+                "device": driver.device.name,
+                "clock": driver.clock,
+                "baseline": baseline,
+                "rows": rows,
+                "summary": report.summary(rows),
+            }
 
         code = 0
         try:
             for case, row in zip(cases, run(cases, driver, choose, baseline), strict=True):
                 rows.append(report.bench_fields(case, row))
                 progress.step(case.name)
+                if len(cases) > 1:
+                    progress.message(report.bench_line(rows[-1], document()))
+                if save is not None:
+                    with replacing(save) as file:
+                        file.write(f"{report.to_json(document())}\n".encode())
         except KeyboardInterrupt as interrupt:  # the rows that were timed are printed
             if not rows:
                 raise
             code = exit_code(interrupt)
             progress.message(f"interrupted: {len(rows)} of {len(cases)} rows were timed")
-    document = {
-        "command": "bench",
-        "device": driver.device.name,
-        "clock": driver.clock,
-        "baseline": baseline,
-        "rows": rows,
-        "summary": report.summary(rows),
-    }
-    if save is not None:
-        save.write_text(report.to_json(document) + "\n", encoding="utf-8")
     incomplete = any(not row["ok"] or (baseline and row["ratio"] is None) for row in rows)
-    return Answer(document, report.bench_text(document), code or int(incomplete))
+    return Answer(document(), report.bench_text(document()), code or int(incomplete))
 
 
 @command(
@@ -423,7 +432,7 @@ def sampler(
     from ptxgen.tuning.sampler import table
 
     device, cases, rows = target.find_device(), target.cases(), []
-    with report.progress() as progress:
+    with shown_progress() as progress:
         progress.phase("sampler", len(cases))
         for case in cases:
             rows.append({**report.problem_fields(case), "samplers": table(lower(case.problem), device, draws, seed)})

@@ -1,4 +1,4 @@
-"""Output of commands: JSON documents, tables, progress. Owns rich.
+"""Output of commands: JSON documents, tables.
 
 A command builds a document for JSON. Its text is derived only from the document, so both have the same contents.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxgen.cli.tables import Parts, Predicted, Table, lines_of
+from ptxgen.cli.tables import Parts, Predicted, Table
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of
 from ptxgen.errors import InputError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
-from ptxgen.tuning.progress import Progress, counted
+from ptxgen.tuning.progress import counted
 
 Document = dict[str, Any]
 
@@ -279,6 +276,18 @@ def _error(result: Document) -> str:
     return f"{result['ratio']:.3g} at {','.join(map(str, result['where']))}" if result["ratio"] else "exact"
 
 
+def bench_line(row: Document, document: Document) -> str:
+    """One row of bench, as soon as it is timed. ``document``: of the rows so far."""
+    if row["us"] is None:
+        return f"{row['name']}: {row['note']}"
+    times = [f"{row['us']:.2f} µs{' (modelled)' * (document['clock'] == 'model')}"]
+    if row["ratio"] is not None:
+        title = operation_in({"rows": [row]}).baselines[document["baseline"]].title
+        times += [f"{title} {row['vendor_us']:.2f} µs", f"ratio {row['ratio']:.3f}"]
+    notes = ["" if row["ok"] else "WRONG", row["note"]]
+    return f"{row['name']}: {', '.join(part for part in (*times, *notes) if part)}"
+
+
 @by_operation
 def bench_text(document: Document) -> Parts:
     modelled, other_layouts = document["clock"] == "model", _has_other_layouts(document["rows"])
@@ -484,79 +493,3 @@ def doctor_text(document: Document) -> Parts:
     rows = [[r["name"], mark[r["state"]], r["found"], r["remedy"]] for r in document["findings"]]
     lines: list[Table | str] = [Table(("item", "state", "found", "remedy"), rows, csv_only=("remedy",))]
     return [*lines, *(f"{r['name']}: {r['remedy']}" for r in document["findings"] if r["remedy"])]
-
-
-# ---- progress
-
-DELAY = 0.7  #: seconds after which a progress bar appears
-
-
-class Lines:
-    """Progress output without a terminal: messages, one per line."""
-
-    def phase(self, name: str, total: int) -> None: ...
-
-    def step(self, text: str = "") -> None: ...
-
-    def message(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-
-class Bar:
-    """Progress output on a terminal: a bar for the current phase, and messages above it. It appears after ``DELAY``."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Live
-        from rich.table import Column
-
-        columns = (
-            "{task.description}",
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            "left",
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-        )
-        self.live = Live(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.live.add_task("", total=None, visible=False, text="")
-        self.start = threading.Timer(DELAY, self.live.start)
-        self.start.daemon = True
-
-    def __enter__(self) -> Bar:
-        self.start.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.start.cancel()
-        self.start.join()
-        self.live.stop()
-
-    def phase(self, name: str, total: int) -> None:
-        from rich.markup import escape
-
-        self.live.reset(self.task, description=escape(name), total=total or None, visible=True, text="")
-
-    def step(self, text: str = "") -> None:
-        self.live.advance(self.task)
-        if text:
-            self.live.update(self.task, text=text)
-
-    def message(self, text: str) -> None:
-        lines = lines_of(text, self.live.console.width)
-        self.live.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def progress(name: str = "", total: int = 0) -> Iterator[Progress]:
-    """Progress on standard error: a bar on a terminal, else messages only. ``name``, ``total``: the first phase, if
-    there is one."""
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    with Bar() as bar:
-        if name:
-            bar.phase(name, total)
-        yield bar

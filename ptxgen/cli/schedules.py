@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.cli.command import Answer
 from ptxgen.cli.options import Target
+from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def select(target: Target) -> Answer:
 
     device = target.find_device()
     limit = threshold_of(device, target.path)
-    rows = [_fields(case, TlpSchedule.choose(p, device, limit)) for case, p in _groups(target)]
+    rows = [_fields(case, TlpSchedule.choose(p, device, limit)) for case, p in _stepped("select", _groups(target))]
     document = {"command": "select", "schedule": "tlp", "device": device.name, "threshold": limit, "rows": rows}
     return Answer(document, _text(document, (), lambda row: []))
 
@@ -65,7 +66,7 @@ def check(target: Target, seed: int) -> Answer:
 
     driver, rows = target.find_driver(), []
     limit = threshold_of(driver.device, target.path)
-    for case, problem in _groups(target):
+    for case, problem in _stepped("check", _groups(target)):
         schedule = TlpSchedule.choose(problem, driver.device, limit)
         results = [
             {"kind": r.kind, **report.deviation_fields(r.deviation)}
@@ -88,7 +89,7 @@ def bench(target: Target) -> Answer:
 
     driver, rows = target.find_driver(), []
     limit = threshold_of(driver.device, target.path)
-    for case, problem in _groups(target):
+    for case, problem in _stepped("bench", _groups(target)):
         schedule = TlpSchedule.choose(problem, driver.device, limit)
         [(us, deviation)] = _timed(driver, [schedule])
         rows.append(
@@ -128,7 +129,7 @@ def tune(target: Target) -> Answer:
     lists = [(case, problem) for case, problem in cases if not problem.jagged]
     if not lists:
         raise InputError("every problem is jagged; schedule tlp is for lists of products")
-    for case, problem in lists:
+    for case, problem in _stepped("tune", lists):
         schedules = list(TlpSchedule.every(problem, driver.device))
         times = [us for us, _ in _timed(driver, schedules)]
         measured.append([(s.scheme.tlp, us) for s, us in zip(schedules, times, strict=True)])
@@ -162,6 +163,14 @@ def _groups(target: Target, suite: str = "") -> list[tuple[Case, GroupedGemm]]:
             raise InputError(f"schedule tlp is for grouped; operation {case.problem.operation} has none")
         found.append((case, case.problem))
     return found
+
+
+def _stepped(name: str, groups: list[tuple[Case, GroupedGemm]]) -> Iterator[tuple[Case, GroupedGemm]]:
+    """``groups``, each of which is a step of a phase of the progress."""
+    with shown_progress(name, len(groups)) as progress:
+        for case, problem in groups:
+            yield case, problem
+            progress.step(case.name)
 
 
 def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, dict[str, Any]]]:

@@ -9,6 +9,7 @@ import typer
 
 from ptxgen.cli.command import STORE_COMMANDS, Answer, Common, app, command, db, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions
+from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def export(
     import datetime
 
     from ptxgen.cli.doctor import revision
-    from ptxgen.cli.report import progress
     from ptxgen.tuning.database import Database
     from ptxgen.tuning.exchange import replacing
     from ptxgen.tuning.result_files import write_results
@@ -49,7 +49,11 @@ def export(
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     command_text = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
     partial = f"{folder} may be incomplete; repeat the export"
-    with explain_interrupt(lambda: partial), Database(options.path, readonly=True) as database, progress("export"):
+    with (
+        explain_interrupt(lambda: partial),
+        Database(options.path, readonly=True) as database,
+        shown_progress("export"),
+    ):
         if form != "text":
             path = write_results(database, folder, form, device, raw)
             return Answer({"command": "db export", "files": [path]}, str(path))
@@ -77,14 +81,14 @@ def import_(
 
     If a file is invalid, nothing is imported. Of two winners of a problem, the faster one is stored.
     """
-    from ptxgen.cli.report import pairs_text, progress
-    from ptxgen.tuning.database import Database
+    from ptxgen.cli.report import pairs_text
+    from ptxgen.tuning.database import destination
     from ptxgen.tuning.result_files import import_files
 
     if not path.exists():
         raise InputError(f"path is {path}; there is no such file or folder")
-    interrupted = explain_interrupt(lambda: "db info prints the contents of the database")
-    with interrupted, Database(options.path) as database, progress("import"):
+    interrupted = explain_interrupt(lambda: "part of the rows may be stored; repeat the command to add the others")
+    with interrupted, destination(options.path) as database, shown_progress("import"):
         counts = import_files(database, path, _current_digest)
     return Answer({"command": "db import", "database": options.path, **counts}, pairs_text(counts))
 
@@ -109,12 +113,14 @@ def merge(
     """
     from collections import Counter
 
-    from ptxgen.cli.report import pairs_text, progress
-    from ptxgen.tuning.database import Database
+    from ptxgen.cli.report import pairs_text
+    from ptxgen.tuning.database import Database, destination
 
+    for path in others:
+        Database(path, readonly=True).close()
     counts: Counter[str] = Counter()
     interrupted = explain_interrupt(lambda: "repeat the command to continue")
-    with interrupted, Database(options.path) as database, progress("merge", len(others)) as shown:
+    with interrupted, destination(options.path) as database, shown_progress("merge", len(others)) as shown:
         for path in others:
             with Database(path, readonly=True) as other:
                 counts.update(database.merge(other.measurements(), other.winners(), _current_digest))
@@ -156,13 +162,15 @@ def recheck(
     from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
 
     rows = []
+    if folder is None:
+        Database(options.path, readonly=True).close()  # opened to write, a missing one would be created
     with ExitStack() as stack:
         store = (
             FolderWinners(folder, revision())
             if folder
             else DatabaseWinners(stack.enter_context(Database(options.path)))
         )
-        progress = stack.enter_context(report.progress())
+        progress = stack.enter_context(shown_progress())
         for name in store.devices(device):
             driver = _driver_of(name)
             facts = driver.device if driver is not None else devices.device(name)
@@ -220,10 +228,10 @@ def list_(
 @command(db, "info", "", "--database other.sqlite --json")
 def info(options: DatabaseOptions) -> Answer:
     """Print the contents of the database."""
-    from ptxgen.cli.report import info_text, progress
+    from ptxgen.cli.report import info_text
     from ptxgen.tuning.database import Database
 
-    with Database(options.path, readonly=True) as database, progress("read"):
+    with Database(options.path, readonly=True) as database, shown_progress("read"):
         stale = [dict(zip(("problem", "device", "clock", "reason"), row, strict=True)) for row in database.stale()]
         document = {"command": "db info", **database.info(), "stale_winners": stale}
     return Answer(document, info_text(document))
@@ -236,9 +244,9 @@ def doctor(options: DatabaseOptions) -> Answer:
     Lists packages, tools and devices, and the commands that install missing ones.
     """
     from ptxgen.cli.doctor import examine
-    from ptxgen.cli.report import doctor_text, progress
+    from ptxgen.cli.report import doctor_text
 
-    with progress() as shown:
+    with shown_progress() as shown:
         findings = examine(options.path, shown)
     document = {"command": "doctor", "findings": findings}
     return Answer(document, doctor_text(document), 3 if any(f["state"] == "missing" for f in findings) else 0)

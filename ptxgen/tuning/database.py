@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -417,6 +419,30 @@ class Database(SqliteFile):
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
+@contextmanager
+def destination(path: Path) -> Iterator[Database]:
+    """The database at ``path``, for an import. A new one gets its name at the end of the block: an error in the block
+    leaves none. DatabaseError: another process has created one meanwhile."""
+    if path.exists():
+        with Database(path) as database:
+            yield database
+        return
+    place = path.resolve()
+    part = place.with_name(f"{place.name}.{secrets.token_hex(8)}.part")
+    try:
+        with Database(part) as database:
+            yield database
+        try:
+            os.link(part, place)
+        except FileExistsError:
+            raise DatabaseError(f"{path} was created by another process; repeat the command to add the rows") from None
+        except OSError:  # there are no hard links
+            part.rename(place)
+    finally:
+        for end in ("", "-wal", "-shm", "-journal"):
+            Path(f"{part}{end}").unlink(missing_ok=True)
+
+
 def readable(path: Path) -> Database | None:
     """The database at ``path``, opened for reading. None: there is no file, or, with a ``RuntimeWarning``, it cannot be
     used: it is empty or damaged, or a newer ptxgen wrote it."""
@@ -427,4 +453,14 @@ def readable(path: Path) -> Database | None:
         return None
 
 
-__all__ = ["APPLICATION", "SCHEMA", "SCHEMA_VERSION", "Current", "CurrentOn", "Database", "config_text", "readable"]
+__all__ = [
+    "APPLICATION",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "Current",
+    "CurrentOn",
+    "Database",
+    "config_text",
+    "destination",
+    "readable",
+]

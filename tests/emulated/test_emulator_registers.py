@@ -214,8 +214,8 @@ def test_moves_of_vectors_read_before_they_write(engine, guarded, count, bits):
     lines = ["mov.u32 %r0, %tid.x; mad.wide.u32 %d0, %r0, 32, %q0; mad.wide.u32 %d1, %r0, 32, %q1;"]
     lines += ["setp.lt.u32 %p0, %r0, 20;"]
     lines += [f"ld.global.u64 %d2, [%d0+{8 * i}]; cvt.u{bits}.u64 %{letter}{at[i]}, %d2;" for i in range(4)]
-    for _ in range(6):
-        to, source = rng.permutation(4)[:count], rng.integers(0, 4, count)
+    for _ in range(12):
+        to, source = rng.permutation(4)[:count], rng.permutation(4)[:count]
         names = [", ".join(f"%{letter}{at[i]}" for i in which) for which in (to, source)]
         lines.append(f"{'@%p0 ' if guarded else ''}mov.v{count}.b{bits} {{{names[0]}}}, {{{names[1]}}};")
         some = slice(0, 20) if guarded else slice(None)

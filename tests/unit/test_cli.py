@@ -593,7 +593,10 @@ def test_bench_fails_if_a_ratio_is_missing(run: Run, monkeypatch: pytest.MonkeyP
     assert [row["ratio"] for row in done.document["rows"]] == [2.0, None]
 
 
-def test_an_interrupted_bench_prints_the_rows_that_were_timed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_rows_of_bench_are_printed_and_saved_one_by_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, code: int
+) -> None:
     on_hardware(monkeypatch, [(10, 20), (10, 5)])
     from ptxgen.tuning import bench
 
@@ -601,11 +604,18 @@ def test_an_interrupted_bench_prints_the_rows_that_were_timed(run: Run, monkeypa
 
     def interrupted(*arguments: Any) -> Any:
         yield next(iter(timed(*arguments)))
-        raise KeyboardInterrupt
+        [row] = json.loads(saved.read_text())["rows"]
+        assert row["us"] == 10
+        signal.raise_signal(getattr(signal, name))
 
+    saved = tmp_path / "rows.json"
     monkeypatch.setattr(bench, "bench", interrupted)
-    done = run("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas")
-    assert done.code == 130
+    words = ("bench", "--shape", "64,64,64", "--shape", "65,65,65", "--baseline", "cublas", "--save", saved)
+    done = run(*words)
+    assert done.code == code
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert done.err.splitlines()[0] == "gemm 64,64,64 NN f32: 10.00 µs, cuBLASLt 20.00 µs, ratio 2.000"
+    assert len(json.loads(saved.read_text())["rows"]) == 1
     assert "geometric mean of 1 ratio" in done.out
     assert "65,65,65" not in done.out
     assert "interrupted: 1 of 2 rows were timed" in done.err
@@ -961,6 +971,33 @@ def test_tune_has_a_time_limit_and_weights(run: Run, tmp_path: Path, monkeypatch
     assert "shard is '4/3'" in done.err
 
 
+@pytest.mark.parametrize("name", ["winners.txt", "measurements.jsonl.xz", "results.jsonl", "results.parquet"])
+def test_an_import_of_a_damaged_file_makes_no_database(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / name).write_bytes(b"damaged")
+    new = tmp_path / "new.sqlite"
+    check_error(run("db", "import", tmp_path / "source", "--database", new), 4, name)
+    check_error(run("db", "merge", tmp_path / "source" / name, "--database", new), 4, name)
+    assert not list(tmp_path.glob("new.sqlite*"))
+
+
+def test_a_recheck_makes_no_database(run: Run, tmp_path: Path) -> None:
+    check_error(run("db", "recheck", "--database", tmp_path / "new.sqlite"), 4, "new.sqlite does not exist")
+    assert not (tmp_path / "new.sqlite").exists()
+
+
+def test_merge_reads_every_database_before_it_stores_rows(
+    run: Run, tmp_path: Path, stored: tuple[Path, Gemm, Config]
+) -> None:
+    bad = tmp_path / "bad.sqlite"
+    bad.write_bytes(b"this is no database" * 20)
+    new = tmp_path / "new.sqlite"
+    check_error(run("db", "merge", stored[0], bad, "--database", new), 4, "bad.sqlite")
+    assert not new.exists()
+    assert run("db", "merge", stored[0], "--database", new, "--json").document["winners"] == 1
+    assert not list(tmp_path.glob("new.sqlite?*"))
+
+
 def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored: tuple[Path, Gemm, Config]) -> None:
     other = tmp_path / "other.sqlite"
     with Database(other) as database:
@@ -1018,7 +1055,7 @@ def test_signal_interrupts_a_command() -> None:
         "from ptxgen.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "error: interrupted")
     assert json.loads(done.stdout) == {"error": {"kind": "Interrupted", "message": "interrupted"}}
 
 

@@ -28,7 +28,7 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning import database, sqlite_file, tuning_files
-from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, readable
+from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, destination, readable
 from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
 from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
 
@@ -1007,6 +1007,37 @@ def test_a_database_is_created_without_hard_links(path: Path, monkeypatch: pytes
         db.add(measured())
         assert list(db.measurements()) == [measured()]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_database_gets_its_name_at_the_end_of_an_import(
+    path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def link(*files: object) -> None:
+        raise PermissionError
+
+    if not links:
+        monkeypatch.setattr(os, "link", link)
+    with pytest.raises(InputError, match="outcome"), destination(path) as db:
+        db.merge([measured(), measured(outcome="nonsense")], [])
+    assert list(path.parent.iterdir()) == []
+    for count in (1, 2):  # a new database, then the same one
+        with destination(path) as db:
+            db.add(measured())
+            assert path.exists() == (count == 2)
+        with Database(path) as db:
+            assert len(list(db.measurements())) == count
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_import_does_not_replace_the_database_of_another_process(path: Path) -> None:
+    def add() -> None:
+        with destination(path):
+            Database(path).close()
+
+    with pytest.raises(DatabaseError, match="created by another process"):
+        add()
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_the_log_of_a_removed_database_is_not_applied_to_a_new_one(path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,50 +174,3 @@ def test_text_of_a_configuration_is_valid_option_input() -> None:
 
     config = Config(ms=4, kg=7, splitk=2, stages=4)
     assert parse_config(report.config_fields(config)["config_text"]) == config
-
-
-def test_progress_without_a_terminal_is_messages_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with report.progress() as progress:
-        progress.phase("search", 10)
-        progress.step("best 3")
-        progress.message("[bold]kept as it is[/bold]")
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err == "[bold]kept as it is[/bold]\n"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(report, "DELAY", 0.0)
-    with report.progress() as progress:
-        progress.start.join()  # type: ignore[attr-defined]
-        progress.phase("search [x]", 3)
-        progress.step("[red]best[/red]")
-        progress.step()
-        progress.message("one [thing]")
-        progress.live.refresh()  # type: ignore[attr-defined]
-        shown = terminal.getvalue()
-        progress.phase("refine", 0)
-        progress.step()
-    assert "2/3" in shown
-    assert "search [x]" in shown
-    assert "[red]best[/red]" in shown
-    assert "one [thing]\n" in shown.replace("\r", "")
-    assert capsys.readouterr().out == ""
-
-
-def test_bar_of_a_short_task_does_not_appear(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(report, "DELAY", 60.0)
-    with report.progress("read", 1) as progress:
-        progress.step()
-    assert terminal.getvalue() == ""
