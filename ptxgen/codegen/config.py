@@ -42,6 +42,39 @@ AXIS: dict[str, Axis] = dict(COMMON)
 
 _classes: dict[str, type[Config]] = {}
 
+WORDS_MOST = 1 << 10  #: words of an axis that are kept
+
+
+class _Words(dict[int, str]):
+    """The words ``name=value`` of one axis by number, kept because databases have hundreds of thousands of texts."""
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis = axis
+
+    def __missing__(self, number: int) -> str:
+        word = f"{self.axis.name}={self.axis.value(number)}"
+        if len(self) < WORDS_MOST:
+            self[number] = word
+        return word
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of one axis by the words of ``_Words``. KeyError: it is no such word."""
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis = axis
+
+    def __missing__(self, word: str) -> int:
+        try:
+            number = self.axis.parse(word.partition("=")[2])
+        except ConfigError:
+            raise KeyError(word) from None
+        if word != f"{self.axis.name}={self.axis.value(number)}":
+            raise KeyError(word)
+        if len(self) < WORDS_MOST:
+            self[word] = number
+        return number
+
 
 class Config:
     """Tunable integers: how a problem is computed. In ``Config(family="wgmma", ml=128)`` the other axes have their
@@ -54,6 +87,8 @@ class Config:
     family: str
     axes: ClassVar[tuple[Axis, ...]] = ()
     names: ClassVar[tuple[str, ...]] = ()
+    words: ClassVar[tuple[_Words, ...]] = ()
+    numbers_of_words: ClassVar[tuple[_Numbers, ...]] = ()
 
     def __new__(cls, **values: Any) -> Config:
         return object.__new__(_class(values.get("family", default_family())) if cls is Config else cls)
@@ -80,7 +115,8 @@ class Config:
 
     def full_text(self) -> str:
         """The family and every axis as ``name=value``."""
-        return " ".join(f"{name}={value}" for name, value in self.values().items())
+        values = vars(self)
+        return " ".join([f"family={self.family}", *[words[values[words.axis.name]] for words in self.words]])
 
     def replace(self, **changes: int) -> Config:
         """The same with some axes at other values."""
@@ -113,7 +149,8 @@ def declare(family: str, axes: Sequence[Axis]) -> None:
                 f" family has it with {known.default} and {known.words}"
             )
     fields = [("family", str, field(default=family)), *((a.name, int, field(default=a.default)) for a in axes)]
-    space = {"axes": tuple(axes), "names": names}
+    words, numbers = tuple(map(_Words, axes)), tuple(map(_Numbers, axes))
+    space = {"axes": tuple(axes), "names": names, "words": words, "numbers_of_words": numbers}
     FAMILIES.append(family)
     _classes[family] = make_dataclass(family, fields, bases=(Config,), namespace=space, frozen=True, kw_only=True)
     AXIS.update({a.name: a for a in axes if a.name not in AXIS})
@@ -165,11 +202,29 @@ def _unknown_axis(name: str, family: str) -> ConfigError:
     return ConfigError(f"config has {name!r}{hint}the axes of {family} are {', '.join(own)}", "axis")
 
 
+def config_of_full_text(text: str) -> Config | None:
+    """The configuration whose ``full_text()`` is ``text``. None: there is none."""
+    family, *words = text.split(" ")
+    kind = _classes.get(family.removeprefix("family="))
+    if kind is None or len(words) != len(kind.names) or not family.startswith("family="):
+        return None
+    try:
+        numbers = [known[word] for known, word in zip(kind.numbers_of_words, words, strict=True)]
+    except KeyError:
+        return None
+    config = object.__new__(kind)  # the fields are checked
+    vars(config).update(zip(kind.names, numbers, strict=True), family=kind.__name__)
+    return config
+
+
 def parse_config(text: str) -> Config:
     """The configuration that ``text`` (``family=mma ms=32 …``) names; axes left out take their defaults.
 
     ConfigError: an unknown axis or value; the message names the closest known one, or the family that has the axis.
     """
+    full = config_of_full_text(text)
+    if full is not None:
+        return full
     given: dict[str, str] = {}
     for word in text.replace(",", " ").split():
         name, _, value = word.partition("=")
@@ -285,6 +340,7 @@ __all__ = [
     "Config",
     "axes_of",
     "config_of",
+    "config_of_full_text",
     "declare",
     "default_family",
     "family_names",

@@ -51,13 +51,56 @@ def _claim_key(problem: Problem, config: Config | None, device: str, clock: str)
     return problem.key(), config_text(config) if config is not None else "", device, clock
 
 
-def _row(m: Measurement) -> Row:
-    """The values of ``_COLUMNS`` except the id. InputError: the measurement breaks a rule."""
-    require_valid(m)
-    e = m.environment
-    facts = (m.digest, int(m.registers), int(m.spills), utf8_text(m.message), m.purpose, float(m.created))
-    where = (e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit)
-    return (m.problem.key(), config_text(m.config), m.outcome, samples_text(m), *facts, *where)
+_ENVIRONMENT = ("device", "clock", "driver", "ptxas", "policy", "revision")
+#: columns of ``measurement`` that ``_facts`` returns, and all columns
+_FACTS = ("config", "outcome", "us", "samples", "digest", "registers", "spills", "message", "purpose", "created")
+_STORED = ("problem", "environment", *_FACTS)
+_EQUAL = ("problem", "environment", "digest", "config", "outcome", "samples", "message", "purpose")
+_VALUES = f"VALUES ({', '.join('?' * len(_STORED))})"
+_INSERT = f"INSERT INTO measurement ({', '.join(_STORED)})"
+#: stores a measurement if there is no equal one; one without a date equals those of any date
+_INSERT_NEW = (
+    f"{_INSERT} WITH new ({', '.join(_STORED)}) AS ({_VALUES}) SELECT * FROM new WHERE NOT EXISTS (SELECT 1 FROM"
+    f" measurement AS old WHERE {' AND '.join(f'old.{name} = new.{name}' for name in _EQUAL)}"
+    " AND (new.created = 0 OR old.created = new.created))"
+)
+
+
+def _facts(m: Measurement) -> Row:
+    """The values of ``_FACTS``."""
+    return (
+        config_text(m.config),
+        m.outcome,
+        float(m.us) if m.samples else None,
+        samples_text(m),
+        m.digest,
+        int(m.registers),
+        int(m.spills),
+        utf8_text(m.message),
+        m.purpose,
+        float(m.created),
+    )
+
+
+def _problem_facts(problem: Problem) -> str:
+    """The columns of ``problem`` other than the key, as JSON."""
+    shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
+    lowered = lower(problem)
+    shown |= {n: getattr(lowered, n) for n in "mnk"}
+    return json.dumps({"fields": json.dumps(problem.as_dict()), **shown})
+
+
+def _checked_rows(measurements: Iterable[Measurement]) -> Iterator[Row]:
+    """Of each measurement: the key of its problem, ``_problem_facts`` if the one before had another problem, the values
+    of ``_ENVIRONMENT``, those of ``_FACTS``. InputError: it breaks a rule."""
+    problem, key = None, ""
+    for m in measurements:
+        require_valid(m)
+        facts = None
+        if m.problem is not problem:  # files have hundreds of rows of one problem
+            problem, key, facts = m.problem, m.problem.key(), _problem_facts(m.problem)
+        e = m.environment
+        yield (key, facts, e.device, e.clock, e.driver, e.ptxas, e.policy, e.commit, *_facts(m))
 
 
 class Database(SqliteFile):
@@ -164,19 +207,8 @@ class Database(SqliteFile):
             return int(self._one("SELECT max(id) FROM measurement") or 0)
 
     def _insert(self, m: Measurement, created: float) -> int:
-        values = {
-            **self._identity_columns(m),
-            "us": float(m.us) if m.samples else None,
-            "registers": int(m.registers),
-            "spills": int(m.spills),
-            "message": utf8_text(m.message),
-            "purpose": m.purpose,
-            "samples": samples_text(m),
-            "created": float(created),
-        }
-        marks = ", ".join("?" * len(values))
-        sql = f"INSERT INTO measurement ({', '.join(values)}) VALUES ({marks})"
-        return int(self._db.execute(sql, (*values.values(),)).lastrowid or 0)
+        row = (self._problem(m.problem), self._environment(m.environment), *_facts(m)[:-1], float(created))
+        return int(self._db.execute(f"{_INSERT} {_VALUES}", row).lastrowid or 0)
 
     def _identity_columns(self, m: Measurement) -> dict[str, Any]:
         """The columns of ``measurement`` that identify kernel and environment. Creates the rows that they refer to."""
@@ -190,11 +222,13 @@ class Database(SqliteFile):
 
     def _problem(self, problem: Problem) -> int:
         key = problem.key()
+        return self._numbers.get(key) or self._problem_of(key, _problem_facts(problem))
+
+    def _problem_of(self, key: str, facts: str | None = None) -> int:
+        """The id of a problem. ``facts``: of ``_problem_facts``."""
         if key not in self._numbers:
-            fields = problem.as_dict()
-            shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
-            shown |= {n: getattr(lower(problem), n) for n in "mnk"}
-            self._numbers[key] = self._number("problem", {"key": key}, fields=json.dumps(fields), **shown)
+            values = json.loads(facts or _problem_facts(parse_problem(key)))
+            self._numbers[key] = self._number("problem", {"key": key}, **values)
         return self._numbers[key]
 
     def _environment(self, environment: Environment) -> int:
@@ -343,33 +377,36 @@ class Database(SqliteFile):
         with closing(self._staged(measurements)) as batches:
             for batch in batches:
                 with self._transaction():
-                    for m in batch:
-                        known = self._find(m) is not None
-                        counts["already_present" if known else "measurements"] += 1
-                        if not known:
-                            self._insert(m, m.created)
+                    rows = [
+                        (self._problem_of(*problem), self._environment(make_environment(*where)), *facts)
+                        for problem, where, facts in batch
+                    ]
+                    added = self._db.executemany(_INSERT_NEW, rows).rowcount
+                    counts["measurements"] += added
+                    counts["already_present"] += len(rows) - added
         for start in range(0, len(judged), BATCH):
             with self._transaction():
                 for m, reason in judged[start : start + BATCH]:
                     counts[self._merge_winner(m, reason, verified=current is not None)] += 1
         return counts
 
-    def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[Measurement], None, None]:
-        """``measurements`` in lists of ``BATCH``; the first is returned after the last row was read and checked.
+    def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[tuple[Row, Row, Row]], None, None]:
+        """(key and ``_problem_facts``, values of ``_ENVIRONMENT``, values of ``_FACTS``) of ``measurements``, in lists
+        of ``BATCH``; the first is returned after the last measurement was read and checked.
 
         Rows wait in a temporary table, which is a file of its own, so no lock of the database is held.
         """
-        columns = "id INTEGER PRIMARY KEY, " + ", ".join(f"c{n}" for n in range(1, 17))
-        marks = ", ".join("?" * 16)
+        names = ("key", "facts", *_ENVIRONMENT, *_FACTS)
+        end = 2 + len(_ENVIRONMENT)
+        insert = f"INSERT INTO staged VALUES (NULL, {', '.join('?' * len(names))})"
+        select = f"SELECT {', '.join(names)} FROM staged WHERE id BETWEEN ? AND ? ORDER BY id"
         with self._guard():
-            self._db.execute(f"CREATE TEMP TABLE staged ({columns})")
+            self._db.execute(f"CREATE TEMP TABLE staged (id INTEGER PRIMARY KEY, {', '.join(names)})")
             try:
-                self._db.executemany(f"INSERT INTO staged VALUES (NULL, {marks})", map(_row, measurements))
-                last = 0
-                sql = "SELECT * FROM staged WHERE id > ? ORDER BY id LIMIT ?"
-                while rows := self._db.execute(sql, (last, BATCH)).fetchall():
-                    last = rows[-1][0]
-                    yield [m for m in map(self._measurement, rows) if m is not None]
+                self._db.executemany(insert, _checked_rows(measurements))
+                for first in range(1, int(self._one("SELECT count(*) FROM staged")) + 1, BATCH):
+                    rows = self._db.execute(select, (first, first + BATCH - 1)).fetchall()
+                    yield [(row[:2], row[2:end], row[end:]) for row in rows]
             finally:
                 self._db.execute("DROP TABLE temp.staged")
 

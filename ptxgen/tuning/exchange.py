@@ -53,16 +53,21 @@ def require_device_name(name: str) -> None:
 
 def is_utf8(text: str) -> bool:
     """Whether ``text`` can be encoded as UTF-8. Lone surrogates cannot."""
-    return text.encode(errors="replace").decode() == text
+    return text.isascii() or text.encode(errors="replace").decode() == text
 
 
-@contextmanager
-def errors_with_line(path: Path, number: int) -> Iterator[None]:
+class errors_with_line:  # noqa: N801 a context manager; contextlib's take longer, and files have a million lines
     """Converts errors within the block to a CorruptError that names file and line."""
-    try:
-        yield
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # InputError is a ValueError
-        raise CorruptError(f"{path}, line {number}: {error}") from error
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.number = path, number
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValueError | TypeError | OverflowError | RecursionError):  # InputError is a ValueError
+            raise CorruptError(f"{self.path}, line {self.number}: {error}") from error
 
 
 @contextmanager

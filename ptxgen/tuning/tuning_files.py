@@ -45,8 +45,8 @@ from ptxgen.tuning.exchange import (
     to_json,
 )
 from ptxgen.tuning.fastest import FASTEST, Fastest
-from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement, from_dict
-from ptxgen.tuning.records import require_valid
+from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.records import parse_problem, require_valid
 from ptxgen.tuning.time_floor import require_possible
 
 WINNERS, STALE, MEASUREMENTS, MODEL = "winners.txt", "stale.txt", "measurements.jsonl.xz", "model.json.xz"
@@ -348,9 +348,22 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement:
-    """The measurement of plain data. InputError or another ValueError: it breaks a rule."""
-    for name in ("problem", "config", "outcome", "environment"):
+_REQUIRED = ("problem", "config", "outcome", "environment")
+_ENVIRONMENT = sorted(f.name for f in fields(Environment))
+
+
+@lru_cache(maxsize=16)
+def _are_fields(names: tuple[str, ...], types: tuple[type, ...]) -> bool:
+    """Whether values of these names and types can be a measurement."""
+    known = all(name in _TYPES and issubclass(of, _TYPES[name]) for name, of in zip(names, types, strict=True))
+    return known and bool not in types and set(_REQUIRED).issubset(names)
+
+
+def _require_fields(values: dict[str, Any]) -> None:
+    """InputError: a value lacks, is unknown or is of a wrong type."""
+    if _are_fields(tuple(values), tuple(map(type, values.values()))):
+        return
+    for name in _REQUIRED:
         if name not in values:
             raise InputError(f"lacks {name}")
     for name, value in values.items():
@@ -358,21 +371,46 @@ def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement
             raise InputError(f"has {name!r}; a measurement has {', '.join(_TYPES)}")
         if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
             raise InputError(f"{name} is {value!r}, which is of the wrong type")
-    known = {f.name for f in fields(Environment)}
-    for name, value in values["environment"].items():
-        if name not in known or not isinstance(value, str):
-            raise InputError(f"environment has {name!r}: {value!r}; it may have texts for {', '.join(sorted(known))}")
-    if "device" not in values["environment"]:
+
+
+def _environment_of(facts: dict[str, Any]) -> Environment:
+    """The environment of plain data. InputError: it breaks a rule."""
+    if set(map(type, facts.values())) <= {str}:
+        return _environment_of_texts(tuple(facts.items()))
+    name, value = next((n, v) for n, v in facts.items() if not isinstance(v, str))
+    raise InputError(f"environment has {name!r}: {value!r}; it may have texts for {', '.join(_ENVIRONMENT)}")
+
+
+@lru_cache(maxsize=64)
+def _environment_of_texts(facts: tuple[tuple[str, str], ...]) -> Environment:
+    for name, value in facts:
+        if name not in _ENVIRONMENT:
+            raise InputError(f"environment has {name!r}: {value!r}; it may have texts for {', '.join(_ENVIRONMENT)}")
+    values = dict(facts)
+    if "device" not in values:
         raise InputError("environment lacks device")
+    return Environment(**values)
+
+
+def measurement_of(values: dict[str, Any], version: int = FORMAT) -> Measurement:
+    """The measurement of plain data. InputError or another ValueError or TypeError: it breaks a rule."""
+    _require_fields(values)
+    environment = _environment_of(values["environment"])
     if values["outcome"] not in OUTCOMES:
         raise InputError(f"outcome is {values['outcome']!r}; it must be one of {', '.join(OUTCOMES)}")
-    samples = [microseconds(x) for x in values.get("samples", ())]
+    samples = tuple([microseconds(x) for x in values.get("samples", ())])
     if (values["outcome"] == "ok") != bool(samples):
         raise InputError(f"outcome {values['outcome']} has {len(samples)} samples; ok has some, a failure none")
-    if not all(-1 <= values.get(name, -1) < 1 << 31 for name in ("registers", "spills")):
+    if not (-1 <= values.get("registers", -1) < 1 << 31 and -1 <= values.get("spills", -1) < 1 << 31):
         raise InputError("registers and spills must be counts, or -1")
-    config = _config_text(values["config"], version)
-    m = from_dict({**values, "config": config, "samples": samples, "created": float(values.get("created", 0))})
+    made = {
+        "problem": parse_problem(values["problem"]),
+        "config": parse_config(_config_text(values["config"], version)),
+        "environment": environment,
+        "samples": samples,
+        "created": float(values.get("created", 0)),
+    }
+    m = Measurement(**{**values, **made})
     require_valid(m)
     return m
 

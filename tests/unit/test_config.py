@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.axes import COMMON, Axis
-from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, axes_of, declare, family_names, parse_config, retract
+from ptxgen.codegen.config import (
+    AXIS,
+    FAMILIES,
+    Columns,
+    Config,
+    axes_of,
+    config_of_full_text,
+    declare,
+    family_names,
+    parse_config,
+    retract,
+)
 from ptxgen.errors import ConfigError, InputError
 
 NAMES = tuple(family_names())
@@ -83,6 +94,34 @@ def test_text_round_trips():
         assert parse_config(" ".join(f"{n}={v}" for n, v in c.values().items())) == c
         assert parse_config(str(c).replace(" ", ",")) == c
     assert parse_config("") == Config()
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_full_text_is_read_word_by_word_and_other_texts_are_not(family):
+    for number in range(20):
+        config = Config(
+            family=family, **{a.name: a.values[number % len(a.values)] for a in axes_of(family) if a.values}
+        )
+        text = config.full_text()
+        assert text == " ".join(f"{name}={value}" for name, value in config.values().items())
+        found = config_of_full_text(text)
+        assert found == config
+        assert (type(found), vars(found), hash(found)) == (type(config), vars(config), hash(config))
+        words = text.split(" ")
+        first = words[1]
+        for other in (
+            str(config) if str(config) != text else "",
+            text + " ",
+            text.replace(" ", ",", 1),
+            " ".join(words[1:]),
+            " ".join([words[0], *words[2:], first]),
+            text.replace(first, f"{first}=1", 1),
+            text.replace(first, "absent=1", 1),
+            text.replace(first, f"{first.partition('=')[0]}=08", 1),
+            text.replace(f"family={family}", f"FAMILY={family}", 1),
+            text.replace(f"family={family}", f"family={family}s", 1),
+        ):
+            assert config_of_full_text(other) is None, other
 
 
 def test_text_has_the_papers_axes_and_other_than_defaults():

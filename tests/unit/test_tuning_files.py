@@ -225,6 +225,43 @@ def test_only_readable_rows_are_written(raw: Path, bad: Measurement) -> None:
     assert raw.read_bytes() == before
 
 
+def test_import_constructs_a_problem_as_often_for_many_rows_as_for_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of an import's time would be that of problems: a file has hundreds of rows of each."""
+    made: list[Gemm] = []
+    check = Gemm.__post_init__
+
+    def counted(problem: Gemm) -> None:
+        made.append(problem)
+        check(problem)
+
+    monkeypatch.setattr(Gemm, "__post_init__", counted)
+    counts = []
+    for rows in (2, 600):
+        problem = Gemm(64, 64, 1000 + rows)
+        path = tmp_path / f"{rows}" / "measurements.jsonl.xz"
+        tuning_files.write_measurements(path, HEADER, [measured(problem, config=Config(ms=n + 1)) for n in range(rows)])
+        made.clear()
+        with Database(tmp_path / f"{rows}.sqlite") as database:
+            assert tuning_files.import_text(database, path)["measurements"] == rows
+        counts.append(len(made))
+    assert counts[0] == counts[1]
+
+
+def test_rows_that_are_alike_are_stored_once(tmp_path: Path, db: Database) -> None:
+    """Equal rows of one file, and rows whose date is not known."""
+    rows = [measured(), measured(), measured(created=2000.0), measured(created=0.0), measured(purpose="final")]
+    path = tmp_path / "measurements.jsonl.xz"
+    tuning_files.write_measurements(path, HEADER, rows)
+    dates = sorted({m.created for m in rows if m.purpose == "refine"})
+    counts = tuning_files.import_text(db, path)
+    assert (counts["measurements"], counts["already_present"]) == (4, 1)
+    assert sorted(m.created for m in db.measurements() if m.purpose == "refine") == dates
+    undated = tuning_files.import_text(db, path)
+    assert (undated["measurements"], undated["already_present"]) == (0, 5)
+
+
 def test_reading_is_streaming(tmp_path: Path) -> None:
     path = tmp_path / "measurements.jsonl.xz"
     tuning_files.write_measurements(path, HEADER, [measured(us=i + 2.0) for i in range(3000)])
