@@ -3,11 +3,14 @@
 The encoding of the driver is not public. The encoding of this device is little-endian:
 
     0  "PTXGENTM"                        44  element strides, 5 bytes, and 3 of zero
-    8  address, u64                      52  box, 5 x u16, and 2 bytes of zero
+    8  zero, u64                         52  box, 5 x u16, and 2 bytes of zero
     16 type, rank, im2col (0 or 1),      64  strides of dimensions 1 to 4 in bytes, 4 x u64
        interleave, swizzle, fill,        96  im2col: lower corner, upper corner (3 x s16 each),
        L2 promotion, 0: a byte each          channels, pixels (u16)
-    24 extents less 1, 5 x u32           112 zero
+    24 extents less 1, 5 x u32           112 address, u64, and 8 bytes of zero
+
+Programs that work around errors of a driver change bits of its maps: CUTLASS clears bit 21 of bytes 8 to 15 in maps of
+small tensors. Those bytes have no meaning here.
 
 Types, interleave, swizzle, fill and promotion are numbered as in the driver's API; dimensions go innermost first.
 """
@@ -40,7 +43,7 @@ ALIGNMENT = 64
 _MAGIC = b"PTXGENTM"
 
 
-_FORM = "<8sQ8B5I8B5H2x4Q3h3hHH16x"
+_FORM = "<8s8x8B5I8B5H2x4Q3h3hHHQ8x"
 
 
 #: the element types in the order of the driver: name, NumPy type
@@ -156,7 +159,6 @@ class TensorMap:
         return struct.pack(
             _FORM,
             _MAGIC,
-            address,
             _NUMBERS[self.type],
             self.rank,
             self.im2col,
@@ -176,6 +178,7 @@ class TensorMap:
             *[*self.upper, 0, 0, 0][:3],
             self.channels,
             self.pixels,
+            address,
         )
 
 
@@ -287,7 +290,7 @@ def tensormap(
 @functools.lru_cache(maxsize=1024)
 def decode(data: bytes) -> TensorMap | None:
     """The map in 128 bytes; None if there is none."""
-    magic, address, kind, rank, columns, interleave, swizzle, fill, promotion, _, *rest = struct.unpack(_FORM, data)
+    magic, kind, rank, columns, interleave, swizzle, fill, promotion, _, *rest, address = struct.unpack(_FORM, data)
     if magic != _MAGIC or kind >= len(TYPES) or not 1 <= rank <= 5 or swizzle >= len(SWIZZLES):
         return None
     extents, steps, box = rest[:5], rest[5:10], rest[13:18]
