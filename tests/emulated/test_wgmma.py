@@ -15,6 +15,7 @@ from ptxgen.families.wgmma import pack_rows
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.dtypes import FAST_ACCUM
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import C, elements, padded
@@ -63,6 +64,8 @@ SOME = [(*route, axes) for i, route in enumerate(ROUTES) for j, axes in enumerat
 
 @pytest.mark.parametrize(("dtype", "compute", "layout", "axes"), SOME)
 def test_types_layouts_and_schedules(dtype, compute, layout, axes):
+    if "pingpong" in axes and dtype in ("e4m3", "e5m2"):
+        compute = FAST_ACCUM  # two-level sums exclude it
     p = Gemm(80, 80, 272, layout, dtype, compute)
     u = 128 // p.element.bytes
     long = 64 if "pingpong" in axes else 128 if "math_warpgroups=2" in axes else 64

@@ -128,7 +128,7 @@ def test_stages_hold_what_barriers_expect():
 def test_realignment_moves_every_word_once():
     """The moves of all threads cover every word of a stage once, from the loaded lines to the swizzled tile."""
     seen = 0
-    for p, c in random_cases()[:150]:
+    for p, c in random_cases()[:200]:
         made = plan_for(p, c, H200)
         for x in made.mainloop.realign.operands:
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
