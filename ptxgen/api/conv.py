@@ -3,14 +3,15 @@ CuPy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_plain_tensor, tensor
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_plain_tensor, is_torch, tensor
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
@@ -418,6 +419,7 @@ def launch_uncached(
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
     with ``allocation``, by default what a later call of ``conv2d`` needs. The caller holds ``launch_cache.lock``."""
     direction, names, roles, result_role = signature
+    given_arguments = arguments
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
     on = launch_cache.driver_of(views[0])
@@ -456,8 +458,8 @@ def launch_uncached(
         fields[ALIGNMENT_FIELDS[result_role]] = min([16, *(alignment_of(v.address) for v in accessed)])
     problem = _problem(arguments, extents, layout=layout, filters=filters, **fields)
     _check_result_shape(arguments, problem, extents, dict(zip(roles, names, strict=True)))
-    if 0 not in _shape(arguments, problem, result_role):
-        _ = lower(problem)  # ShapeError, before memory for the result is allocated
+    # ShapeError, before memory for the result is allocated
+    parts = _parts(problem, (a, b, out, *epilogue)) if 0 not in _shape(arguments, problem, result_role) else 1
     make = _result_factory(arguments, problem, result_role, memory[result_role], a)
     result = make(a) if out is None else out
     target = tensor(result, "out")
@@ -468,6 +470,28 @@ def launch_uncached(
         return size
     if 0 in target.shape:
         return result if workspace is not launch_cache.QUERY_SIZE else 0
+    if parts > 1:
+        axis, sizes = given_arguments.axes(result_role).index("n"), []
+        step = -(-problem.n // parts)
+        for first in range(0, problem.n, step):
+            count = min(step, problem.n - first)
+            index = (*(slice(None),) * axis, slice(first, first + count))
+            part = launch_uncached(
+                None,
+                signature,
+                a[index],
+                b,
+                shape and (*shape[:axis], count, *shape[axis + 1 :]),
+                given_arguments,
+                result[index],
+                compute,
+                deterministic,
+                (epilogue[0], *(None if x is None else x[index] for x in epilogue[1:])),
+                activation,
+                workspace,
+            )
+            sizes.append(part)
+        return max(sizes) if workspace is launch_cache.QUERY_SIZE else result
     if target.host:
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
@@ -484,6 +508,26 @@ def launch_uncached(
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         launch_cache.store(key, launch, allocation or make, runner)
     return result
+
+
+def _parts(problem: Conv, arrays: Iterable[Any]) -> int:
+    """The number of parts of the batch, of which each one's offsets have 31 bits: 1, if those of the whole have.
+    ShapeError: the offsets of one image are longer, or the batch cannot be split: it is not the outermost axis, the
+    result is a sum over it, or slices of an array of the call do not share its memory."""
+    try:
+        _ = lower(problem)
+        return 1
+    except ShapeError:
+        views = all(x is None or isinstance(x, np.ndarray) or is_torch(x) or is_cupy(x) for x in arrays)
+        if problem.layout == "CHWN" or problem.direction == "weight_grad" or not views:
+            raise
+        parts = 1
+        while parts < problem.n:
+            parts *= 2
+            with suppress(ShapeError):
+                _ = lower(replace(problem, n=-(-problem.n // parts)))
+                return parts
+        raise
 
 
 def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 import ptxgen
 from ptxgen.api import launch_cache
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.lowering import implicit_gemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import reference
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -626,3 +628,60 @@ def test_changed_arrays_are_read_again(gpu: EmulatedDriver) -> None:
     for n in (1, 2):
         stride.n = n
         assert ptxgen.conv2d(x, f, stride=stride).shape == (2, 4, 4 - n, 4 - n)
+
+
+# ---- batches whose offsets are too long for one launch
+
+
+@pytest.fixture
+def short_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets of convolutions have few bits, so that small arrays are too large."""
+    monkeypatch.setattr(implicit_gemm, "EXTENT_LIMIT", 500)
+    lower.cache_clear()
+
+
+LARGE = ((5, 4, 6, 5), (3, 4, 3, 3))  #: 5 images of 120 elements, results of 90
+
+
+@pytest.mark.usefixtures("short_offsets")
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_the_batch_of_a_large_convolution_is_split(layout: str, asked: list[Conv]) -> None:
+    x, w = (integers(*shape, seed=n) for n, shape in enumerate(LARGE))
+    bias, (residual, aux, grads) = integers(3), (integers(5, 3, 6, 5, seed=n) for n in (4, 5, 6))
+    want = slow(x, w, (1, 1), ((1, 1), (1, 1)), (1, 1))
+    turned = w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+    want_grads = slow(grads, turned, (1, 1), ((1, 1), (1, 1)), (1, 1))
+
+    def ordered(array: Array) -> Array:
+        return array if layout == "NCHW" else np.ascontiguousarray(np.moveaxis(array, 1, -1))
+
+    filters = w if layout == "NCHW" else np.ascontiguousarray(np.moveaxis(w, 1, -1))
+    options: Any = {"padding": 1, "layout": layout}
+    epilogue: Any = {"bias": bias, "residual": ordered(residual), "activation": "relu_grad", "aux": ordered(aux)}
+    got = ptxgen.conv2d(ordered(x), filters, **options, **epilogue)
+    sums = want + bias[:, None, None] + residual
+    assert np.array_equal(got, ordered(np.where(aux > 0, sums, 0)))
+    assert [p.n for p in asked] == [3, 2]
+    out = np.empty_like(got)
+    assert ptxgen.conv2d(ordered(x), filters, **options, out=out) is out
+    assert np.array_equal(out, ordered(want))
+    asked.clear()
+    got = ptxgen.conv2d_input_grad(ordered(grads), filters, ordered(x).shape, **options)
+    assert np.array_equal(got, ordered(want_grads))
+    assert sum(p.n for p in asked) == 5
+    assert len(asked) > 1
+    got = ptxgen.conv_transpose2d(ordered(grads), filters, **options)
+    assert np.array_equal(got, ordered(want_grads))
+
+
+@pytest.mark.usefixtures("short_offsets")
+def test_convolutions_that_cannot_be_split_name_the_limit(asked: list[Conv]) -> None:
+    x, w = (integers(*shape, seed=n) for n, shape in enumerate(LARGE))
+    words = "an operand spans .* elements; offsets must be at most 499"
+    with pytest.raises(ShapeError, match=words):
+        ptxgen.conv2d(np.ascontiguousarray(np.moveaxis(x, 0, -1)), np.moveaxis(w, 0, -1), padding=1, layout="CHWN")
+    with pytest.raises(ShapeError, match=words):
+        ptxgen.conv2d_weight_grad(x, integers(5, 3, 6, 5), w.shape, padding=1)
+    with pytest.raises(ShapeError, match=words):
+        ptxgen.conv2d(integers(2, 4, 12, 12), w, padding=1)
+    assert not asked
