@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ptxgen.cli.checks import Check
 from ptxgen.cli.command import TUNE_COMMANDS, Answer, app, command, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions, SeedOption, no_problem, open_lines, time_limit_text, warn_if_emulated
 from ptxgen.cli.progress import progress as shown_progress
@@ -51,6 +52,16 @@ ChildrenOption = Annotated[
         min=1, help="Processes per GPU that check and time, in turn. [default: one per 4 cores of a GPU, 4 at most]"
     ),
 ]
+
+
+def executor_available(name: str, address: str) -> None:
+    """InputError: the address of the executor has another form. UnavailableError: its package or file is missing."""
+    from ptxgen.tuning import executor
+
+    executor.require(address)
+
+
+EXECUTOR = Check(executor_available)
 
 
 def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGenerator:
@@ -115,6 +126,7 @@ def collect(
         typer.Option(
             metavar="ADDRESS", help="Measure on the machines of a Dask cluster: dask://HOST:PORT or dask://FILE."
         ),
+        EXECUTOR,
     ] = None,
 ) -> Answer:
     """Measure many problems as training data.
@@ -144,33 +156,33 @@ def collect(
             given = [case.problem for case in read(lines, str(shapes_file), "")]
         if not given:
             raise no_problem(shapes_file)
-    with Database(options.path) as database, shown_progress() as progress:
+    with ExitStack() as stack:
+        cluster = None if executor is None else stack.enter_context(dask_executor(executor))
+        database, progress = stack.enter_context(Database(options.path)), stack.enter_context(shown_progress())
         models = model_folder(database, "").parent
         arguments = DevicePoolOptions(budget, settings().driver, numbers, jobs, models, revision(), children)
-        with ExitStack() as stack:
-            device_pool: JobRunner
-            if executor is None:
-                device_pool = stack.enter_context(arguments.start())
-            else:
-                cluster, threads = stack.enter_context(dask_executor(executor))
-                device_pool = stack.enter_context(ExecutorPool(cluster, arguments, threads))
-            seconds = math.inf if time_limit is None else time_limit
-            warn_if_emulated(device_pool.clock, time_limit_text(seconds), "PTXGEN_DRIVER=emulated")
-            if given is None:
-                given = replace(random, limits=limits_of(device_pool.clock, max_extent))
-            run = collector.Collector(database, device_pool, budget, progress)
+        device_pool: JobRunner
+        if cluster is None:
+            device_pool = stack.enter_context(arguments.start())
+        else:
+            device_pool = stack.enter_context(ExecutorPool(cluster[0], arguments, cluster[1]))
+        seconds = math.inf if time_limit is None else time_limit
+        warn_if_emulated(device_pool.clock, time_limit_text(seconds), "PTXGEN_DRIVER=emulated")
+        if given is None:
+            given = replace(random, limits=limits_of(device_pool.clock, max_extent))
+        run = collector.Collector(database, device_pool, budget, progress)
 
-            def stored() -> str:
-                return (
-                    f"{run.result.measurements} measurements of this run are stored in {database.path}; repeat the"
-                    " command to continue"
-                )
+        def stored() -> str:
+            return (
+                f"{run.result.measurements} measurements of this run are stored in {database.path}; repeat the"
+                " command to continue"
+            )
 
-            deadline = Deadline(seconds)
-            with explain_interrupt(stored), stop_on_signals(deadline):
-                done = run.run(islice(given, problems), deadline)
-                deadline.raise_for_signal()
-            device, clock = device_pool.device.name, device_pool.clock
+        deadline = Deadline(seconds)
+        with explain_interrupt(stored), stop_on_signals(deadline):
+            done = run.run(islice(given, problems), deadline)
+            deadline.raise_for_signal()
+        device, clock = device_pool.device.name, device_pool.clock
     values = {f.name: getattr(done, f.name) for f in fields(done)}
     values |= {"outcomes": dict(done.outcomes), "usage": asdict(done.usage)}
     document = {"command": "collect", "device": device, "clock": clock, "database": options.path, **values}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -23,6 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
 from ptxgen.arguments import closest
+from ptxgen.cli.checks import Check
 from ptxgen.cli.progress import running
 from ptxgen.cli.tables import Parts, Table, csv_of, terminal_width, text_of
 from ptxgen.errors import DatabaseError, EmulatorError, InputError, ParseError, PtxgenError, UnavailableError
@@ -150,6 +152,7 @@ def command(
         shared: dict[str, type[Common]] = {}
         parameters: dict[str, inspect.Parameter] = {}
         hints = get_type_hints(function, include_extras=True)
+        checked = _checked(function, hints)
         for p in inspect.signature(function).parameters.values():
             kind = hints[p.name]
             if is_dataclass(kind) and isinstance(kind, type) and issubclass(kind, Common):
@@ -169,7 +172,7 @@ def command(
                 if common.json and common.csv:
                     raise InputError("--json and --csv are given; give one of them")
                 with running(path):
-                    answer = function(**options, **values)
+                    answer = checked(**options, **values)
                 _print(answer.document if common.json else shown(answer, common))
             raise typer.Exit(answer.code)
 
@@ -178,9 +181,39 @@ def command(
         execute.__doc__ = function.__doc__
         kind = type("Command", (GroupedCommand,), {"examples": tuple(f"{path} {e}".strip() for e in examples)})
         group.command(name, cls=kind, rich_help_panel=panel or None)(execute)
-        return function
+        return checked
 
     return register
+
+
+def _checked(function: Callable[..., Answer], hints: dict[str, Any]) -> Callable[..., Answer]:
+    """``function`` after the checks of its options, in the order of its parameters (see ``cli.checks``)."""
+    signature = inspect.signature(function)
+
+    def values_of(name: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
+        if is_dataclass(value) and not isinstance(value, type):
+            for field, hint in get_type_hints(type(value), include_extras=True).items():
+                yield field, hint, getattr(value, field)
+        else:
+            yield name, hints[name], value
+
+    @wraps(function)
+    def checked(*positional: Any, **named: Any) -> Answer:
+        for parameter, given in signature.bind(*positional, **named).arguments.items():
+            for name, hint, value in values_of(parameter, given):
+                for check in (part for part in get_args(hint) if isinstance(part, Check)):
+                    check(_option(name, hint), value)
+        return function(*positional, **named)
+
+    return checked
+
+
+def _option(name: str, hint: Any) -> str:
+    """The name of an option, as errors say it."""
+    information = get_args(hint)[1]
+    declared = (information.default, *(information.param_decls or ()))  # Typer holds the first name as the default
+    found = next((d for d in declared if isinstance(d, str) and d.startswith("--")), name.replace("_", "-"))
+    return found.removeprefix("--")
 
 
 def shown(answer: Answer, common: Common) -> str:
@@ -265,12 +298,12 @@ def _panel(kind: type[Common], name: str) -> str:
 
 def _in_panel(annotation: Any, panel: str) -> Any:
     """The annotation of an option with ``panel`` set. Annotations of arguments are returned unchanged."""
-    kind, information = get_args(annotation)
+    kind, information, *checks = get_args(annotation)
     if not isinstance(information, OptionInfo):
         return annotation
     information = copy(information)
     information.rich_help_panel = panel
-    return Annotated[kind, information]
+    return Annotated[(kind, information, *checks)]
 
 
 #: type of an option -> how the help names its value
@@ -286,7 +319,7 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     """A parameter. An option without a declared name gets that of the parameter: some versions of Typer derive it from
     the metavar, in capitals. An option without a metavar gets that of its type, or else its name in capitals."""
     if get_origin(kind) is Annotated:
-        of, information = get_args(kind)
+        of, information, *checks = get_args(kind)
         types = [t for t in (of, *get_args(of)) if t is not type(None)]
         if isinstance(information, OptionInfo):
             information = copy(information)
@@ -295,7 +328,7 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
             if information.metavar is None and bool not in types:
                 known = [METAVARS[t] for t in types if t in METAVARS]
                 information.metavar = known[0] if known else name.upper()
-            kind = Annotated[of, information]
+            kind = Annotated[(of, information, *checks)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ptxgen.cli.checks import Check, output_file
 from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, Common, app, command
 from ptxgen.cli.options import SeedOption
 from ptxgen.errors import Fault, InputError, ParseError, UnsupportedError
@@ -40,6 +41,23 @@ def _switch(name: str, word: str) -> bool:
     return word == "on"
 
 
+def saved_argument(name: str, text: str) -> None:
+    """InputError: the file that an argument is saved to cannot be written."""
+    _, out, file = text.partition(":out=")
+    if out and file:
+        output_file(name, Path(file))
+
+
+def engine_available(name: str, engine: str) -> None:
+    """UnavailableError: the engine is llvm, and llvmlite is missing."""
+    from ptxgen.emulator.engine import jit_blocks
+
+    jit_blocks.require(engine)
+
+
+ARGUMENT, ENGINE = Check(saved_argument), Check(engine_available)
+
+
 @command(
     app,
     "emulate",
@@ -64,6 +82,7 @@ def emulate(
             help="A kernel argument, in order. Number: f32:1.5, u32:7. Buffer for a pointer: f32[1024]=FILL or "
             "f32[64x32]=FILL, where FILL is zeros, ones, iota, random or FILE.npy; :out=FILE.npy saves it at the end.",
         ),
+        ARGUMENT,
     ] = None,
     shared_bytes: Annotated[int, typer.Option(min=0, help="Dynamic shared memory of a block in bytes.")] = 0,
     seed: SeedOption = 0,
@@ -90,6 +109,7 @@ def emulate(
     engine: Annotated[
         str,
         typer.Option(help="numpy: interpret; llvm: compile; auto: compile hot code if llvmlite is installed."),
+        ENGINE,
     ] = "auto",
     watchdog: Annotated[
         int | None, typer.Option(min=0, help="Limit of instructions per warp; 0: none. [default: 2**25]")

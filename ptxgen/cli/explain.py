@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ptxgen.cli.checks import INPUT_FILE
 from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, app, command
 from ptxgen.cli.options import Target
 from ptxgen.cli.progress import progress as shown_progress
@@ -31,6 +32,7 @@ def explain(
         typer.Option(
             "--from", metavar="FILE", help="A document that bench --baseline wrote with --save, for the vendor's times."
         ),
+        INPUT_FILE,
     ] = None,
 ) -> Answer:
     """Print why a problem gets its configuration.
@@ -58,8 +60,8 @@ def explain(
 
 def vendor_times(path: Path, device: str) -> dict[Problem, float]:
     """The vendor's times on a device in a document of ``bench``. InputError: it is no such document."""
-    from ptxgen.cli.report import read_document
+    from ptxgen.cli import documents
     from ptxgen.problem.registry import parse
 
-    document = read_document(path, "bench", device=device)
+    document = documents.read(path, "bench", device=device)
     return {parse(r["problem"]["key"]): r["vendor_us"] for r in document["rows"] if r["vendor_us"] is not None}

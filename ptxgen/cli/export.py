@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from ptxgen.cli.checks import Check, output_folder
 from ptxgen.cli.command import SELECT_PANEL, USE_COMMANDS, Answer, app, command, command_line
 from ptxgen.cli.options import Target
 from ptxgen.cli.progress import progress as shown_progress
@@ -16,6 +17,17 @@ from ptxgen.errors import InputError
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.selection import Selection
+
+
+def own_folder(name: str, path: Path) -> None:
+    """InputError: the folder cannot be written, or has files that are not of an earlier export."""
+    from ptxgen.export.files import require_own
+
+    output_folder(name, path)
+    require_own(path)
+
+
+OWN_FOLDER, DEFAULT_FOLDER = Check(own_folder), Path("ptxgen_kernels")
 
 
 @dataclass(frozen=True)
@@ -47,9 +59,9 @@ class ExportTarget(Target):
 )
 def export(
     target: ExportTarget,
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Output folder (--out is the dtype of C).")] = Path(
-        "ptxgen_kernels"
-    ),
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Output folder (--out is the dtype of C)."), OWN_FOLDER
+    ] = Path("ptxgen_kernels"),
     ptx: Annotated[bool, typer.Option("--ptx", help="Write the PTX of each kernel, too.")] = False,
 ) -> Answer:
     """Export kernels for C programs.
@@ -61,7 +73,7 @@ def export(
     from ptxgen import __version__
     from ptxgen.cli.report import extrapolation_notes
     from ptxgen.export.c_source import form
-    from ptxgen.export.files import require_own, write
+    from ptxgen.export.files import write
     from ptxgen.export.library import Library
     from ptxgen.problem.dtypes import DTYPES, canonical
     from ptxgen.tuning import selection
@@ -69,7 +81,6 @@ def export(
 
     if target.out is not None and canonical(target.out) not in DTYPES:
         raise InputError(f"out is {target.out!r}; it is the dtype of C: --folder {target.out} names the output folder")
-    require_own(folder)
     cases, device = target.cases(), target.find_device()
     with target.reading() as database, shown_progress("select", len(cases)) as progress:
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE, OUTPUT_FOLDER, Check
 from ptxgen.cli.collect import ChildrenOption, DevicesOption, DtypesOption, JobsOption, MaxExtentOption, MixtureOption
 from ptxgen.cli.command import Answer, Common, command, model
 from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
@@ -15,6 +16,17 @@ from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from ptxgen.tuning.validation import Validated
+
+
+def perceptrons_available(name: str, rows: int) -> None:
+    """UnavailableError: perceptrons are to be trained, and scikit-learn is missing."""
+    from ptxgen.tuning import perceptron
+
+    if rows:
+        perceptron.require()
+
+
+PERCEPTRONS = Check(perceptrons_available)
 
 
 @command(model, "train", "--device h200 --out models", "--device h200 --also h100 --folder tuning_db --out models")
@@ -32,6 +44,7 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(help="Folder; <device>/model.json.xz is written. [default: the models next to the database]"),
+        OUTPUT_FOLDER,
     ] = None,
     target: Annotated[
         str, typer.Option(help="Baseline of times: time (none), roofline, clock (the performance model) or average.")
@@ -82,7 +95,9 @@ def train(
 def evaluate(
     options: Common,
     path: Annotated[
-        Path | None, typer.Argument(help="A file measurements.jsonl.xz. [default: the shipped one of the device]")
+        Path | None,
+        typer.Argument(help="A file measurements.jsonl.xz. [default: the shipped one of the device]"),
+        INPUT_FILE,
     ] = None,
     device: Annotated[str, typer.Option(help="The device whose measurements are used.")] = "h200",
     folds: Annotated[int, typer.Option(min=2, help="Parts of the problems; each is held out once.")] = 4,
@@ -100,6 +115,7 @@ def evaluate(
             min=0,
             help="Train the perceptrons of Table 2, and the trees, on this number of random rows, too; 0: do not.",
         ),
+        PERCEPTRONS,
     ] = 0,
 ) -> Answer:
     """Cross-validate the model on problems held out of training.
@@ -170,11 +186,14 @@ def validate(
     jobs: JobsOption = None,
     children: ChildrenOption = None,
     rows: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one JSON object per problem, as soon as it is complete."),
+        OUTPUT_FILE,
     ] = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Summarize a file that --rows wrote; time nothing."),
+        INPUT_FILE,
     ] = None,
 ) -> Answer:
     """Time the model's choices for problems that were never measured.

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ptxgen.cli.checks import INPUT_FILE, OUTPUT_FILE
 from ptxgen.cli.command import UNDERSTAND_COMMANDS, Answer, app, command
 from ptxgen.cli.options import DatabaseOptions
+from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
     from ptxgen.cli.pictures import Chart
@@ -50,7 +52,7 @@ class Contents:
 )
 def report(
     options: DatabaseOptions,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page to write."), OUTPUT_FILE] = Path("report.html"),
     device: Annotated[
         str | None, typer.Option(help="Device of the results. [default: the device of most winners in the database]")
     ] = None,
@@ -62,6 +64,7 @@ def report(
             help="A document of bench --baseline (vendor's times) or model evaluate (learning curve), or a file of "
             "model validate --rows. Repeatable.",
         ),
+        INPUT_FILE,
     ] = None,
     history: Annotated[
         bool, typer.Option("--history/--no-history", help="Show all measurements over time, or only winners.")
@@ -73,10 +76,14 @@ def report(
     winners with their parameters, failures by kind. The page has no scripts and loads nothing. The results are those
     of the database; if it has none of the device, the shipped ones.
     """
+    from ptxgen.cli import pictures
     from ptxgen.cli.progress import progress
+    from ptxgen.problem.device import device as device_named
     from ptxgen.tuning import tuning_files
     from ptxgen.tuning.progress import counted
 
+    pictures.require_package()
+    sources = [read_source(path) for path in source or ()]
     with progress("read") as shown, options.reading() as database:
         clock = None
         if device is None:
@@ -84,9 +91,11 @@ def report(
             largest = max(winners, key=lambda r: r["count"], default=None)
             name, clock = (largest["device"], largest["clock"]) if largest else ("", "")
             device = name or next(iter(tuning_files.devices()), "h200")
+        for s in sources:
+            s.require(device_named(device).name)
         found = _contents(device, clock or tuning_files.clock_of(device), database, history, shown)
-        for path in source or ():
-            _add(found, path)
+        for s in sources:
+            s.add_to(found)
         shown.phase("draw", 0)
         text = page(found)
     out.write_text(text, encoding="utf-8")
@@ -132,7 +141,7 @@ def _contents(name: str, clock: str, database: Any, history: bool, progress: Pro
         out.sources.append("the shipped measurements")
     for file, title in ((VALIDATION, "validation"), (EVALUATION, "evaluation")):
         if (path := tuning_files.measurements_path(name).with_name(file)).exists():
-            _add(out, path, f"the shipped {title} of the model")
+            read_source(path, f"the shipped {title} of the model").add_to(out)
     return out
 
 
@@ -146,38 +155,58 @@ def _counted(attempts: Iterable[Attempt], progress: Progress) -> list[Attempt]:
     return out
 
 
-def _add(out: Contents, path: Path, title: str = "") -> None:
-    """Adds the vendor's times or the learning curve of a file. InputError: the file has neither, or those of another
-    device."""
+@dataclass(frozen=True)
+class Source:
+    """What a file adds to the page of ``device``. ``title``: how the page names the file."""
+
+    path: Path
+    title: str
+    device: str
+    ratios: list[Ratio] = field(default_factory=list)
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    def require(self, device: str) -> None:
+        """InputError: the results are of another device."""
+        if self.device != device:
+            raise InputError(f"from {self.path} is of device {self.device}; it must be of {device}")
+
+    def add_to(self, page: Contents) -> None:
+        self.require(page.device.name)
+        page.ratios += self.ratios
+        page.curve = self.curve or page.curve
+        page.sources.append(self.title)
+
+
+def read_source(path: Path, title: str = "") -> Source:
+    """The vendor's times or the learning curve of a file. InputError: the file has neither, or is damaged."""
     import math
 
-    from ptxgen.cli.report import read_document
-    from ptxgen.errors import InputError
+    from ptxgen.cli import documents
     from ptxgen.problem.registry import parse
     from ptxgen.tuning.history import Ratio
     from ptxgen.tuning.validation import read_rows
 
-    name = out.device.name
+    title = title or path.name
     try:
-        document = read_document(path, "bench", "model evaluate", device=name)
-    except (InputError, UnicodeDecodeError) as error:
+        documents.load(path)
+    except InputError:  # not one JSON object: lines
         try:
             header, rows = read_rows(path)
-        except InputError:
+        except InputError as error:
             raise InputError(
-                f"from {path} must be the output of bench --json or model evaluate --json of device {name}, or a file"
-                f" of model validate --rows"
+                f"from {path} must be the output of bench --json or model evaluate --json, or a file of model validate"
+                f" --rows: {error}"
             ) from error
-        if header["device"] != name:
-            raise InputError(f"from {path} is of device {header['device']}; it must be of {name}") from None
-        out.ratios += [Ratio(r.problem, r.ratio) for r in rows if math.isfinite(r.ratio)]
-    else:
-        if document["command"] == "bench":
-            known = (r for r in document["rows"] if r["ratio"] is not None)
-            out.ratios += [Ratio(parse(r["problem"]["key"]), r["ratio"]) for r in known]
-        else:
-            out.curve = [(p["problems"], p["error"]) for p in document["curve"]]
-    out.sources.append(title or path.name)
+        return Source(
+            path, title, header["device"], [Ratio(r.problem, r.ratio) for r in rows if math.isfinite(r.ratio)]
+        )
+    document = documents.read(path, "bench", "model evaluate")
+    if document["command"] == "bench":
+        known = [r for r in document["rows"] if r["ratio"] is not None]
+        ratios = [Ratio(parse(r["problem"]["key"]), r["ratio"]) for r in known]
+        return Source(path, title, document["device"], ratios)
+    curve = [(p["problems"], p["error"]) for p in document["curve"]]
+    return Source(path, title, document["device"], curve=curve)
 
 
 # ---- the page

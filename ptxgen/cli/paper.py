@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from ptxgen.cli.checks import INPUT_FILE, Check, output_file
 from ptxgen.cli.command import OUTPUT_PANEL, Answer, command, paper
 from ptxgen.cli.options import DatabaseOptions, SeedOption, Target
 
@@ -25,6 +26,18 @@ PerceptronsOption = Annotated[
 ]
 
 
+def picture_file(name: str, path: Path) -> None:
+    """InputError: the file cannot be written, or its name does not end in that of a format. UnavailableError:
+    matplotlib is missing."""
+    from ptxgen.cli import pictures
+
+    output_file(name, path)
+    pictures.require(path)
+
+
+PICTURE = Check(picture_file)
+
+
 @dataclass(frozen=True)
 class TableOptions(DatabaseOptions):
     """Where a table comes from and where it goes."""
@@ -34,24 +47,28 @@ class TableOptions(DatabaseOptions):
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Read the JSON document of this command, or of the one it runs."),
+        INPUT_FILE,
     ] = None
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Draw a .png, .svg or .pdf, too.")
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw a .png, .svg or .pdf, too."),
+        PICTURE,
     ] = None
 
 
 def _answer(options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer]) -> Answer:
     """The table ``name`` as text, in the requested picture and, with ``--json``, as the document that it is made from.
     ``source``: the commands whose documents serve; ``run``: runs the first of them."""
-    from ptxgen.cli import paper_tables, pictures, report
+    from ptxgen.cli import documents, paper_tables, pictures
     from ptxgen.errors import InputError
 
-    if options.picture is not None:
-        pictures.require(options.picture)
-    answer = Answer(report.read_document(options.source, *source), "") if options.source is not None else run()
+    answer = Answer(documents.read(options.source, *source), "") if options.source is not None else run()
     if not answer.document.get(paper_tables.CONTENTS[name]):
         raise InputError(f"{options.source} has no {paper_tables.CONTENTS[name]}: {paper_tables.REMEDIES[name]}")
-    table = paper_tables.TABLES[name](answer.document)
+    try:
+        table = paper_tables.TABLES[name](answer.document)
+    except InputError as error:
+        raise InputError(f"{options.source or name}: {error}") from error
     if options.picture is not None:
         pictures.draw(table.chart, options.picture)
     return Answer(answer.document, table.parts, answer.code)

@@ -20,6 +20,7 @@ from ptxgen.cli.report import (
     shape_titles,
 )
 from ptxgen.cli.tables import Parts, Table, number
+from ptxgen.errors import InputError
 
 #: problems of the paper's Table 6, a selection of those of Table 4
 TABLE_6 = (
@@ -130,7 +131,7 @@ def figure5(document: Document) -> PaperTable:
 def speeds(document: Document, title: str) -> PaperTable:
     """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
     vendor's library that does not report the choice of its heuristic has no column for it."""
-    vendor = operation_in(document).baselines[document["baseline"]].title
+    vendor = _vendor(document)
     known = any(r["vendor_first_us"] is not None for r in document["rows"])
     columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}
     columns |= {f"{vendor} heuristic": "vendor_first_us"} if known else {}
@@ -157,6 +158,17 @@ def speeds(document: Document, title: str) -> PaperTable:
         *reversed(shape_titles(document)[1:]),
     )
     return PaperTable(heads, rows, notes, chart, optional)
+
+
+def _vendor(document: Document) -> str:
+    """The title of the vendor's library. InputError: the rows are of several operations, or have no library."""
+    names = sorted({row["problem"]["operation"] for row in document["rows"]})
+    if len(names) > 1:
+        raise InputError(f"the rows are of {' and '.join(names)}; they must be of one operation")
+    known = operation_in(document).baselines
+    if document["baseline"] not in known:
+        raise InputError(f"baseline is {document['baseline']!r}; it must be {' or '.join(known)}: use bench --baseline")
+    return known[document["baseline"]].title
 
 
 def table4(document: Document) -> PaperTable:

@@ -84,7 +84,7 @@ def require(path: Path) -> None:
     """InputError: the name of a picture has an unknown ending. UnavailableError: matplotlib is missing."""
     if path.suffix not in FORMATS:
         raise InputError(f"picture is {str(path)!r}; its name must end in {', '.join(FORMATS)}")
-    _matplotlib()
+    require_package()
 
 
 def draw(chart: Chart, path: Path) -> None:
@@ -105,7 +105,7 @@ def svg(chart: Chart, name: str) -> str:
     """The chart as an SVG element for a page, in the colours of its style sheet: variables ``--text``, ``--grid`` and
     ``--series-0`` to ``--series-8``. ``name``: prefix of its ids, different for each chart of a page.
     UnavailableError: matplotlib is missing."""
-    _matplotlib()
+    require_package()
     import matplotlib
 
     out = io.StringIO()
@@ -147,7 +147,7 @@ def _labelled(chart: Chart) -> list[tuple[float, float, str]]:
 
 
 def _figure(chart: Chart, size: tuple[float, float], titled: bool = True) -> Any:
-    figure = _matplotlib().Figure(figsize=size, layout="constrained", dpi=120)
+    figure = require_package().Figure(figsize=size, layout="constrained", dpi=120)
     axes = figure.add_subplot()
     if titled:
         axes.set_title(chart.title, fontsize=10)
@@ -279,7 +279,8 @@ def dates_of() -> Any:
     return dates
 
 
-def _matplotlib() -> Any:
+def require_package() -> Any:
+    """The module of matplotlib's figures. UnavailableError: matplotlib is missing."""
     try:
         from matplotlib import figure
     except ImportError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ptxgen.cli.checks import OUTPUT_FILE
 from ptxgen.cli.command import (
     TUNE_COMMANDS,
     UNDERSTAND_COMMANDS,
@@ -348,6 +349,7 @@ def bench(
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the JSON document, too: for report, explain and paper --from."),
+        OUTPUT_FILE,
     ] = None,
     schedule: ScheduleOption = None,
 ) -> Answer:
@@ -375,6 +377,8 @@ def bench(
     rows: list[dict[str, Any]] = []
     if baseline and driver.clock == "model":
         raise UnavailableError(f"baseline is {baseline!r}; the vendor's library needs an NVIDIA GPU")
+    if baseline:
+        known[baseline].require()
     target.warn_if_emulated(driver, emulated_time(cases, BENCH_LAUNCHES))
     with target.reading() as database, shown_progress() as progress:
         progress.phase("bench", len(cases))

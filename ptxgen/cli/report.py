@@ -17,7 +17,6 @@ from typing import Any
 from ptxgen.cli.tables import Parts, Predicted, Table
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import Config, axes_of
-from ptxgen.errors import InputError
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.operation import Case, Operation, operation_named, operation_names
 from ptxgen.tuning.progress import counted
@@ -51,20 +50,6 @@ def plain(value: Any) -> Any:
 
 def to_json(document: Document) -> str:
     return json.dumps(plain(document), indent=1, allow_nan=False)  # ASCII fits every output encoding
-
-
-def read_document(path: Path, *commands: str, device: str | None = None) -> Document:
-    """The document that one of ``commands`` printed to a file with ``--json``. ``device``: that it must be of.
-    InputError: it is another one, or none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is not a JSON document: {error}") from error
-    if not isinstance(document, dict) or document.get("command") not in commands:
-        raise InputError(f"{path} must be the output of {' or '.join(commands)} --json")
-    if device is not None and document["device"] != device:
-        raise InputError(f"{path} is of device {document['device']}; it must be of {device}")
-    return document
 
 
 def problem_fields(case: Case) -> Document:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ptxgen.cli.checks import OUTPUT_FOLDER, Check
 from ptxgen.cli.command import STORE_COMMANDS, Answer, Common, app, command, db, explain_interrupt
 from ptxgen.cli.options import DatabaseOptions
 from ptxgen.cli.progress import progress as shown_progress
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
     from ptxgen.runtime.driver import Driver
 
 
+def form_available(name: str, form: str) -> None:
+    """InputError: there is no such form. UnavailableError: its package is missing."""
+    from ptxgen.tuning.result_files import require_form
+
+    if form != "text":
+        require_form(form)
+
+
+FORM = Check(form_available)
+
+
 @command(db, "export", "results", "results --device h200 --format parquet", tables=False)
 def export(
     options: DatabaseOptions,
-    folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder; it gets one folder per device."), OUTPUT_FOLDER],
     device: Annotated[str | None, typer.Option(help="Export only results of this device.")] = None,
     raw: Annotated[bool, typer.Option("--raw/--no-raw", help="Include all measurements, or only winners.")] = True,
     form: Annotated[
@@ -31,6 +43,7 @@ def export(
             help="text: winners as sorted text, compressed measurements and the trained model, one folder per device;"
             " jsonl, parquet: one table of all measurements, for other programs.",
         ),
+        FORM,
     ] = "text",
 ) -> Answer:
     """Export the database to files.
@@ -256,7 +269,9 @@ def doctor(options: DatabaseOptions) -> Answer:
 def build_pycuda(
     options: Common,
     wheel: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the wheel to this folder and do not install it.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the wheel to this folder and do not install it."),
+        OUTPUT_FOLDER,
     ] = None,
 ) -> Answer:
     """Build PyCUDA and install it.

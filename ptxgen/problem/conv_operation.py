@@ -27,6 +27,8 @@ CONV = Operation(
     titles=TITLES,
     cells=cells,
     suites=SUITES,
-    baselines={"cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn:Cudnn")},
+    baselines={
+        "cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn:Cudnn", "ptxgen.runtime.vendor.cudnn:_torch")
+    },
     random_kinds={"conv": RandomKind("ptxgen.tuning.random_conv:conv", 0.22, "ptxgen.tuning.random_conv:varied")},
 )

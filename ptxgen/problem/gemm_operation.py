@@ -40,7 +40,11 @@ GEMM = Operation(
     cells=cells,
     column_major=from_column_major,
     suites=SUITES,
-    baselines={"cublas": Baseline("cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt")},
+    baselines={
+        "cublas": Baseline(
+            "cublas", "cuBLASLt", "ptxgen.runtime.vendor.cublaslt:CublasLt", "ptxgen.runtime.vendor.cublaslt:_library"
+        )
+    },
     random_kinds={
         "gemm": RandomKind("ptxgen.tuning.random_gemm:gemm", 0.45, VARY),
         "thin": RandomKind("ptxgen.tuning.random_gemm:thin", 0.25, VARY),

@@ -65,10 +65,22 @@ GROUPED = Operation(
     cells=cells,
     suites=SUITES,
     baselines={
-        "cublas": Baseline("cublas", "cuBLAS", "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped"),
+        "cublas": Baseline(
+            "cublas",
+            "cuBLAS",
+            "ptxgen.runtime.vendor.cublas_grouped:CublasGrouped",
+            "ptxgen.runtime.vendor.cublas_grouped:_library",
+        ),
         "tlp": Baseline("tlp", "tile policy by TLP", "ptxgen.runtime.tlp_schedule:TlpBaseline"),
-        "cudnn": Baseline("cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn_grouped:CudnnGrouped"),
-        "torch": Baseline("torch", "torch._grouped_mm", "ptxgen.runtime.vendor.torch_grouped:TorchGrouped"),
+        "cudnn": Baseline(
+            "cudnn", "cuDNN", "ptxgen.runtime.vendor.cudnn_grouped:CudnnGrouped", "ptxgen.runtime.vendor.cudnn:_torch"
+        ),
+        "torch": Baseline(
+            "torch",
+            "torch._grouped_mm",
+            "ptxgen.runtime.vendor.torch_grouped:TorchGrouped",
+            "ptxgen.runtime.vendor.torch_grouped:_torch",
+        ),
     },
     scheduling="ptxgen.runtime.grouped_launch:table_us",
     random_kinds={"grouped": RandomKind("ptxgen.tuning.random_grouped:grouped", 0.0)},

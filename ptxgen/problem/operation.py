@@ -63,11 +63,18 @@ class VendorTimes(NamedTuple):
 @dataclass(frozen=True)
 class Baseline:
     """A vendor library to compare with. ``title``: its name in tables; ``implementation``: a class that is constructed
-    with (driver, problem, addresses of the epilogue's arrays)."""
+    with (driver, problem, addresses of the epilogue's arrays); ``library``: a function that loads the library, or
+    raises UnavailableError; None: it is part of ptxgen."""
 
     name: str
     title: str
     implementation: Function
+    library: Function | None = None
+
+    def require(self) -> None:
+        """UnavailableError: the library is missing."""
+        if self.library is not None:
+            resolve(self.library)()
 
     def best(
         self, driver: Any, problem: ProblemBase, sets: Any, timing: Any, epilogue_args: tuple[int, ...] = ()

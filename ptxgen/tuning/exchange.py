@@ -72,7 +72,11 @@ class errors_with_line:  # noqa: N801 a context manager; contextlib's take longe
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A temporary file that replaces ``path`` when the block ends; by then it is on disk."""
+    """A temporary file that replaces ``path``, or the file that a link there names, when the block ends; by then it is
+    on disk. InputError: there is something else than a regular file."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a regular file; only a regular file can be replaced")
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")

@@ -201,11 +201,9 @@ class ExecutorPool:
         self.stop()
 
 
-@contextmanager
-def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
-    """The executor of a Dask cluster, and the number of its threads. ``address``: ``dask://HOST:PORT``, or ``dask://``
-    and the path of a scheduler file. InputError: the address has another form. UnavailableError: distributed is not
-    installed, the scheduler does not answer, or it has no worker."""
+def require(address: str) -> tuple[Any, dict[str, str]]:
+    """Dask's client class, and its arguments for an address of ``dask_executor``. InputError: it has another form.
+    UnavailableError: distributed is not installed, or the scheduler file is missing."""
     place = address.removeprefix(SCHEME)
     if not address.startswith(SCHEME) or not place:
         raise InputError(f"executor is {shown(address)}; it must be dask://HOST:PORT or dask://FILE, a scheduler file")
@@ -215,8 +213,17 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
         raise UnavailableError(f"executor needs the package distributed: {install_extra('dask')}") from error
     if place.endswith(".json") and not Path(place).is_file():  # distributed would wait for it without end
         raise UnavailableError(f"the scheduler file {place} does not exist")
-    connect: Any = distributed.Client  # distributed has no complete annotations
-    to: dict[str, Any] = {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
+    client: Any = distributed.Client  # distributed has no complete annotations
+    return client, {"scheduler_file": place} if place.endswith(".json") else {"address": f"tcp://{place}"}
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
+    """The executor of a Dask cluster, and the number of its threads. ``address``: ``dask://HOST:PORT``, or ``dask://``
+    and the path of a scheduler file. InputError: the address has another form. UnavailableError: distributed is not
+    installed, the scheduler does not answer, or it has no worker."""
+    connect, to = require(address)
+    place = address.removeprefix(SCHEME)
     try:
         client = connect(**to, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
@@ -229,4 +236,4 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, int]]:
         yield client.get_executor(pure=False), sum(client.nthreads().values())
 
 
-__all__ = ["DevicePoolOptions", "ExecutorPool", "JobResult", "dask_executor", "run_job"]
+__all__ = ["DevicePoolOptions", "ExecutorPool", "JobResult", "dask_executor", "require", "run_job"]

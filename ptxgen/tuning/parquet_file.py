@@ -15,7 +15,8 @@ ROWS = 1 << 14  #: rows of a row group
 TYPES = {"text": "string", "number": "float64", "count": "int64", "flag": "bool_", "numbers": "list_"}
 
 
-def _pyarrow() -> Any:
+def require() -> Any:
+    """The module pyarrow. UnavailableError: it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -28,7 +29,7 @@ def write(file: IO[bytes], columns: Mapping[str, str], rows: Iterable[Sequence[A
     """Writes rows with a value for each of ``columns``: name -> a key of ``TYPES``. ``facts``: texts about the file.
 
     UnavailableError: pyarrow is not installed."""
-    arrow = _pyarrow()
+    arrow = require()
     types = {kind: getattr(arrow, name) for kind, name in TYPES.items()}
     fields = [
         (name, types[kind](arrow.float64()) if kind == "numbers" else types[kind]()) for name, kind in columns.items()
@@ -47,7 +48,7 @@ def read(path: Path) -> tuple[dict[str, str], Iterator[dict[str, Any]]]:
     """The texts about the file, and its rows, which are read on demand.
 
     InputError: there is no such file. CorruptError: it is damaged. UnavailableError: pyarrow is not installed."""
-    arrow = _pyarrow()
+    arrow = require()
     require_file(path)
     try:
         file = arrow.parquet.ParquetFile(path)

@@ -34,7 +34,7 @@ class Perceptron:
     and variance 1, and learns the same logarithm of time. UnavailableError: scikit-learn is missing."""
 
     def __init__(self, hidden: tuple[int, ...], rows: Training, target: str, mask: NDArray[np.bool_]) -> None:
-        networks, unfinished = _sklearn()
+        networks, unfinished = require()
         x, y = rows.x[mask], (rows.log_us - rows.bases[target])[mask]
         deviation = x.std(axis=0)
         self.mean, self.scale = x.mean(axis=0), np.where(deviation > CONSTANT, deviation, np.float32(1))
@@ -68,8 +68,9 @@ class Perceptron:
         return np.asarray(np.clip((x - self.mean) / self.scale, -FARTHEST, FARTHEST), np.float32)
 
 
-def _sklearn() -> tuple[Any, Any]:
-    """The module of neural networks, and the warning that training ended at the limit of epochs."""
+def require() -> tuple[Any, Any]:
+    """The module of neural networks, and the warning that training ended at the limit of epochs. UnavailableError:
+    scikit-learn is missing."""
     try:
         from sklearn import exceptions, neural_network
     except ImportError as error:

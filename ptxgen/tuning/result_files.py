@@ -59,14 +59,21 @@ class Store(Protocol):
     ) -> Iterator[Measurement]: ...
 
 
+def require_form(form: str) -> None:
+    """InputError: the form is unknown. UnavailableError: Parquet without pyarrow."""
+    if form not in FORMS:
+        raise InputError(f"format is {form!r}; it must be text, {' or '.join(FORMS)}")
+    if form == "parquet":
+        parquet_file.require()
+
+
 def write_results(database: Store, folder: Path, form: str, device: str | None = None, raw: bool = True) -> Path:
     """Writes the measurements of a database, or without ``raw`` its winners, as ``results.<form>``, and returns the
     file. ``device``: only those of this device.
 
     InputError: the form is unknown, or the database has nothing of the device. UnavailableError: Parquet without
     pyarrow."""
-    if form not in FORMS:
-        raise InputError(f"format is {form!r}; it must be text, {' or '.join(FORMS)}")
+    require_form(form)
     pairs = [pair for pair in database.devices() if device in (None, pair[0])]
     if device is not None and not pairs:
         raise InputError(f"device is {device!r}; the database has no measurements of it")

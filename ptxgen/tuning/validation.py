@@ -35,6 +35,7 @@ from ptxgen.tuning.collect import Collector, MeasuringProcesses, one_blas_thread
 from ptxgen.tuning.database import Database, config_text
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.evaluation import arithmetic, geometric_mean
+from ptxgen.tuning.exchange import microseconds
 from ptxgen.tuning.executor import DevicePoolOptions
 from ptxgen.tuning.measurement import Measurement
 from ptxgen.tuning.progress import SILENT, Progress
@@ -78,12 +79,14 @@ class Validated:
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> Validated:
-        values: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
-        problem, configs = (
-            parse(values.pop("problem")),
-            tuple(parse_config(translate(text)) for text in values.pop("configs")),
-        )
-        return cls(problem=problem, configs=configs, **values)
+        """Inverse of ``as_dict``. ValueError, TypeError, KeyError, AttributeError: a value breaks a rule."""
+        values = {**row}
+        problem, measured = parse(values.pop("problem")), int(values.pop("measured"))
+        configs = tuple(parse_config(translate(text)) for text in values.pop("configs"))
+        if not configs:
+            raise InputError("configs is []; it must have the selected configuration")
+        times = {name: math.nan if value is None else microseconds(value) for name, value in values.items()}
+        return cls(problem, measured, configs=configs, **times)
 
 
 @dataclass(frozen=True)
@@ -216,16 +219,21 @@ def compare(
     )
 
 
+#: errors of reading rows that have another form
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, EOFError)
+
+
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
     """(first line, rows) of a file that ``model validate --rows`` wrote; compressed with xz if its name says so.
     InputError: the file cannot be read, or has another form."""
     try:
         with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
             header = json.loads(next(lines, "null"))
-            return {"device": header["device"], **header}, [Validated.from_dict(json.loads(line)) for line in lines]
+            rows = [Validated.from_dict(json.loads(line)) for line in lines]
+            return {**header, "device": str(header["device"])}, rows
     except OSError as error:
         raise InputError(f"from {path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, TypeError, KeyError, AttributeError, lzma.LZMAError) as error:
+    except (*_DAMAGED, lzma.LZMAError) as error:
         raise InputError(f"from {path} must be a file that model validate --rows wrote: {error}") from error
 
 

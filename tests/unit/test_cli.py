@@ -40,7 +40,7 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.operation import Case, operation_named, operation_names
+from ptxgen.problem.operation import Baseline, Case, operation_named, operation_names
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.runtime.tlp_schedule import threshold_of
@@ -565,6 +565,7 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
 
     monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())
     monkeypatch.setattr(ptxgen.tuning.bench, "bench", rows)
+    monkeypatch.setattr(Baseline, "require", lambda self: None)
 
 
 def test_bench_compares(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def test_files_of_other_kinds_and_devices_are_errors(tmp_path: Path, capsys: pyt
         (tmp_path / name).write_text(json.dumps(document))
         words = ["report", "--device", "h200", "--no-history", "--out", str(tmp_path / "r.html")]
         assert run([*words, "--from", str(tmp_path / name)]) == 2
-        assert re.search(r"must be (the output of bench --json .* of device h200|of h200)", capsys.readouterr().err)
+        assert re.search(r"must be (the output of bench or model evaluate --json|of h200)", capsys.readouterr().err)
         assert not (tmp_path / "r.html").exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ptxgen.cli import model, paper_tables, pictures, problems
+from ptxgen.cli import documents, model, paper_tables, pictures, problems
 from ptxgen.cli.command import Answer, run
 from ptxgen.cli.report import plain, problem_fields
 from ptxgen.cli.tables import text_of
@@ -45,15 +45,16 @@ EVALUATION = {
     "architectures": [*(regressor(h, 1000, 0.1) for h in paper_tables.TABLE_2), regressor((), 1000, 0.05)],
     "samples": [regressor((), 500, 0.2), regressor((), 1000, 0.1), regressor((64, 32), 1000, 0.3)],
 }
+GEMM_CASES = list(cases("isaac", "gemm"))
 SAMPLERS = {
     "command": "sampler",
     "device": "h200",
     "rows": [
-        {"problem": {"operation": o}, "samplers": [{"sampler": s, "acceptance": a} for s, a in legal.items()]}
-        for o, legal in (
-            ("gemm", {"categorical": 0.2, "uniform": 0.002}),
-            ("gemm", {"categorical": 0.1, "uniform": 0.004}),
-            ("conv", {"categorical": 0.3, "uniform": 0.0}),
+        {**problem_fields(case), "samplers": [{"sampler": s, "acceptance": a} for s, a in legal.items()]}
+        for case, legal in (
+            (GEMM_CASES[0], {"categorical": 0.2, "uniform": 0.002}),
+            (GEMM_CASES[1], {"categorical": 0.1, "uniform": 0.004}),
+            (next(iter(cases("isaac", "conv"))), {"categorical": 0.3, "uniform": 0.0}),
         )
     ],
 }
@@ -84,7 +85,7 @@ def test_text_and_csv_have_the_same_rows(name: str, files: dict[str, Path], caps
     assert head == list(table.titles)
     assert len(rows) == len(table.rows) == sum(row[0] in text for row in rows)
     assert run(["paper", name, "--from", str(files[name]), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == DOCUMENTS[name]
+    assert json.loads(capsys.readouterr().out) == plain(documents.read(files[name], DOCUMENTS[name]["command"]))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

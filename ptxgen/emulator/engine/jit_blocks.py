@@ -53,14 +53,19 @@ def available() -> bool:
     return True
 
 
+def require(engine: str) -> None:
+    """UnavailableError: the engine is ``llvm``, and llvmlite is not installed."""
+    if engine == "llvm" and not available():
+        raise UnavailableError(f"llvmlite is not installed; {install_extra('emu')}")
+
+
 class JitCompiler:
     """Compiles the blocks of one program that execute often."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.engine = program.options.engine
-        if self.engine == "llvm" and not available():
-            raise UnavailableError(f"llvmlite is not installed; {install_extra('emu')}")
+        require(self.engine)
         self.compiler: Any = None
         self.executions: dict[int, int] = {}
         self.compiled: dict[int, list[JitBlock]] = {}

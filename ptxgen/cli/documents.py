@@ -1,0 +1,172 @@
+"""The JSON documents of commands that other commands read. Every part that a reader uses is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ptxgen.arguments import shown
+from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config_migration import translate
+from ptxgen.errors import InputError
+from ptxgen.problem.registry import parse
+
+Document = dict[str, Any]
+#: returns a value in the form that readers use; InputError, ValueError, TypeError: it breaks a rule
+Check = Callable[[Any], Any]
+
+LARGEST = 1e15  #: of all numbers
+
+
+def load(path: Path) -> Document:
+    """The document in a file, unchecked. InputError: the file is no JSON object with the name of a command."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not a JSON document: {error}") from error
+    if not isinstance(document, dict) or "command" not in document:
+        raise InputError(f"{path} is not the document of a command: it has no command")
+    return document
+
+
+def read(path: Path, *commands: str, device: str | None = None) -> Document:
+    """The document that one of ``commands`` printed to a file with ``--json``, or that bench saved. ``device``: that it
+    must be of. InputError: it is another one or none, or is damaged."""
+    document = load(path)
+    if document["command"] not in commands:
+        raise InputError(f"{path} must be the output of {' or '.join(commands)} --json")
+    try:
+        document |= _checked(document, CHECKS[document["command"]])
+    except (ValueError, TypeError) as error:  # InputError is a ValueError
+        raise InputError(f"{path} is damaged: {error}") from error
+    if device is not None and document["device"] != device:
+        raise InputError(f"{path} is of device {document['device']}; it must be of {device}")
+    return document
+
+
+def _checked(values: Any, checks: Mapping[str, Check], prefix: str = "") -> Document:
+    """The fields of an object that have checks. A field that is missing is None. ``prefix``: of its name in errors."""
+    if not isinstance(values, dict):
+        raise InputError(f"is {shown(values)}; it must be an object")
+    return {name: _named(prefix + name, check, values.get(name)) for name, check in checks.items()}
+
+
+def _named(name: str, check: Check, value: Any) -> Any:
+    """``check(value)``; errors name the value, as ``rows[2].ratio``."""
+    try:
+        return check(value)
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        raise InputError(f"{name}{'' if text.startswith(('.', '[')) else ' '}{text}") from error
+
+
+def _list_of(check: Check) -> Check:
+    """The check of a list; a list that is missing is empty."""
+
+    def checked(value: Any) -> list[Any]:
+        if not isinstance(value, list | None):
+            raise InputError(f"is {shown(value)}; it must be a list")
+        return [_named(f"[{i}]", check, item) for i, item in enumerate(value or ())]
+
+    return checked
+
+
+def _row(**checks: Check) -> Check:
+    """The check of an object with these fields; other fields stay."""
+    return lambda value: {**(value if isinstance(value, dict) else {}), **_checked(value, checks, ".")}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"is {shown(value)}; it must be text")
+    return value
+
+
+def _optional(check: Check, missing: Any = None) -> Check:
+    return lambda value: missing if value is None else check(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
+        raise InputError(f"is {shown(value)}; it must be a number from 0 to {LARGEST:g}")
+    return value
+
+
+def _positive(value: Any) -> float:
+    if _number(value) == 0:
+        raise InputError("is 0; it must be positive")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise InputError(f"is {shown(value)}; it must be a whole number from 0 to {LARGEST:g}")
+    return value
+
+
+def _problem(value: Any) -> Document:
+    """The fields of the problem that the key names."""
+    if not isinstance(value, dict):
+        raise InputError(f"is {shown(value)}; it must be an object with the key of a problem")
+    problem = parse(_text(value.get("key")))
+    return {"key": problem.key(), **problem.as_dict()}
+
+
+def _config(value: Any) -> Document:
+    """The axes of a configuration, with the names of this version."""
+    if not isinstance(value, dict):
+        raise InputError(f"is {shown(value)}; it must be an object of axes")
+    return parse_config(translate(" ".join(f"{name}={axis}" for name, axis in value.items()))).values()
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"is {shown(value)}; it must be true or false")
+    return value
+
+
+def _column_major(value: Any) -> Document:
+    return _checked(value, {"m": _count, "n": _count, "k": _count, "a_t": _flag, "b_t": _flag}, ".")
+
+
+def _samplers(value: Any) -> list[Document]:
+    found: list[Document] = _list_of(_row(sampler=_text, acceptance=_number))(value)
+    for name in ("categorical", "uniform"):
+        if all(s["sampler"] != name for s in found):
+            raise InputError(f"lacks the sampler {name}")
+    return found
+
+
+_NAMES: dict[str, Check] = {
+    "name": _optional(_text, ""),
+    "problem": _problem,
+    "column_major": _optional(_column_major),
+    "note": _optional(_text, ""),
+}
+_CHOICE: dict[str, Check] = {
+    **_NAMES,
+    "config": _optional(_config),
+    "origin": _optional(_text, ""),
+    "scaled_from": _optional(_text, ""),
+}
+_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us", "ratio", "tflops")
+_REGRESSOR = _row(hidden=_list_of(_count), weights=_count, samples=_count, mse=_number, first=_number)
+
+#: command -> the checks of the parts of its document that readers use
+CHECKS: dict[str, dict[str, Check]] = {
+    "bench": {
+        "device": _text,
+        "baseline": _optional(_text),
+        "rows": _list_of(_row(**_CHOICE, **dict.fromkeys(_TIMES, _optional(_positive)))),
+    },
+    "select": {"device": _text, "rows": _list_of(_row(**_CHOICE))},
+    "sampler": {"device": _text, "rows": _list_of(_row(**_NAMES, samplers=_samplers))},
+    "model evaluate": {
+        "device": _text,
+        "curve": _list_of(_row(problems=_count, error=_number)),
+        "samples": _list_of(_REGRESSOR),
+        "architectures": _list_of(_REGRESSOR),
+    },
+}
