@@ -124,11 +124,13 @@ def build_stub(folder: Path) -> None:
     subprocess.run([*command, "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")], check=True)
 
 
-def request(problem: Problem, *, workspace: int = 1 << 40, zero: bool = False, **addresses: int) -> str:
+def request(
+    problem: Problem, *, workspace: int = 1 << 40, zero: bool = False, alpha: float = 2.0, **addresses: int
+) -> str:
     """A line for the program: a call of ``problem``. ``addresses``: of A, B, C, W, where they are not ADDRESSES."""
     at = {**ADDRESSES, **addresses}
     others = [OTHERS + i * (1 << 32) for i in range(len(ARRAYS))]
-    numbers = [*key_of(problem), at["A"], at["B"], at["C"], at["W"], *others, workspace, int(zero), 2.0, 3.0]
+    numbers = [*key_of(problem), at["A"], at["B"], at["C"], at["W"], *others, workspace, int(zero), alpha, 3.0]
     count = len(OPERATIONS[problem.operation].fields)
     return f"{OPERATIONS[problem.operation].name} {count} {' '.join(map(str, numbers))}"
 
@@ -169,12 +171,13 @@ def expected(
     *,
     swapped: bool = False,
     tables: int = 0,
+    alpha: int = 2,
     **addresses: int,
 ) -> list[dict[str, Any]]:
     """The calls of the driver by which Python's launch path computes ``launch`` on the addresses of ``request``, the
     workspace not zero. ``tables``: address of the offset tables. Tensor maps are bytes of zero, as the recording driver
     encodes them."""
-    at: dict[str, Any] = {**ADDRESSES, **addresses, "alpha": 2, "beta": 3}
+    at: dict[str, Any] = {**ADDRESSES, **addresses, "alpha": alpha, "beta": 3}
     if swapped:
         at["A"], at["B"] = at["B"], at["A"]
     at |= {name: OTHERS + i * (1 << 32) for i, name in enumerate(ARRAYS)}
@@ -272,3 +275,13 @@ def chosen(library: Library, problem: Any) -> tuple[ExportedKernel, Launch] | No
     us = library.model.predict(problem, Columns.of([kernel.general.config for kernel in legal]))
     best = legal[int(np.argmin(us))]
     return best, plan_for(problem, best.general.config, device).launch(lowered)
+
+
+def empty_sum(library: Library, kernel: ExportedKernel, problem: Any) -> tuple[Launch, Sequence[str]]:
+    """The launch that computes a GEMM of the class of ``kernel`` if alpha is 0, and the entries of its module that may
+    start early."""
+    known = next(p.empty for p in library.problems if p.kernel is kernel)
+    empty = OPERATIONS[problem.operation].without_sum(problem)
+    plan = plan_for(empty, known.config, library.device)
+    assert render(plan).digest == known.module.source.digest
+    return plan.launch(lower(empty)), known.module.source.pdl_entries

@@ -14,19 +14,21 @@ from ptxgen.export.choice import Score
 from ptxgen.export.general import VARIABLES, General
 from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module, key_of
 from ptxgen.export.operations import KIND, OPERATIONS
-from ptxgen.export.symbol import Leaf, Node, Symbol
+from ptxgen.export.symbol import Branch, Leaf, Node, Symbol
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 
 @dataclass(frozen=True)
 class CFunction:
-    """The body of a C function, in lines. ``title``: what it computes; ``config``: the configuration."""
+    """The body of a C function, in lines. ``title``: what it computes; ``config``: the configuration; ``empty``: the
+    body of the function that replaces it if alpha is 0."""
 
     name: str
     title: str
     config: str
     lines: list[str]
+    empty: list[str]
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,20 @@ def functions(library: Library) -> list[CFunction]:
     """The functions that launch kernels: for any shape, and for one problem."""
     out = []
     for k in library.kernels:
-        lines = block(k.general.launch, _launch_lines, "x->shape.")
-        out.append(CFunction(_kernel_name(k), f"shapes as {k.problem.key()}", str(k.general.config), lines))
+        title, shape = f"shapes as {k.problem.key()}", "x->shape."
+        out.append(_function(_kernel_name(k), title, str(k.general.config), k.general.launch, k.empty, shape))
     for p in library.problems:
         if p.kernel is None:
-            leaf = form(library, p.module, p.launch, p.swapped)
-            out.append(CFunction(_name(p), p.problem.key(), str(p.config), block(leaf, _launch_lines, "")))
+            launch = form(library, p.module, p.launch, p.swapped)
+            empty = form(library, p.empty.module, p.empty.launch)
+            out.append(_function(_name(p), p.problem.key(), str(p.config), launch, empty, ""))
     return out
+
+
+def _function(name: str, title: str, config: str, launch: Leaf | Branch, empty: Leaf | Branch, shape: str) -> CFunction:
+    """The function of a tree of launches; ``empty``: that of sums without terms; ``shape``: as ``Expressions``."""
+    lines, instead = (block(tree, _launch_lines, shape) for tree in (launch, empty))
+    return CFunction(name, title, config, lines, instead)
 
 
 def choices(library: Library, scores: Sequence[Score]) -> list[CChoice]:

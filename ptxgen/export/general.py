@@ -6,7 +6,7 @@ computed with symbols in place of the extents, so conditions and numbers become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.training import baseline
@@ -82,9 +83,43 @@ def general(
     """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
     ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend on too many conditions."""
     lowered, source = lower(problem), render(plan_for(problem, config, device))
+    launches = _launches(problem, config, device, form, source, lambda: _symbolic(lowered))
+    columns = Columns.of([config])
+    learnt = model.learnt(lowered, config.family)
+    trained = model if learnt else None
+    score = explore(lambda: _score(_symbolic(lowered), columns, device, trained), outcomes(launches))
+    ones = tuple(name for name, number in variables(problem).items() if number == 1)
+    return General(config, ones, learnt, source, launches, score)
+
+
+def empty_sums(
+    empty: Gemm, config: Config, device: Device, form: Callable[[Source, Launch], Leaf]
+) -> tuple[Source, Leaf | Branch]:
+    """The kernels of ``empty``, a GEMM with an empty K, and the tree of their launches for all M, N, leading dimensions
+    and alignments of C, as ``general`` has it."""
+    lowered, source = lower(empty), render(plan_for(empty, config, device))
+
+    def symbolic() -> KernelGemm:
+        p = _symbolic(lowered, ("m", "n", "ldc", "aligned_c"))
+        p.__dict__["ldb"] = p.n  # that of the caller's B, which is not read, does not count
+        return p
+
+    return source, _launches(empty, config, device, form, source, symbolic)
+
+
+def _launches(
+    problem: Problem,
+    config: Config,
+    device: Device,
+    form: Callable[[Source, Launch], Leaf],
+    source: Source,
+    symbolic: Callable[[], KernelGemm],
+) -> Leaf | Branch:
+    """The tree of the launches of ``source`` for all shapes of ``symbolic()``; leaves without form are shapes for which
+    ``config`` is illegal or has other code."""
 
     def launch() -> Leaf:
-        p = _symbolic(lowered)
+        p = symbolic()
         if rules.first_violation(p, config, device) is not None:
             return Leaf(None)
         plan = registry.of(config).plan(p, config)(p, config, device, geometry(p, config))
@@ -93,12 +128,7 @@ def general(
         same = (other.digest, other.pdl_entries) == (source.digest, source.pdl_entries)
         return form(source, plan.launch(p)) if same else Leaf(None)
 
-    launches, columns = explore(launch), Columns.of([config])
-    learnt = model.learnt(lowered, config.family)
-    trained = model if learnt else None
-    score = explore(lambda: _score(_symbolic(lowered), columns, device, trained), outcomes(launches))
-    ones = tuple(name for name, number in variables(problem).items() if number == 1)
-    return General(config, ones, learnt, source, launches, score)
+    return explore(launch)
 
 
 class _SymbolicGemm(KernelGemm):
@@ -108,10 +138,11 @@ class _SymbolicGemm(KernelGemm):
     __eq__ = object.__eq__
 
 
-def _symbolic(p: KernelGemm) -> KernelGemm:
-    """``p`` with symbols in place of its numbers above 1. Its fields are valid, and are not checked again."""
+def _symbolic(p: KernelGemm, names: Collection[str] = VARIABLES) -> KernelGemm:
+    """``p`` with symbols in place of its numbers above 1, of those in ``names``. Its fields are valid, and are not
+    checked again."""
     symbolic = object.__new__(_SymbolicGemm)
-    numbers = {name: number for name, number in variables(p).items() if number > 1}
+    numbers = {name: number for name, number in variables(p).items() if number > 1 and name in names}
     symbolic.__dict__.update({**p.__dict__, **{name: Symbol.variable(name, n) for name, n in numbers.items()}})
     return symbolic
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,20 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.errors import InputError
-from ptxgen.export.general import General, general, serves_other_shapes, variables
+from ptxgen.export.general import General, empty_sums, general, serves_other_shapes, variables
 from ptxgen.export.operations import KIND, OPERATIONS
-from ptxgen.export.symbol import Leaf, TooManyPathsError
+from ptxgen.export.symbol import Branch, Leaf, TooManyPathsError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.selection import Selection
 
+EMPTY_SIDE = 512  #: rows and columns of C for which kernels of an empty K are chosen
 #: chooses the configuration of a problem
 Choose = Callable[[Problem], Selection]
 #: the C text of launches of a module, whose numbers may be symbols
@@ -55,24 +58,39 @@ class Module:
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A configuration of ``module`` for all shapes of the class of ``problem``."""
+    """A configuration of ``module`` for all shapes of the class of ``problem``. ``empty``: the tree of its launches if
+    alpha is 0."""
 
     number: int
     problem: Problem
     module: Module
     general: General
+    empty: Leaf | Branch
+
+
+@dataclass(frozen=True)
+class EmptySum:
+    """What computes a problem if alpha is 0: ``problem``, a GEMM with an empty K, whose operands A and B are not read,
+    a configuration, and its launch."""
+
+    problem: Gemm
+    config: Config
+    module: Module
+    launch: Launch
 
 
 @dataclass(frozen=True)
 class ExportedProblem:
     """A problem, its configuration and the launches of its module that compute it. ``swapped``: A of the kernels is the
-    caller's second operand; ``kernel``: the kernel that computes it and other shapes; None: there is none."""
+    caller's second operand; ``empty``: what computes it if alpha is 0; ``kernel``: the kernel that computes it and
+    other shapes; None: there is none."""
 
     number: int
     selection: Selection
     module: Module
     launch: Launch
     swapped: bool
+    empty: EmptySum
     kernel: ExportedKernel | None = None
 
     @property
@@ -120,6 +138,7 @@ class Library:
     problems: list[ExportedProblem] = field(default_factory=list)
     kernels: list[ExportedKernel] = field(default_factory=list)
     tables: TableData = field(default_factory=TableData)
+    _empty_configs: dict[Gemm, Config] = field(default_factory=dict)
 
     @classmethod
     def of(cls, problems: Sequence[Problem], device: Device, choose: Choose, model: Model, form: Form) -> Library:
@@ -129,26 +148,45 @@ class Library:
         library = cls(device, model.of_trees() if model.measured_on == device.name else Model.analytic(device))
         for problem in dict.fromkeys(problems):
             require_exportable(problem)
-            library._add(choose(problem), form)
+            library._add(choose(problem), choose, form)
         return library
 
     def function(self, module: Module, entry: str) -> Function:
         """The kernel ``entry`` of a module."""
         return next(f for f in self.functions if f.module == module.number and f.entry == entry)
 
-    def _add(self, selection: Selection, form: Form) -> None:
+    def _add(self, selection: Selection, choose: Choose, form: Form) -> None:
         problem = selection.problem
         plan, lowered = plan_for(problem, selection.config, self.device), lower(problem)
         launch = plan.launch(lowered)
         for step in launch.steps:
             for table in step.tables:
                 self.tables.add(table)
-        kernel = self._kernel(selection, form) if serves_other_shapes(problem) else None
+        kernel = self._kernel(selection, choose, form) if serves_other_shapes(problem) else None
         module = self._module(render(plan)) if kernel is None else kernel.module
-        number = len(self.problems)
-        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, kernel))
+        number, empty = len(self.problems), self._empty_sum(problem, choose)
+        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, empty, kernel))
 
-    def _kernel(self, selection: Selection, form: Form) -> ExportedKernel | None:
+    def _empty_sum(self, problem: Problem, choose: Choose) -> EmptySum:
+        empty = OPERATIONS[problem.operation].without_sum(problem)
+        config = self._empty_config(empty, choose)
+        plan = plan_for(empty, config, self.device)
+        return EmptySum(empty, config, self._module(render(plan)), plan.launch(lower(empty)))
+
+    def _empty_config(self, empty: Gemm, choose: Choose) -> Config:
+        """One configuration for all GEMMs of a class with an empty K: it stores single elements of C."""
+        size, columns = empty.output.bytes, EMPTY_SIDE + 1
+        batch = min(empty.batch, 2)
+        typical = replace(
+            empty, m=EMPTY_SIDE, n=EMPTY_SIDE, ldb=0, ldc=columns, aligned_c=size, batch=batch, stride_c=CONTIGUOUS
+        )
+        if typical not in self._empty_configs:
+            self._empty_configs[typical] = choose(typical).config
+        config = self._empty_configs[typical]
+        legal = first_violation(lower(empty), config, self.device) is None
+        return config if legal else choose(empty).config
+
+    def _kernel(self, selection: Selection, choose: Choose, form: Form) -> ExportedKernel | None:
         """The kernel that computes a problem and other shapes; None: there are no expressions of its launches."""
         problem, kinds = selection.problem, len(KIND)
         for kernel in self.kernels:
@@ -159,13 +197,15 @@ class Library:
         def leaf(source: Source, launch: Launch) -> Leaf:
             return form(self, self._module(source), launch)
 
+        empty = OPERATIONS[problem.operation].without_sum(problem)
         try:
             made = general(problem, selection.config, self.device, leaf, self.model)
+            if not made.serves(variables(problem)):
+                return None
+            _, empties = empty_sums(empty, self._empty_config(empty, choose), self.device, leaf)
         except TooManyPathsError:
             return None
-        if not made.serves(variables(problem)):
-            return None
-        self.kernels.append(ExportedKernel(len(self.kernels), problem, self._module(made.source), made))
+        self.kernels.append(ExportedKernel(len(self.kernels), problem, self._module(made.source), made, empties))
         return self.kernels[-1]
 
     def _module(self, source: Source) -> Module:

@@ -99,13 +99,18 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
         "swapped": p.swapped,
         "workspace": p.launch.workspace,
         "zeroed": p.launch.zeroed,
-        "launches": [_step(library, p, step) for step in p.launch.steps],
+        "launches": [_step(library, p.module, step) for step in p.launch.steps],
+        "alpha_zero": {
+            "workspace": p.empty.launch.workspace,
+            "zeroed": p.empty.launch.zeroed,
+            "launches": [_step(library, p.empty.module, step) for step in p.empty.launch.steps],
+        },
     }
 
 
-def _step(library: Library, p: ExportedProblem, step: Step) -> dict[str, Any]:
+def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
     return {
-        "function": library.function(p.module, step.entry).number,
+        "function": library.function(module, step.entry).number,
         "grid": list(step.grid),
         "block": list(step.block),
         "shared": step.shared,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.errors import InputError
 from ptxgen.problem.base import COMPUTE_MODES, EPILOGUE_OPS, OUT_DTYPES
-from ptxgen.problem.conv import DIRECTIONS, FILTERS
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.strided_arrays import A, B, C, span
 
 #: epilogue operation -> its bit in the field ``epilogue``
@@ -79,7 +79,7 @@ class COperation:
     """An operation in C. ``name``: that of its function, without ``ptxgen_``; ``fields``: of its problem, the
     ``strides`` last ones strides of a batch; ``alignments(problem)``: of the first operand, the second and the result,
     in bytes; ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function
-    does not take the problem."""
+    does not take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0."""
 
     name: str
     meaning: str
@@ -87,6 +87,7 @@ class COperation:
     alignments: Callable[[Any], tuple[int, int, int]]
     elements: Callable[[Any], tuple[int, int, int]]
     require: Callable[[Any], None]
+    without_sum: Callable[[Any], Gemm]
     strides: int = 0
 
 
@@ -114,6 +115,36 @@ def _conv_elements(p: Any) -> tuple[int, int, int]:
     return a, b, c
 
 
+def _gemm_without_sum(p: Gemm) -> Gemm:
+    size = p.element.bytes
+    return replace(p, k=0, layout="NN", lda=0, ldb=0, aligned_a=size, aligned_b=size, stride_a=0, stride_b=0)
+
+
+def _conv_without_sum(p: Conv) -> Gemm:
+    """The result as matrices with a bias for each column, if channels are contiguous, else for each row."""
+    result = p.tensors[2]
+    extents = p.extents(result)
+    place, sizes = 0, list(extents.values())
+    if p.direction != "weight_grad":
+        place = list(extents).index("c" if result == "x" else "k")
+    before, channels, pixels = math.prod(sizes[:place]), sizes[place], math.prod(sizes[place + 1 :])
+    m, n, batch, bias = (before, channels, 1, "bias_column") if pixels == 1 else (channels, pixels, before, "bias_row")
+    return _gemm_without_sum(
+        Gemm(
+            m,
+            n,
+            0,
+            dtype=p.dtype,
+            compute=p.compute,
+            aligned_c=_conv_alignments(p)[2],
+            deterministic=p.deterministic,
+            out=p.out,
+            epilogue=p.epilogue.replace("bias", bias),
+            batch=batch,
+        )
+    )
+
+
 OPERATIONS = {
     "gemm": COperation(
         "gemm",
@@ -134,6 +165,7 @@ OPERATIONS = {
         lambda p: (p.aligned_a, p.aligned_b, p.aligned_c),
         lambda p: (span(p, A), span(p, B), span(p, C)),
         lambda p: None,
+        _gemm_without_sum,
         strides=3,
     ),
     "conv": COperation(
@@ -163,5 +195,6 @@ OPERATIONS = {
         _conv_alignments,
         _conv_elements,
         _require_2d,
+        _conv_without_sum,
     ),
 }

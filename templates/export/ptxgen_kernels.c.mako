@@ -393,7 +393,8 @@ static int begin(struct call *x, size_t bytes, int zeroed)
     if (x->status)
         return 0;
     if (x->size) {
-        *x->size = bytes;
+        if (*x->size < bytes)
+            *x->size = bytes;
         return 0;
     }
     if (bytes > o->workspace_bytes || (bytes && !o->workspace)) {
@@ -426,6 +427,15 @@ static void launch(struct call *x, int function, int64_t grid_x, int64_t grid_y,
     if (!x->status)
         x->status = checked(
             x->library->driver.cuLaunchKernelEx(&configuration, x->library->functions[function], NULL, extra));
+}
+
+/* Makes the launches of a call. A query of the workspace, which knows no alpha, returns the size that serves all. */
+static void dispatch(struct call *x, void (*sums)(struct call *), void (*empty)(struct call *))
+{
+    if (x->size || x->operands->alpha == 0)
+        empty(x);
+    if (x->size || x->operands->alpha != 0)
+        sums(x);
 }
 
 /* ---- arithmetic of expressions: integers are divided downwards, as in Python; by 0 to 0 */
@@ -478,16 +488,29 @@ static inline int64_t bit_length(int64_t a)
     return bits;
 }
 
-/* ---- the launches: kernel_ functions compute all shapes of a class, problem_ functions one problem */
+/* ---- the launches: kernel_ functions compute all shapes of a class, problem_ functions one problem; _empty functions
+ * sums without terms, which read neither A nor B */
 % for f in launches:
+
+static void ${f.name}_empty(struct call *x)
+{
+    % for line in f.empty:
+    ${line}
+    % endfor
+}
 
 /* ${f.title}
  * ${f.config} */
-static void ${f.name}(struct call *x)
+static void ${f.name}_sums(struct call *x)
 {
     % for line in f.lines:
     ${line}
     % endfor
+}
+
+static void ${f.name}(struct call *x)
+{
+    dispatch(x, ${f.name}_sums, ${f.name}_empty);
 }
 % endfor
 
@@ -790,6 +813,8 @@ ptxgen_status ptxgen_${operation.name}_workspace(ptxgen_library *library, const 
                                     const ptxgen_operands *operands, size_t *bytes)
 {
     struct call x = {.library = library, .operands = operands, .size = bytes};
+    if (bytes)
+        *bytes = 0;
     return bytes ? serve_${operation.name}(problem, &x) : PTXGEN_INVALID_ARGUMENT;
 }
 % endfor

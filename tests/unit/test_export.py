@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ptxgen.cli.command import run as run_command
@@ -25,7 +26,10 @@ from ptxgen.export.operations import KIND, OPERATIONS, WORDS
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import Problem
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.model import Model
 from ptxgen.tuning.selection import Selection, model_for, require
 from tests import exports
@@ -59,7 +63,7 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
 
 
 def choose(problem: Problem) -> Selection:
-    text = next(config for known, config in PROBLEMS.values() if known == problem)
+    text = next((config for known, config in PROBLEMS.values() if known == problem), "")
     return Selection(problem, parse_config(text), "given") if text else require(problem, H200)[0]
 
 
@@ -88,7 +92,7 @@ def test_launches_are_those_of_python(library: Library, program: Path) -> None:
     for p, call in zip(library.problems, calls, strict=True):
         entries = p.module.source.pdl_entries
         made = exports.expected(library, p.launch, entries, swapped=p.swapped, tables=created["upload"])
-        assert call == exports.Call(0, 0, p.launch.workspace, made), p.problem.key()
+        assert call == exports.Call(0, 0, max(p.launch.workspace, p.empty.launch.workspace), made), p.problem.key()
     made_dependent = {line["dependent"] for call in calls for line in call.driver if "launch" in line}
     assert made_dependent == {0, 1}
     assert any(p.swapped for p in library.problems)
@@ -111,8 +115,54 @@ def test_other_shapes_get_the_choice_of_python(library: Library, program: Path) 
         served.add(kernel.number)
         entries = kernel.module.source.pdl_entries
         made = exports.expected(library, launch, entries, **exports.addresses(problem))
-        assert call == exports.Call(0, 0, launch.workspace, made), f"{problem.key()}: {kernel.general.config}"
+        size = max(launch.workspace, exports.empty_sum(library, kernel, problem)[0].workspace)
+        assert call == exports.Call(0, 0, size, made), f"{problem.key()}: {kernel.general.config}"
     assert served == {kernel.number for kernel in library.kernels}
+
+
+@needs_compiler
+def test_alpha_zero_launches_sums_without_terms(library: Library, program: Path) -> None:
+    """Of the exported problems and of other shapes. A query of the workspace returns the size that serves all alphas,
+    as a caller may not have set alpha yet."""
+    kernels = {key_of(kernel.problem)[: len(KIND)]: kernel.problem for kernel in library.kernels}
+    others = [p for seed, known in enumerate(kernels.values()) for p in exports.random_shapes(known, 10, seed)]
+    lines = [exports.request(p.problem, alpha=alpha) for p in library.problems for alpha in (0.0, -0.0, 2.0)]
+    lines += [exports.request(p, alpha=0.0, **exports.addresses(p)) for p in others]
+    _, calls = exports.run(program, lines)
+    for n, p in enumerate(library.problems):
+        made = exports.expected(library, p.empty.launch, p.empty.module.source.pdl_entries, alpha=0)
+        zero, negative, two = calls[3 * n : 3 * n + 3]
+        assert (zero.status, zero.driver) == (0, made), p.problem.key()
+        assert zero.bytes == negative.bytes == two.bytes
+        assert len(negative.driver) == len(made)
+    served = 0
+    for problem, call in zip(others, calls[3 * len(library.problems) :], strict=True):
+        choice = exports.chosen(library, problem)
+        if choice is not None:
+            launch, entries = exports.empty_sum(library, choice[0], problem)
+            made = exports.expected(library, launch, entries, alpha=0, **exports.addresses(problem))
+            assert (call.status, call.driver) == (0, made), problem.key()
+            served += 1
+    assert served > len(library.kernels)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
+@pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
+def test_sums_without_terms_are_convolutions_with_alpha_zero(layout: str, direction: str) -> None:
+    """C and the operands of the epilogue are where those of the convolution are."""
+    epilogue = "" if direction == "weight_grad" else "bias,residual,relu"
+    for extents in ((3, 4, 5, 6, 8, 3, 2), (3, 4, 3, 2, 8, 3, 2), (1, 1, 5, 5, 1, 1, 1)):
+        p = Conv(*extents, layout=layout, filters=FILTERS[layout], direction=direction, epilogue=epilogue)
+        empty = OPERATIONS["conv"].without_sum(p)
+        rng = np.random.default_rng(0)
+        a, b, c = (rng.integers(-3, 4, shape).astype(np.float32) for shape in p.stored)
+        more = tuple(rng.integers(-3, 4, stored).astype(np.float32) for stored, _ in p.broadcast_shapes.values())
+        wanted = reference(p, a, b, c, 0.0, 2.0, more).exact
+        on = EmulatedDriver(device("emulated"))
+        runner = Runner.of(on, empty, require(empty, on.device)[0].config)
+        nothing = np.empty(0, np.float32)
+        got = runner.compute(nothing, nothing, c.reshape(empty.stored[2]), 0.0, 2.0, more)
+        assert np.array_equal(got.reshape(c.shape), wanted)
 
 
 @needs_compiler
@@ -352,7 +402,7 @@ def test_choice_without_learnt_trees_is_the_fastest_by_the_performance_model(tmp
     library = Library.of(
         list(configs),
         H200,
-        lambda p: Selection(p, parse_config(configs[p]), "given"),
+        lambda p: Selection(p, parse_config(configs[p]), "given") if p in configs else require(p, H200)[0],
         Model.analytic(H200),
         form,
     )
