@@ -23,7 +23,7 @@ from ptxgen.api import autotune, launch_cache, recording
 from ptxgen.api.recording import Recorder
 from ptxgen.cli import command
 from ptxgen.codegen.config import parse_config
-from ptxgen.errors import InputError, LaunchError
+from ptxgen.errors import CorruptError, InputError, LaunchError
 from ptxgen.problem import suites
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -416,6 +416,22 @@ def test_autotune_tunes_on_the_emulated_device(tmp_path):
         assert database.best(P, "emulated", "model") == results[0].winner
     assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
     assert config_of(P) == results[0].winner.config
+
+
+def test_autotune_makes_an_empty_file_a_database(tmp_path, tuned):
+    (tmp_path / "tuning.sqlite").touch()
+    with ptxgen.autotune():
+        ptxgen.gemm(X, Y)
+    ptxgen.gemm(X, Y)
+    assert config_of(P) == WON
+
+
+def test_autotune_refuses_a_damaged_database_before_the_block(tmp_path, tuned):
+    (tmp_path / "tuning.sqlite").write_bytes(b"this is no database" * 20)
+    entered = []
+    with pytest.raises(CorruptError, match=r"tuning\.sqlite"), ptxgen.autotune():
+        entered.append(True)
+    assert not entered
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), "5", True, None])
