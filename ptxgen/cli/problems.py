@@ -284,11 +284,12 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
     for line in report.extrapolation_notes(device.name, [(selection.origin, selection.scaled_from)]):
         note(f"the configuration is {line}")
     plan = plan_for(case.problem, selection.config, device)
-    source = render(plan)
+    fields = report.selection_fields(case, selection)
+    source = render(plan, report.choice_text(fields))
     document = {
         "command": "emit",
         "device": device.name,
-        **report.selection_fields(case, selection),
+        **fields,
         "target": source.target,
         "digest": source.digest,
         "entries": source.entries,

@@ -213,6 +213,12 @@ def source_text(row: Document) -> str:
     return f"{row['origin']} ({row['scaled_from']})" if row["scaled_from"] else str(row["origin"])
 
 
+def choice_text(row: Document) -> str:
+    """The origin of a configuration and its time, if it has one."""
+    us = _known(row["us"])
+    return source_text(row) + ("" if us is None else f", {us:.2f} µs{' predicted' * row['predicted']}")
+
+
 def config_cells(row: Document) -> list[Any]:
     """The family, the axes of Table 6 of the paper, then all other axes that differ from their defaults."""
     values = row.get("config")

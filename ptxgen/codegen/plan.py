@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,13 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.parameter_table import parameter_table
 from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 
@@ -99,6 +101,40 @@ class Plan:
         """The widths of global accesses, for the header."""
         c = self.config
         return f"accesses of {c.vec_a}, {c.vec_b}, {self.c.vec} elements of A, B, C"
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        """Bytes of which addresses of A, B and C, and the steps between their rows and items, must be multiples."""
+        return self.problem.element.bytes, self.problem.element.bytes, self.problem.output.bytes
+
+    #: the operands of which also the lengths of rows must be such multiples
+    whole_rows: ClassVar[tuple[str, ...]] = ("A", "B", "C")
+
+    @property
+    def preconditions(self) -> list[str]:
+        """What launches of the kernel must have, besides the types and the layout, for the header."""
+        p, c = self.source_problem, self.config
+        elements = self.problem.element.bytes, self.problem.element.bytes, self.problem.output.bytes
+        needed = list(zip("ABC", self.access_bytes, elements, strict=True))
+        lines = [f"{p.STEPS} of A, B, C in multiples of {', '.join(str(n) for _, n, _ in needed)} bytes"]
+        rows = [name for name, n, one in needed if n > one and name in self.whole_rows and p.ROWS]
+        lines[0] += f", and {p.ROWS} of {', '.join(rows)} likewise" if rows else ""
+        if more := [name for name in p.arrays if name in ELEMENTWISE_OPERANDS]:
+            lines.append(f"{' and '.join(more)} with the strides and the alignment of C")
+        if "bounds" in c.names and not c.bounds:
+            lines.append(f"M, N, K in multiples of {c.ml}, {c.nl}, {c.u}")
+        return lines
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        """The meanings of the family's own parameters: pattern of names -> meaning."""
+        return {}
+
+    @property
+    def parameter_table(self) -> list[str]:
+        """The parameters of the main kernel, each with its meaning; none if the template declares them itself."""
+        declared: Parameters | None = vars(self).get("parameters")
+        return parameter_table(declared.declarations, self.parameter_meanings) if declared is not None else []
 
     @property
     def block_tile(self) -> str:

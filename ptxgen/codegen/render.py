@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import mako
 
-from ptxgen import disk_cache
+from ptxgen import __version__, disk_cache
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.simplify import simplified
 from ptxgen.codegen.source import Source
@@ -105,20 +105,26 @@ def _write_compiled(source: bytes, path: str) -> None:
     code.replace(path)
 
 
-def header(plan: Plan) -> list[str]:
-    """The header of a module: problem, configuration, launch, shared-memory map, registers, the emit command."""
+def header(plan: Plan, choice: str = "") -> list[str]:
+    """The header of a module: problem, preconditions, version, configuration, launch, shared-memory map, registers,
+    parameters, the emit command. ``choice``: where the configuration is from."""
     c = plan.config
     lines = [
         *plan.source_problem.description,
         f"{plan.source_problem.RUNTIME_PARAMETERS}, alpha and beta are parameters; {plan.accesses}",
+        *(("requires " if n == 0 else "         ") + line for n, line in enumerate(plan.preconditions)),
         "",
+        f"version  ptxgen {__version__}",
         f"config   {c}",
+        *([f"choice   {choice}"] if choice else []),
         f"launch   grid {plan.scheduler.grid_text}, tile {plan.block_tile}; block ({plan.threads}, 1, 1);"
         f" {plan.shared} bytes of dynamic shared memory",
     ]
     lines += [("shared   " if n == 0 else "         ") + line for n, line in enumerate(plan.shared_map)]
     lines.append("registers")
     lines += [f"         %{t.name}<{t.size}> .{t.kind}: {meaning}" for t, meaning in plan.register_table]
+    if table := plan.parameter_table:
+        lines += ["parameters", *(f"         {line}" for line in table)]
     return [*lines, f"again    {plan.command}"]
 
 
@@ -140,19 +146,20 @@ def _remove_compiled() -> None:
             path.unlink()
 
 
-def render(plan: Plan) -> Source:
-    """The PTX of a plan. RenderError, with the template's own traceback, if a template fails."""
+def render(plan: Plan, choice: str = "") -> Source:
+    """The PTX of a plan. ``choice``: where its configuration is from, for the header. RenderError, with the template's
+    own traceback, if a template fails."""
     try:
-        return rendered(plan)
+        return rendered(plan, choice)
     except Exception:  # a template failed, or a file of the disk cache is damaged
-        text = _text_or_traceback(plan)
+        text = _text_or_traceback(plan, choice)
         _remove_compiled()
         return _source(plan, text)
 
 
-def rendered(plan: Plan) -> Source:
+def rendered(plan: Plan, choice: str = "") -> Source:
     """The PTX of a plan. An error that a template raises is raised as it is."""
-    return _source(plan, _text(plan, lookup(*_folders(plan))))
+    return _source(plan, _text(plan, lookup(*_folders(plan)), choice))
 
 
 def _folders(plan: Plan) -> list[str]:
@@ -170,16 +177,16 @@ def render_file(template: str, **values: Any) -> str:
     return text
 
 
-def _text(plan: Plan, templates: TemplateLookup) -> str:
-    main = templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan))
+def _text(plan: Plan, templates: TemplateLookup, choice: str) -> str:
+    main = templates.get_template(plan.kernel).render(plan=plan, header_lines=header(plan, choice))
     return tidy(main + "".join(templates.get_template(each.kernel).render(plan=each) for each in plan.other_kernels))
 
 
-def _text_or_traceback(plan: Plan) -> str:
+def _text_or_traceback(plan: Plan, choice: str) -> str:
     """The PTX of a plan, by templates that are compiled in memory, so that a traceback has their lines. RenderError: a
     template failed."""
     try:
-        return _text(plan, _templates(*_folders(plan)))
+        return _text(plan, _templates(*_folders(plan)), choice)
     except Exception as error:
         import mako.exceptions
 

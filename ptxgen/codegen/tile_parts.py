@@ -69,3 +69,9 @@ def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, sched
         plan.arithmetic, plan.batch, plan.fused_ops, (a, b), plan.c, scheduler, plan.packing
     )
     plan.launcher = plan._gemm_launcher(scheduler, parameters)
+
+
+def vector_bytes(plan: Plan) -> tuple[int, int, int]:
+    """``Plan.access_bytes`` of kernels that load vectors of A and B from where they are."""
+    c, size = plan.config, plan.problem.element.bytes
+    return c.vec_a * size, c.vec_b * size, plan.c.vec * plan.problem.output.bytes

@@ -58,6 +58,8 @@ class ProblemBase:
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
     RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
+    STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
+    ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them
     COUNTS_PADDING: ClassVar[bool] = False  #: whether ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str

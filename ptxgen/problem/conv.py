@@ -72,6 +72,7 @@ class Conv(ProblemBase):
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
     RUNTIME_PARAMETERS = "extents"
+    STEPS, ROWS = "addresses and runs of adjacent elements", ""
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     COUNTS_PADDING = True

@@ -71,6 +71,7 @@ class Gemm(ProblemBase):
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
     RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
+    STEPS = "addresses, leading dimensions and batch strides"
 
     def __post_init__(self) -> None:
         self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))

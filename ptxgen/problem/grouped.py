@@ -60,6 +60,7 @@ class GroupedGemm(ProblemBase):
     SHAPE_FORM = "M,N,K+M,N,K+..."
     CODE_OPTIONS = ("compute", "out", "epilogue", "jagged")
     RUNTIME_PARAMETERS = "the items, their M, N, K, leading dimensions and addresses"
+    STEPS = "addresses and leading dimensions of all items"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", _items(self.items))

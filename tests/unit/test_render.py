@@ -9,24 +9,29 @@ import platform
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ptxgen
 from ptxgen.codegen import render as render_module
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.rules import first_violation
 from ptxgen.families.simt.mainloop import ThreadTile
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
+from tests.golden.test_golden import GOLDEN
 
 EACH = 14  #: random kernels of each source and device
 SPLITS = [
@@ -213,6 +218,11 @@ def test_header_of_a_module(n):
     assert source.entries[0] == plan.entry
     assert source.entries == tuple(re.findall(r"\.entry (\w+)", source.text))
     assert f"{plan.shared} bytes of dynamic shared memory" in source.text
+    assert f"// version  ptxgen {ptxgen.__version__}" in lines
+    assert not any(line.startswith("// choice") for line in lines)
+    chosen = render(plan, "shipped, 2.50 µs measured")
+    assert chosen.text.splitlines()[lines.index(f"// config   {c}") + 1] == "// choice   shipped, 2.50 µs measured"
+    assert chosen.digest == source.digest
     for tile, _ in plan.register_table:
         assert f"%{tile.name}<{tile.size}> .{tile.kind}" in source.text.partition(".version")[0]
         assert tile.declaration in source.text
@@ -220,6 +230,43 @@ def test_header_of_a_module(n):
     assert source.text.endswith("\n")
     assert "\n\n\n" not in source.text
     assert len(header(plan)) > 5
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_header_explains_every_parameter(name):
+    where, problem, config = GOLDEN[name]
+    text = render(plan_for(parse(problem), parse_config(config), device(where))).text
+    head, _, kernel = text.partition(".version")
+    table = head.partition("// parameters\n")[2].partition("// again")[0].splitlines()
+    meanings = {
+        name: meaning
+        for line in table
+        for names, _, meaning in [line[2:].strip().partition(": ")]
+        for name in names.split(", ")
+    }
+    declared = re.search(r"\.entry \w+\((.*?)\n\)", kernel, re.S)[1]
+    assert list(meanings) == re.findall(r"\.param (?:\.align \d+ )?\.\w+ (\w+)", declared)
+    assert all(meanings.values())
+
+
+@pytest.mark.parametrize("name", [name for name, row in GOLDEN.items() if row[1].startswith("gemm")])
+def test_header_states_preconditions_that_the_problem_fulfils(name):
+    """And no stricter ones: with half the alignment the configuration breaks a rule, or gives another kernel."""
+    where, problem, config = GOLDEN[name]
+    p, c, d = parse(problem), parse_config(config), device(where)
+    source = render(plan_for(p, c, d))
+    [line] = [line for line in source.text.splitlines() if line.startswith("// requires ")]
+    needed = [int(n) for n in re.search(r"of A, B, C in multiples of (\d+), (\d+), (\d+) bytes", line).groups()]
+    rows = (re.search("lengths of rows of (.*) likewise", line) or [""] * 2)[1].split(", ")
+    sizes = p.element.bytes, p.element.bytes, p.output.bytes
+    stored = (p.aligned_a, p.lda, p.columns_a), (p.aligned_b, p.ldb, p.columns_b), (p.aligned_c, p.ldc, p.n)
+    for operand, need, size, (start, ld, columns) in zip("abc", needed, sizes, stored, strict=True):
+        assert start % need == ld * size % need == 0
+        assert operand.upper() not in rows or columns * size % need == 0
+        if need > size and where != "emulated":
+            weaker = replace(p, **{f"aligned_{operand}": need // 2})
+            other = first_violation(lower(weaker), c, d) or render(plan_for(weaker, c, d)).digest != source.digest
+            assert other, f"{operand} may be aligned to {need // 2}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
-from ptxgen.families.depthwise.plan import StripEpilogue
+from ptxgen.families.depthwise.plan import StripEpilogue, access_bytes
 from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
@@ -170,6 +171,18 @@ class FeatureMapScheduler(Part):
         return -(-p.count // int(p.maps_in(self.config.feature_map_bytes))), 1, 1
 
 
+#: pattern of names -> meaning, for the header of a module
+FEATURE_MAP_MEANINGS = {
+    "maps|images": "feature maps; images",
+    "block_maps": "feature maps of a block",
+    "channels": "channels",
+    "map_threads|map_strips": "threads and strips of a feature map",
+    "(image|result)_(rows|columns)": "extents of images and results",
+    "result_region": "offset of the results in shared memory, in bytes",
+    "(row|column)_start": "row and column of the image at which result 0 begins",
+}
+
+
 class FeatureMapPlan(Plan):
     """Blocks copy adjacent feature maps to shared memory, and store results through shared memory: accesses to global
     memory have 16 bytes, whatever the width of an image."""
@@ -185,6 +198,14 @@ class FeatureMapPlan(Plan):
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
         self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
         self.parameters: FeatureMapParameters = FeatureMapParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return access_bytes(self.problem, 1)
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return FEATURE_MAP_MEANINGS
 
     @property
     def accesses(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
-from ptxgen.families.depthwise.plan import StripEpilogue, StripParameters
+from ptxgen.families.depthwise.plan import MEANINGS, StripEpilogue, StripParameters, access_bytes
 from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
@@ -184,6 +185,14 @@ class DepthwisePatchPlan(Plan):
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: PatchParameters = PatchParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return access_bytes(self.problem, self.config.vec_lane, self.config.vec_lane)
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return MEANINGS
 
     @property
     def accesses(self) -> str:

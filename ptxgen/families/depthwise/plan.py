@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -107,6 +108,30 @@ class StripScheduler(Part):
         )
 
 
+#: pattern of names -> meaning, for the header of a module
+MEANINGS = {
+    "result_table|tap_table": "address of the offset table of results of other axes, of taps",
+    "lanes|rows|results|steps": "adjacent results, results along the axis of a strip, other results, taps of other"
+    " axes",
+    "units|chunks": "strips of all lanes, tiles of lanes",
+    "lane_threads|column_blocks|columns": "threads along the lanes, blocks of columns, columns of results",
+    "(lane|row|column|group)_(image|coords|result|filter)_stride": "offsets from one lane, row, column or group to the"
+    " next, in images, in packed coordinates, in results, in filters",
+    "filter_stride": "elements from one tap of a filter to the next",
+    "guard|high": "words that show which coordinates are outside the image",
+}
+
+
+def access_bytes(p: KernelGemm, vec: int, filters: int = 1) -> tuple[int, int, int]:
+    """``Plan.access_bytes`` of kernels that access ``vec`` adjacent results and pixels, and ``filters`` filters."""
+    assert p.strip is not None
+    size, output = p.element.bytes, p.output.bytes
+    if p.strip.wgrad:
+        return vec * size, vec * size, output
+    a, b = (vec, filters) if p.strip.image == "a" else (filters, vec)
+    return a * size, b * size, vec * output
+
+
 class DepthwisePlan(Plan):
     """Each thread computes a strip of results; filters and the pixels of its windows are loaded from global memory."""
 
@@ -122,6 +147,14 @@ class DepthwisePlan(Plan):
         self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: StripParameters = StripParameters(self.arithmetic, self.fused_ops)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return access_bytes(self.problem, self.config.vec_lane)
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return MEANINGS
 
     @property
     def accesses(self) -> str:

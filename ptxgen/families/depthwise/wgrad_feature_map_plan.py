@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -17,7 +18,8 @@ from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families.depthwise.feature_map_plan import FeatureMapLoop, Product
+from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop, Product
+from ptxgen.families.depthwise.plan import access_bytes
 from ptxgen.families.depthwise.wgrad_plan import TapSums
 from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -147,6 +149,14 @@ class FeatureMapWgradPlan(Plan):
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: FeatureMapWgradParameters = FeatureMapWgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return access_bytes(self.problem, 1)
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return FEATURE_MAP_MEANINGS
 
     @property
     def accesses(self) -> str:

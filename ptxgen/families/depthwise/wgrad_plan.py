@@ -3,6 +3,7 @@ sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptxgen.codegen.addressing import CAddressing
@@ -16,6 +17,7 @@ from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop
+from ptxgen.families.depthwise.plan import MEANINGS, access_bytes
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip
 from ptxgen.lowering.implicit_gemm import ImplicitGemm
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -136,6 +138,14 @@ class DepthwiseWgradPlan(Plan):
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return access_bytes(self.problem, self.config.vec_lane)
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return MEANINGS
 
     @property
     def accesses(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.layout import MmaOperand
@@ -33,6 +33,12 @@ class MmaPlan(Plan):
         self.mainloop: MmaMainloop = MmaMainloop(c, g, int(g.steps), self.a, self.b, found, rounding)
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        a, b, c = vector_bytes(self)
+        one = self.problem.element.bytes
+        return one if packs(self.config, "a") else a, one if packs(self.config, "b") else b, c
 
     def _operands(self, i: Instruction) -> tuple[MmaOperand, MmaOperand]:
         p, c, g = self.problem, self.config, self.geometry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing
+from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.simt.geometry import SimtGeometry
 from ptxgen.families.simt.global_fragments import GlobalFragmentMainloop, GlobalFragments
 from ptxgen.families.simt.layout import OperandLayout
@@ -30,6 +30,10 @@ class SimtPlan(Plan):
     kernel = KERNEL
     geometry: SimtGeometry
 
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return vector_bytes(self)
+
     def _compose(self) -> None:
         scheduler = compose_scheduler(self)
         self.mainloop: SimtMainloop = mainloop(self, self.geometry)
@@ -44,6 +48,10 @@ class GlobalFragmentPlan(Plan):
 
     kernel = "kernel/global_fragments.mako"
     geometry: SimtGeometry
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        return vector_bytes(self)
 
     def _compose(self) -> None:
         p, c, g = self.problem, self.config, self.geometry

@@ -6,7 +6,7 @@ from ptxgen.codegen.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.epilogue import TileEpilogue
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler
+from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler, vector_bytes
 from ptxgen.families.mma.instructions import by_words
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
@@ -45,6 +45,12 @@ class SkinnyPlan(Plan):
         )
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
         compose_launch(self, OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b), scheduler)
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        a, b, c = vector_bytes(self)
+        one = self.problem.element.bytes
+        return one if self.a.unaligned else a, one if self.b.unaligned else b, c
 
     def _operands(self, dp4a: bool) -> tuple[SkinnyOperand, SkinnyOperand]:
         p, g = self.problem, self.geometry

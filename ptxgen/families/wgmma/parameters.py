@@ -22,6 +22,21 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 MAP_BYTES = 128  #: of a tensor map
+#: pattern of names -> meaning, for the header of a module
+MEANINGS = {
+    "k_iters": "iterations of the K loop of each slice of K",
+    "extra_iters": "number of slices that have one more, the first ones",
+    "map_[xyc]|map_residual|map_aux": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue operands",
+    "last_[ab]": "last batch item of the tensors of A and B",
+    "channels|taps|units_per_tap": "channels, taps of a filter, boxes of channels of a tap",
+    "(positions|lower_corner|stride|taps|filter_extent|dilation)[0-2]": "along an axis, 0 the innermost: results, first"
+    " coordinate, stride, taps, extent of the dilated filter, dilation",
+    "stages_per_(image|row)|image_pixels": "iterations of the K loop along an image or a row, pixels of an image",
+    "(image_)?step_(rows|columns)[0-2]?": "elements from one row or column of C to the next, along an axis or in a run",
+    "run_gap_(rows|columns)": "elements between runs of rows or columns of C",
+    "phase_table|phases": "address of the table of phases, their number",
+    "tap_step[0-2]": "coordinates from one tap of a phase to the next, along an axis",
+}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@ epilogue and tile scheduler."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ptxgen.codegen.config import PDL_WITHIN, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.grouped import DescriptorTable
@@ -30,12 +32,12 @@ from ptxgen.families.wgmma.im2col_plan import (
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.mainloop import Mainloop, Pipeline
-from ptxgen.families.wgmma.operand_packing import packs
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
 from ptxgen.families.wgmma.pack_channels import ChannelPacking
 from ptxgen.families.wgmma.pack_merged_filters import MergedFilterPacking
 from ptxgen.families.wgmma.pack_pixels import PixelPacking
 from ptxgen.families.wgmma.pack_rows import RowPacking
-from ptxgen.families.wgmma.parameters import TmaParameters
+from ptxgen.families.wgmma.parameters import MEANINGS, TmaParameters
 from ptxgen.families.wgmma.phase_images import PhaseInterleaving, stores_by_phase
 from ptxgen.families.wgmma.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler, TileScheduler
@@ -174,6 +176,29 @@ class WgmmaPlan(Plan):
             across, down = self.scheduler.cluster_shape
             cluster = [".explicitcluster", f".reqnctapercluster {across}, {down}, 1"]
         return [*cluster, *super().directives]
+
+    whole_rows = ("C",)  # TMA pads rows of A and B
+
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        p, c = self.problem, self.config
+        copied = {name: packs(c, name) or realigns(c, name) or bf16x3.planes(p) > 1 for name in "ab"}
+        a, b = (p.element.bytes if copied[name] else TMA_ALIGNED for name in "ab")
+        return a, b, self._stored_bytes
+
+    @property
+    def _stored_bytes(self) -> int:
+        """Bytes of one store to C."""
+        e, size = self.epilogue, self.problem.output.bytes
+        if e.via_smem and (e.tma or e.phased):
+            return TMA_ALIGNED
+        if e.runs:
+            return 2 * size if e.paired else size
+        return size if e.via_smem else self.c.vec * size  # rows of any alignment, in words
+
+    @property
+    def parameter_meanings(self) -> Mapping[str, str]:
+        return MEANINGS
 
     @property
     def accesses(self) -> str:

@@ -38,6 +38,12 @@ class WinogradPlan(Plan):
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
+    @property
+    def access_bytes(self) -> tuple[int, int, int]:
+        """The kernels that transform access single elements."""
+        size = self.problem.element.bytes
+        return size, size, self.problem.output.bytes
+
     def _c_kernels(self, scheduler: Slicing) -> CKernels:
         plain = super()._c_kernels(scheduler)
         return WinogradCKernels(**vars(plain), results=self.results)

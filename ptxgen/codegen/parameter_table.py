@@ -1,0 +1,41 @@
+"""The meanings of kernel parameters, for the header of a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+NAME = re.compile(r"\.param (?:\.align \d+ )?\.\w+ (\w+)")
+#: pattern of names -> meaning, of the parameters that several families have
+COMMON = {
+    "[ABC]": "address",
+    "W": "address of the workspace, a multiple of 256; not read if the launch needs none",
+    "bias|residual|aux|scale_[ab]": "address of the epilogue operand",
+    "offsets": "address of the ends of the items along the jagged axis",
+    "batch_stride_[abc]": "bytes from one batch item to the next",
+    "first_item": "number of the first batch item of the launch",
+    "items": "number of items of the launch",
+    "table": "address of the descriptor table of the items",
+    "(mn|k)_table_[ab]": "address of the offset table along M or N, along K",
+    "(guard|high)_[ab]": "words that show which coordinates are outside the image",
+    "(rows|columns)_c": "address of the offset table of rows, of columns of C",
+    "[MNK]": "extent",
+    "ld[abc]": "leading dimension in elements",
+    "k_slice": "length of a slice of K, a multiple of u",
+    "alpha": "factor of the product",
+    "beta": "factor of C, which is not read if beta is 0",
+    "(copy_)?offset128_[abc]": "offset of the packed operand in the workspace, in units of 128 bytes",
+    "(magic|shift)_.*": "multiplier, shift that divide by the number of this name",
+}
+
+
+def parameter_table(declarations: Iterable[str], own: Mapping[str, str]) -> list[str]:
+    """One line for each group of adjacent parameters with one meaning: ``M, N, K: extent``. ``own``: the meanings of a
+    family's parameters, as ``COMMON``. A name without a meaning is listed without one."""
+    groups: list[tuple[str, list[str]]] = []
+    for name in NAME.findall("\n".join(declarations)):
+        meaning = next((m for table in (own, COMMON) for p, m in table.items() if re.fullmatch(p, name)), "")
+        if not groups or groups[-1][0] != meaning:
+            groups.append((meaning, []))
+        groups[-1][1].append(name)
+    return [", ".join(names) + (f": {meaning}" if meaning else "") for meaning, names in groups]
