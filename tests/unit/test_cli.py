@@ -135,6 +135,11 @@ def test_group_without_a_command_prints_its_help(run: Run) -> None:
     assert "emulate" in run().err + run().out
 
 
+def test_control_characters_of_file_names_are_escaped(run: Run, tmp_path: Path) -> None:
+    done = run("emulate", tmp_path / "no\x1b[31m.ptx")
+    assert done.err == f"error: {tmp_path}/no\\x1b[31m.ptx: No such file or directory\n"
+
+
 def test_missing_file_is_named_with_the_reason(run: Run, tmp_path: Path) -> None:
     done = run("emulate", tmp_path / "no.ptx", "--json")
     assert done.code == 2
