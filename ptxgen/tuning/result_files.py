@@ -125,7 +125,7 @@ def read_results(path: Path) -> Iterator[tuple[Measurement, bool]]:
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    facts, rows = parquet_file.read(path)
+    facts, rows = parquet_file.read(path, COLUMNS)
     if facts.get("ptxgen") != NAME:
         raise CorruptError(f"{path} is no file of results: its metadata has no 'ptxgen': '{NAME}'")
     require_format(path, facts.get("format"))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import parse_config
-from ptxgen.errors import CorruptError, InputError, SchemaError
+from ptxgen.errors import CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.problem.gemm import Gemm
+from ptxgen.tuning import parquet_file
 from ptxgen.tuning.database import Database
 from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.result_files import FORMS, import_files, read_results, write_results
@@ -148,3 +151,122 @@ def test_commands(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert "TFLOP/s" in text
     assert "~3" in text  # the emulated time
+
+
+# ---- Parquet files of other programs
+
+
+@pytest.fixture
+def table(database: Path, tmp_path: Path) -> Any:
+    """The rows of a database as a table of Arrow."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with Database(database, readonly=True) as store:
+        return parquet.read_table(write_results(store, tmp_path, "parquet"))
+
+
+def written(table: Any, path: Path, **options: Any) -> Path:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path, **options)
+    return path
+
+
+def replaced(table: Any, name: str, values: Any) -> Any:
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def test_columns_of_another_type_or_name_are_refused(table: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    rows = table.num_rows
+    for changed, message in (
+        (replaced(table, "created", pa.array([2**62] * rows, pa.timestamp("ns"))), "created is of type timestamp"),
+        (replaced(table, "created", pa.array([2**31 - 1] * rows, pa.date32())), "created is of type date32"),
+        (replaced(table, "us", pa.array([1.0] * rows, pa.float32())), "us is of type float; it must be double"),
+        (replaced(table, "samples", pa.array([["1"]] * rows)), "samples is of type list<.*string>; it must be list"),
+        (replaced(table, "digest", pa.array([b"0"] * rows)), "digest is of type binary; it must be string"),
+        (replaced(table, "digest", pa.array(["0"] * rows, pa.large_string())), "digest is of type large_string"),
+        (table.append_column("us", table["us"]), "has the column us 2 times; it must have it once"),
+        (table.append_column("more", table["us"]), "has the column 'more'; the columns are problem, "),
+        (table.drop_columns(["spills"]), "has no column spills"),
+        (table.drop_columns(["spills"]).slice(0, 0), "has no column spills"),
+    ):
+        path = written(changed, tmp_path / "other.parquet")
+        with pytest.raises(CorruptError, match=message), Database(tmp_path / "new.sqlite") as store:
+            import_files(store, path)
+
+
+def test_text_that_is_not_utf8_is_refused(table: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    ends = pa.array([2 * i for i in range(table.num_rows + 1)], pa.int32()).buffers()[1]
+    texts = pa.Array.from_buffers(pa.string(), table.num_rows, [None, ends, pa.py_buffer(b"\xff\xfe" * table.num_rows)])
+    path = written(replaced(table, "message", texts), tmp_path / "other.parquet")
+    with pytest.raises(CorruptError, match="the column message has a text that is not UTF-8 in rows 1 to 4"):
+        list(read_results(path))
+
+
+def test_small_files_of_many_bytes_are_refused_in_little_memory(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet stores equal values once, and compresses others."""
+    import pyarrow as pa
+
+    def repeated(text: str) -> Any:
+        return pa.DictionaryArray.from_arrays(pa.array([0] * len(many), pa.int32()), pa.array([text]))
+
+    many = pa.concat_tables([table.slice(0, 1)] * 1000)
+    long, several = "x" * (parquet_file.LINE_LIMIT // 2), [1.0] * 500
+    monkeypatch.setattr(parquet_file, "BYTES_MOST", 1 << 22)
+    different = pa.array([f"{i}{'x' * (1 << 13)}" for i in range(len(many))])
+    for changed, message in (
+        (replaced(many, "message", repeated(long)), "rows 1 to 1000 have values of more than 4194304"),
+        (replaced(many, "samples", pa.array([several] * len(many))), "rows 1 to 1000 have values of more than 4194304"),
+        (replaced(many, "message", repeated(3 * long)), "message has a text of more than 1048576 bytes"),
+        (replaced(many, "message", different), "row group 0 has values of .* bytes; it must have at most 4194304"),
+    ):
+        path = written(changed, tmp_path / "other.parquet")
+        assert path.stat().st_size < 1 << 21
+        arrow = pa.default_memory_pool().max_memory()
+        tracemalloc.start()
+        with pytest.raises(CorruptError, match=message):
+            list(read_results(path))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+        tracemalloc.stop()
+        assert pa.default_memory_pool().max_memory() < max(arrow, 1 << 26)  # 1000 texts have 500 MB
+
+
+def test_files_that_other_programs_rewrote_are_read(table: Any, tmp_path: Path) -> None:
+    """Other row groups, encodings, compression, order of columns, and texts as categories."""
+    import pyarrow as pa
+
+    many = pa.concat_tables([table] * 50)
+    wanted = list(read_results(written(many, tmp_path / "one.parquet")))
+    assert len(wanted) == 200
+    shuffled = many.select(sorted(many.schema.names))
+    categories = replaced(many, "config", many["config"].dictionary_encode())
+    for number, (changed, options) in enumerate(
+        (
+            (many, {"row_group_size": 7, "compression": "none"}),
+            (many, {"use_dictionary": False, "compression": "gzip"}),
+            (many, {"dictionary_pagesize_limit": 64, "data_page_size": 256}),
+            (shuffled, {}),
+            (categories, {"version": "1.0"}),
+        )
+    ):
+        assert list(read_results(written(changed, tmp_path / f"{number}.parquet", **options))) == wanted
+
+
+def test_damaged_bytes_of_parquet_are_typed_errors(database: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    with Database(database, readonly=True) as store:
+        path = write_results(store, tmp_path, "parquet")
+    whole = path.read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 11):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        try:
+            list(read_results(path))
+        except DatabaseError:
+            refused += 1
+    assert refused > len(whole) // 44
