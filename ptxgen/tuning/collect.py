@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from itertools import zip_longest
 from multiprocessing.synchronize import Event as EventOfProcesses
 from pathlib import Path
@@ -33,7 +32,7 @@ import numpy as np
 from ptxgen.arguments import shown
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render
-from ptxgen.errors import InputError, PtxgenError
+from ptxgen.errors import InputError, LaunchError, PtxgenError
 from ptxgen.families import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -64,6 +63,7 @@ BATCH_SECONDS = 0.5  #: between transactions of the database
 CLAIM_SECONDS = 600.0  #: after which the claim of a problem expires
 REPORT_SECONDS = 10.0  #: between messages on the progress
 POLL_SECONDS = 0.1
+KILLS_MOST = 3  #: times in succession that processes that prepare are killed before a run ends
 READY_JOBS = 4  #: per device, prepared and not yet measured
 SHARED_KERNELS = 2.0  #: kernels of a group of problems, in multiples of the configurations of a problem
 DRAWN = 1 << 12  #: random rows of a space, from which configurations are drawn with a preference for fast ones
@@ -452,6 +452,90 @@ class MeasuringProcesses:
         self.stop()
 
 
+class PreparingProcesses:
+    """The ``jobs`` processes that prepare problems, each with a ``Preparer`` of these arguments. If one is killed, as
+    for lack of memory, all are started again, and the jobs that were lost are prepared once more."""
+
+    def __init__(self, jobs: int, device: Device, models: Path | None, budget: CollectBudget, assembles: bool) -> None:
+        self.jobs = jobs
+        self.context = multiprocessing.get_context("spawn")
+        self.stopping = self.context.Event()
+        self.arguments = self.stopping, device, models, budget, assembles
+        self.lock = threading.Lock()
+        self.kills = 0  #: since a job was prepared
+        self.usage = Usage()
+        self.pools = [self._started()]  #: the last one works, the others are broken
+
+    @property
+    def pool(self) -> ProcessPoolExecutor:
+        return self.pools[-1]
+
+    def _started(self) -> ProcessPoolExecutor:
+        with one_blas_thread():
+            pool = ProcessPoolExecutor(self.jobs, self.context, _start_preparing, self.arguments)
+            pool.submit(os.getpid)  # starts all processes
+        return pool
+
+    def submit(self, job: Job, notify: Callable[[Sequence[Prepared | Failed | Exception]], None], lost: int = 0) -> None:
+        """Prepares the problems of a job; ``notify`` receives them, or an error: processes are killed again and again.
+        ``lost``: times that the job was lost."""
+        pool = self.pool
+
+        def prepared(done: Future[tuple[list[Prepared | Failed], Usage]]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()
+            if isinstance(error, BrokenExecutor):
+                self._prepare_again(pool, job, notify, lost + 1, error)
+            elif error is not None:
+                notify([Failed(problem, f"{type(error).__name__}: {error}") for problem in job.problems])
+            else:
+                found, usage = done.result()
+                with self.lock:
+                    self.kills = 0
+                    self.usage += usage
+                notify(found)
+
+        try:
+            future = pool.submit(_prepare, job)
+        except BrokenExecutor as error:
+            self._prepare_again(pool, job, notify, lost, error)
+        except RuntimeError:  # the processes were stopped
+            return
+        else:
+            future.add_done_callback(prepared)
+
+    def _prepare_again(
+        self,
+        broken: ProcessPoolExecutor,
+        job: Job,
+        notify: Callable[[Sequence[Prepared | Failed | Exception]], None],
+        lost: int,
+        error: BrokenExecutor,
+    ) -> None:
+        with self.lock:
+            if self.stopping.is_set():
+                return
+            if self.pool is broken:
+                self.kills += 1
+                if self.kills <= KILLS_MOST:
+                    self.pools.append(self._started())
+            ended = self.kills > KILLS_MOST
+        if ended:
+            notify([LaunchError(f"processes that prepare problems ended {self.kills} times in succession: {error}")])
+        elif lost > 1:
+            notify([Failed(problem, f"{type(error).__name__}: {error}") for problem in job.problems])
+        else:
+            self.submit(job, notify, lost)
+
+    def stop(self) -> None:
+        """Ends the jobs that run, and waits for the processes."""
+        with self.lock:
+            self.stopping.set()
+        for pool in self.pools:
+            pool.shutdown(cancel_futures=True)
+
+
 class DevicePool:
     """The devices of this machine and the processes that prepare problems for them; a context manager.
 
@@ -480,15 +564,9 @@ class DevicePool:
         self.threads = [DeviceThread(worker, self.ready) for worker in self.workers]
         self.jobs = jobs = jobs or max(1, (os.cpu_count() or 1) - len(devices))
         self.capacity = jobs + READY_JOBS * len(devices)
-        self._prepared = Usage()
         folder = models / self.device.name if models is not None else None
-        context = multiprocessing.get_context("spawn")
-        self._stopping = context.Event()
         assembles = self.clock == "hardware" and find_ptxas() is not None
-        arguments = self._stopping, self.device, folder, budget, assembles
-        with one_blas_thread():
-            self.pool = ProcessPoolExecutor(jobs, context, _start_preparing, arguments)
-            self.pool.submit(os.getpid)  # starts all processes
+        self.preparing = PreparingProcesses(jobs, self.device, folder, budget, assembles)
         for thread in self.threads:
             thread.start()
 
@@ -496,7 +574,7 @@ class DevicePool:
     def usage(self) -> Usage:
         """Seconds of all processes since the start."""
         spent = [worker.spent for worker in self.workers]
-        return self._prepared + Usage(
+        return self.preparing.usage + Usage(
             waited=sum(thread.waited for thread in self.threads),
             measured=sum(thread.measured for thread in self.threads),
             locked=sum(s["locked"] for s in spent),
@@ -507,33 +585,21 @@ class DevicePool:
         """Prepares and measures the problems of a job; ``notify`` receives the measurements of each, then ``Finished``
         or ``Failed``, or an error."""
 
-        def prepared(done: Future[tuple[list[Prepared | Failed], Usage]]) -> None:
-            if done.cancelled():
-                return
-            error = done.exception()
-            if isinstance(error, BrokenExecutor):
-                notify(error)
-            elif error is not None:
-                for problem in job.problems:
-                    notify(Failed(problem, f"{type(error).__name__}: {error}"))
-            else:
-                found, usage = done.result()
-                self._prepared += usage  # in the one thread of the pool that runs callbacks
-                for one in found:
-                    if isinstance(one, Failed):
-                        notify(one)
-                    else:
-                        self.ready.put((one, notify))
+        def prepared(found: Sequence[Prepared | Failed | Exception]) -> None:
+            for one in found:
+                if isinstance(one, Prepared):
+                    self.ready.put((one, notify))
+                else:
+                    notify(one)
 
-        self.pool.submit(_prepare, job).add_done_callback(prepared)
+        self.preparing.submit(job, prepared)
 
     def stop(self) -> None:
         """Ends after the measurements that the devices have begun."""
         for thread in self.threads:
             thread.stopping.set()
-        self._stopping.set()
         # waited for below: a pool that still ends when the interpreter exits can fail there, as that writes to its pipe
-        ending = threading.Thread(target=partial(self.pool.shutdown, cancel_futures=True))
+        ending = threading.Thread(target=self.preparing.stop)
         ending.start()
         for thread in self.threads:
             thread.join()

@@ -12,7 +12,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -385,7 +386,7 @@ def blas_threads() -> str:
 def test_processes_that_prepare_have_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     with DevicePool(BUDGET, "emulated", jobs=1) as pool:
-        assert pool.pool.submit(blas_threads).result() == "1"
+        assert pool.preparing.pool.submit(blas_threads).result() == "1"
     assert blas_threads() == "7"
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     with collect.one_blas_thread():
@@ -396,13 +397,53 @@ def test_processes_that_prepare_have_one_blas_thread(monkeypatch: pytest.MonkeyP
 def test_the_threads_of_a_device_pool_end_with_it() -> None:
     before = set(threading.enumerate())
     with DevicePool(BUDGET, "emulated", jobs=1) as pool:
-        pool.pool.submit(os.getpid).result()
-        manager = pool.pool._executor_manager_thread
+        pool.preparing.pool.submit(os.getpid).result()
+        manager = pool.preparing.pool._executor_manager_thread
         assert manager is not None
         assert manager.is_alive()
-        pool.pool.submit(time.sleep, 0.2)
+        pool.preparing.pool.submit(time.sleep, 0.2)
     assert not manager.is_alive()
     assert not [t for t in set(threading.enumerate()) - before if not t.daemon]
+
+
+def test_jobs_of_a_killed_process_are_prepared_again(tmp_path: Path) -> None:
+    with Database(tmp_path / "d.sqlite") as database, DevicePool(BUDGET, "emulated", jobs=1) as device_pool:
+        first = device_pool.preparing.pool
+        os.kill(first.submit(os.getpid).result(), signal.SIGKILL)
+        done = Collector(database, device_pool, BUDGET).run(PROBLEMS)
+        assert device_pool.preparing.pool is not first
+    assert (done.problems, done.failed) == (len(PROBLEMS), 0)
+    assert len(rows(tmp_path / "d.sqlite")) == done.measurements == 3 * len(PROBLEMS)
+
+
+class KilledProcesses:
+    """A pool of processes of which one is killed by every job."""
+
+    def __init__(self, *arguments: object) -> None:
+        pass
+
+    def submit(self, *call: object) -> Future[Any]:
+        lost: Future[Any] = Future()
+        lost.set_exception(BrokenProcessPool("a process was terminated abruptly"))
+        return lost
+
+    def shutdown(self, **options: object) -> None:
+        pass
+
+
+def test_a_job_that_kills_twice_is_skipped_and_kills_in_succession_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "ProcessPoolExecutor", KilledProcesses)
+    processes = collect.PreparingProcesses(1, DEVICES["h200"], None, BUDGET, False)
+    events: list[Any] = []
+    for problem in PROBLEMS[:2]:
+        processes.submit(collect.Job((problem,)), events.extend)
+    failed, error = events
+    assert failed == collect.Failed(PROBLEMS[0], "BrokenProcessPool: a process was terminated abruptly")
+    assert isinstance(error, LaunchError)
+    assert "ended 4 times in succession" in str(error)
+    processes.stop()
+    processes.submit(collect.Job((PROBLEMS[2],)), events.extend)
+    assert len(events) == 2
 
 
 def test_preparing_ends_when_the_run_ends() -> None:
