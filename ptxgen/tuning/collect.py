@@ -476,7 +476,9 @@ class PreparingProcesses:
             pool.submit(os.getpid)  # starts all processes
         return pool
 
-    def submit(self, job: Job, notify: Callable[[Sequence[Prepared | Failed | Exception]], None], lost: int = 0) -> None:
+    def submit(
+        self, job: Job, notify: Callable[[Sequence[Prepared | Failed | Exception]], None], lost: int = 0
+    ) -> None:
         """Prepares the problems of a job; ``notify`` receives them, or an error: processes are killed again and again.
         ``lost``: times that the job was lost."""
         pool = self.pool

@@ -30,7 +30,9 @@ from ptxgen.tuning.tuning_files import MODEL
 #: of the file; a newer one is refused. Format 3 has no network; earlier ones were not compressed, and are not read
 FORMAT = 4
 FORMER_MODEL = "model.json"  #: the name of files of these
-BYTES_MOST = 1 << 26  #: of the decompressed file
+BYTES_MOST = 1 << 25  #: of the decompressed file
+#: values, and lists and objects, of its JSON: 5 lists of 1,023 nodes in each of 660 trees have 3.4 million values
+VALUES_MOST, CONTAINERS_MOST = 1 << 22, 8 * trees.TREES_MOST
 
 
 @dataclass(frozen=True)
@@ -170,13 +172,19 @@ def _network(content: dict[str, Any], features: int) -> RankingNetwork | None:
 
 
 def content_of(path: Path) -> bytes:
-    """The decompressed content of a model file, unchecked. OSError, ValueError, LZMAError: it cannot be read, or is
-    larger than ``BYTES_MOST``."""
+    """The decompressed content of a model file, of which only the size is checked: a list of two bytes takes 64 in
+    memory. OSError, ValueError, LZMAError: it cannot be read, or exceeds a limit."""
     _require_file(path)
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
     text = unpacker.decompress(path.read_bytes(), BYTES_MOST)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError(f"{path.name} must be one xz stream of at most {BYTES_MOST} bytes of text")
+    for name, count, most in (
+        ("values", text.count(b","), VALUES_MOST),
+        ("lists and objects", text.count(b"[") + text.count(b"{"), CONTAINERS_MOST),
+    ):
+        if count > most:
+            raise ValueError(f"{path.name} has {count} {name}; it must have at most {most}")
     return text
 
 

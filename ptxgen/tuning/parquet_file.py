@@ -1,7 +1,8 @@
 """Parquet files of rows. Owns pyarrow.
 
-A few kilobytes can be gigabytes of values: Parquet stores repeated values once, and compresses them. So a file must have
-exactly the columns that ``write`` writes, its row groups and texts have a limit, and texts that repeat are read once.
+A few kilobytes can be gigabytes of values: Parquet stores repeated values once, and compresses them. So a file must
+have exactly the columns that ``write`` writes, its row groups and texts have a limit, and texts that repeat are read
+once.
 """
 
 from __future__ import annotations

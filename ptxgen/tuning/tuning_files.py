@@ -254,7 +254,9 @@ class _Winners(Mapping[str, Measurement]):
             environment = _environment(self.header.device, self.header.clock, to_json(values))
             samples = (microseconds(_number(cells[2])),)
             config = parse_config(_config_text(cells[1], self.format))
-            return Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
+            m = Measurement(problem, config, "ok", environment, samples, cells[3], sass=sass)
+            require_valid(m, winner=True)
+            return m
 
 
 def _config_text(text: str, version: int) -> str:

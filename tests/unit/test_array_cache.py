@@ -146,11 +146,35 @@ def test_damaged_files_are_ignored(folder):
     flipped = bytearray(whole)
     flipped[-3] ^= 1
     start = whole.index(b"\n") + 1
-    for content in (b"", b"\n", whole[:-8], whole[:-3], whole[:start], bytes(flipped), renamed, b"[]\n", b"x" + whole):
+    words = [whole[i : i + 8] for i in range(0, len(whole), 8)]
+    swapped = b"".join([*words[:-2], words[-1], words[-2]])
+    assert swapped != whole
+    for content in (
+        b"",
+        b"\n",
+        whole[:-8],
+        whole[:-3],
+        whole[:start],
+        bytes(flipped),
+        swapped,
+        renamed,
+        b"[]\n",
+        b"x" + whole,
+    ):
         path.write_bytes(content)
         assert array_cache.read("key") is None, content
     path.write_bytes(whole)
     assert array_cache.read("key") is not None
+
+
+@pytest.mark.parametrize("dtype", ["|O", "<U2", "<c8", "<M8[s]", "|V8"])
+def test_arrays_of_no_numbers_are_not_read(folder, dtype):
+    """Also with a right checksum: an object in a file would be an address."""
+    array_cache.write("key", {"a": np.arange(4)})
+    path = folder / "key"
+    content = path.read_bytes()[8:].replace(b'"<i8"', b'"%s"' % dtype.encode())
+    path.write_bytes(array_cache._checksum(content) + content)
+    assert array_cache.read("key") is None
 
 
 def test_folder_that_others_can_write_is_not_used(folder):

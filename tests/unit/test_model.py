@@ -697,6 +697,28 @@ def test_damaged_model_is_reported_as_corrupt(small, tmp_path, monkeypatch):
         Model.load(small)
 
 
+@pytest.mark.parametrize(
+    ("item", "rule"), [("[]", "values"), ("1.5", "values"), ('{"left":[-1],"right":[-1]}', "lists and objects")]
+)
+def test_small_file_of_many_values_is_refused_before_it_is_parsed(small, monkeypatch, item, rule):
+    """Each list of two bytes would be an object of Python."""
+    path = small / "model.json.xz"
+    text = f'{{"format":4,"features":[{item}{f",{item}" * (model_files.BYTES_MOST // (len(item) + 1) - 10)}]}}'
+    path.write_bytes(lzma.compress(text.encode(), preset=0))
+    assert path.stat().st_size < 1 << 14
+    monkeypatch.setattr(model_files.json, "loads", None)
+    with pytest.raises(CorruptError, match=f"model.json.xz has [0-9]+ {rule}; it must have at most [0-9]+"):
+        Model.load(small)
+
+
+def test_limits_of_a_model_file_have_room(small):
+    """The shipped model is the largest one that training makes."""
+    text = model_files.content_of(tuning_files.model_path("h200"))
+    assert 1.5 * len(text) < model_files.BYTES_MOST
+    assert 1.5 * text.count(b",") < model_files.VALUES_MOST
+    assert 1.5 * text.count(b"[") < model_files.CONTAINERS_MOST
+
+
 def test_killed_save_leaves_the_previous_model(small, monkeypatch):
     model, before = Model.load(small), (small / "model.json.xz").read_bytes()
 

@@ -150,6 +150,12 @@ WINNER_RULES: list[tuple[str, Edit, type[Exception], str]] = [
     ("environment", lambda t: t.replace('"ptxas"', '"pxtas"', 1), CorruptError, "line 9.*pxtas"),
     ("environment's type", lambda t: t.replace('"13.0.88"', "13", 1), CorruptError, "line 9.*ptxas"),
     ("not UTF-8", lambda t: t.replace("NT", "\udcff"), CorruptError, "as text"),
+    (
+        "half a character",
+        lambda t: t.replace('"graph"', '"graph\\ud800"', 1),
+        CorruptError,
+        "line 9.*policy is .* text that UTF-8 can encode",
+    ),
 ]
 
 
