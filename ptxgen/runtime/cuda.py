@@ -8,9 +8,11 @@ context on its stack.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import logging
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -58,7 +60,7 @@ class CudaKernel:
 
     def __del__(self) -> None:
         # PyCUDA itself unloads only in the thread that created the driver, or with the context on the stack.
-        self._driver._unload(self.functions)
+        self._driver._drop(self.functions)
 
 
 class CudaDriver:
@@ -156,10 +158,15 @@ class CudaDriver:
             self._cuda.memset_d32_async(address, byte * 0x01010101, size // 4, self._stream)
 
     def host_memory(self, size: int) -> np.ndarray[Any, Any]:
-        """Page-locked bytes."""
+        """Page-locked bytes, which are freed with the last array on them."""
+        count = max(size, 1)
         with self.context("allocating host memory"):
-            found: np.ndarray[Any, Any] = self._cuda.pagelocked_zeros(size, np.uint8)
-        return found
+            held = {"memory": self._cuda.pagelocked_zeros(count, np.uint8)}
+        # PyCUDA itself frees in the mode of the thread, and so would end a stream capture
+        block: Any = (ctypes.c_ubyte * count).from_address(held["memory"].ctypes.data)
+        weakref.finalize(block, self._drop, held).atexit = False
+        found: np.ndarray[Any, Any] = np.frombuffer(block, np.uint8)
+        return found[:size]
 
     def queue_upload(self, address: int, array: np.ndarray[Any, Any], stream: int = 0) -> None:
         """Queues a copy of ``array``. The driver has read pageable memory when the call returns, and reads page-locked
@@ -202,15 +209,16 @@ class CudaDriver:
             functions[name] = launches.DependentFunction(self._kernel_handle, functions[name])
         return CudaKernel(self, source, functions, registers, spills)
 
-    def _unload(self, functions: dict[str, Any]) -> None:
+    def _drop(self, objects: dict[str, Any]) -> None:
+        """Clears ``objects``, whose destructors call the driver."""
         if self._closed:
-            functions.clear()
+            objects.clear()
             return
         try:
-            with self.context("unloading a kernel"):
-                functions.clear()
+            with self.context("freeing"):
+                objects.clear()
         except LaunchError:
-            pass  # a destroyed context holds no modules
+            pass  # a destroyed context holds neither modules nor memory
 
     def tensor_map(self, description: TensorMap, address: int) -> bytes:
         """The encoded tensor map of ``description`` at ``address``; recent ones are cached. DriverError: it exceeds a

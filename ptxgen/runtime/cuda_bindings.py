@@ -206,13 +206,16 @@ class Module:
             text = log.value.decode(errors="replace").strip()
             raise Error(f"{error}: {text}" if text else str(error), failed)
         self.handle = load().CUmodule(handle.value)
+        weakref.finalize(self, _unload, self.handle, self._context).atexit = False
 
     def get_function(self, name: str) -> Function:
         return Function(self, name)
 
-    def __del__(self) -> None:
-        if hasattr(self, "handle") and _retained[self._context]:
-            load().cuModuleUnload(self.handle)
+
+def _unload(handle: Any, context: int) -> None:
+    """Unloads a module, unless its context is released."""
+    if _retained[context]:
+        load().cuModuleUnload(handle)
 
 
 module_from_buffer = Module

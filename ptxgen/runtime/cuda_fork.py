@@ -25,8 +25,8 @@ class ForkedDriver:
             ' it with multiprocessing.get_context("spawn")'
         )
 
-    def _unload(self, functions: dict[str, Any]) -> None:
-        _parent_objects.append(functions)
+    def _drop(self, objects: dict[str, Any]) -> None:
+        _parent_objects.append(objects)
 
     def close(self) -> None:
         """Does nothing. The parent closes its driver."""

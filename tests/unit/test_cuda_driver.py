@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -68,6 +69,7 @@ class Gpu:
         self.launched: list[tuple[str, int]] = []  # entry and stream of each launch, captured ones too
         self.loaded: list[bytes] = []
         self.unloads: list[str] = []
+        self.freed_hosts: list[int] = []  # errors of freed page-locked memory of PyCUDA
         self.shared: dict[str, int] = {}
         self.attribute_limit = 232448
         self.reject = ""
@@ -351,6 +353,11 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
             check(INVALID_VALUE if block[0] > 1024 else 0, "cuLaunchKernel")
             check(gpu.queue(stream.handle, gpu.kernel(self, bytes(parameters))), "cuLaunchKernel")
 
+    def pagelocked_zeros(size: int, kind: Any) -> np.ndarray[Any, Any]:
+        memory = ctypes.create_string_buffer(size)
+        weakref.finalize(memory, lambda: gpu.freed_hosts.append(gpu.unsafe()))
+        return np.frombuffer(memory, kind)
+
     module.Error = CudaError
     module.init = lambda: None
     module.get_driver_version = lambda: 13000
@@ -358,7 +365,7 @@ def pretend_pycuda(gpu: Gpu) -> types.ModuleType:
     module.mem_alloc = DeviceAllocation
     module.memcpy_htod_async, module.memcpy_dtoh_async = htod, dtoh
     module.memset_d8_async, module.memset_d32_async = memset(1), memset(4)
-    module.pagelocked_zeros = np.zeros
+    module.pagelocked_zeros = pagelocked_zeros
     module.module_from_buffer = Module
     module.DeviceAllocation, module.Module, module.Function = DeviceAllocation, Module, Function
 
@@ -907,6 +914,9 @@ def test_host_memory_is_zero_and_freed_with_its_last_array(driver: CudaDriver, g
     join(worker)
     gpu.end(0xBEEF)
     assert not hosts
+    if driver.library == "pycuda":
+        assert len(gpu.freed_hosts) == 2
+    assert not any(gpu.freed_hosts)
     late = driver.host_memory(8)
     driver.close()
     before = len(hosts)
