@@ -409,7 +409,10 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     mainloop_regs = mainloop_regs + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue_regs = _epilogue_regs(p, c, accumulators, moves)
     setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
-    less = (a_from_registers | bool(p.epilogue_ops)) & (mainloop_regs + epilogue_regs <= MATH_LESS)
+    # producers of packed phases with L2 policies need more
+    packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
+    phased = bool(p.im2col is not None and p.im2col.phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
+    less = (a_from_registers | bool(p.epilogue_ops) | phased) & (mainloop_regs + epilogue_regs <= MATH_LESS)
     return WgmmaGeometry(
         element_bytes=size,
         planes=count,

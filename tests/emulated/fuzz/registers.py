@@ -49,7 +49,7 @@ and.b32 t, r, 60; mad.wide.u32 %at, t, 1, %near; ld.v4.s8 {B, B, B, B}, [%at]
 st.shared.u8 [%mine+5], b
 st.shared.v2.u8 [%mine+6], {b, b}
 st.shared.v4.b8 [%mine+4], {b, b, b, b}
-st.shared.s8 [%mine+9], r
+xor.b32 t, r, 85; st.shared.s8 [%mine+9], t
 ld.shared.u8 B, [%mine+4]
 ld.shared.s8 B, [%mine+7]
 ld.shared.v4.b8 {B, B, B, B}, [%mine+8]
