@@ -431,6 +431,8 @@ def launch_uncached(
     elif signature is TRANSPOSED:
         arguments, extents[result_role] = arguments.transposed(extents["results"], extents["filters"])
     given = None if out is None else tensor(out, "out")
+    if given is not None:
+        arguments.extents(result_role, given.shape, "out")
     fields: dict[str, Any] = {
         "direction": direction,
         "dtype": views[0].dtype.name,
