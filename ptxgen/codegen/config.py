@@ -116,7 +116,8 @@ class Config:
     def full_text(self) -> str:
         """The family and every axis as ``name=value``."""
         values = vars(self)
-        return " ".join([f"family={self.family}", *[words[values[words.axis.name]] for words in self.words]])
+        known = zip(self.names, self.words, strict=True)
+        return " ".join([f"family={self.family}", *[words[values[name]] for name, words in known]])
 
     def replace(self, **changes: int) -> Config:
         """The same with some axes at other values."""

@@ -403,11 +403,15 @@ class Database(SqliteFile):
         with self._guard():
             self._db.execute(f"CREATE TEMP TABLE staged (id INTEGER PRIMARY KEY, {', '.join(names)})")
             try:
+                self._db.execute("BEGIN")  # of the temporary file alone; else each row is a transaction
                 self._db.executemany(insert, _checked_rows(measurements))
+                self._db.execute("COMMIT")
                 for first in range(1, int(self._one("SELECT count(*) FROM staged")) + 1, BATCH):
                     rows = self._db.execute(select, (first, first + BATCH - 1)).fetchall()
                     yield [(row[:2], row[2:end], row[end:]) for row in rows]
             finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 self._db.execute("DROP TABLE temp.staged")
 
     def _merge_winner(self, m: Measurement, reason: str, *, verified: bool) -> str:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -123,7 +123,7 @@ def read_text(path: Path) -> str:
         raise CorruptError(f"{path} cannot be read as text: {error}") from error
 
 
-def decompressed_lines(path: Path) -> Iterator[bytes]:
+def decompressed_lines(path: Path) -> Generator[bytes, None, None]:
     """The lines of a single-stream .xz file, without line ends. Memory use is bounded for any content.
 
     InputError, CorruptError: as ``require_file``; or the file is damaged, or a line exceeds ``LINE_LIMIT`` bytes.

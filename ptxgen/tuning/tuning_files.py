@@ -315,11 +315,11 @@ def read_measurements(path: Path) -> tuple[Header, Iterator[Measurement]]:
 
 def _measurements(path: Path, header: Header, count: object, version: int) -> Iterator[Measurement]:
     number = 1
-    with closing(_objects(path)) as rows:
-        next(rows)
-        for number, values in enumerate(rows, 2):
+    with closing(decompressed_lines(path)) as lines:
+        next(lines)
+        for number, line in enumerate(lines, 2):
             with errors_with_line(path, number):
-                m = measurement_of(values, version)
+                m = measurement_of(from_json(line.decode()), version)
                 require_header(m, header)
             yield m
     if number - 1 != count:
