@@ -115,9 +115,10 @@ def test_seeds_of_another_device_and_the_models_choice_are_ranked_by_prediction(
 def test_a_seed_of_another_device_that_the_model_predicts_fastest_comes_first(monkeypatch):
     best, second = (s.config for s in select(SEEDED, H100, use_model=True, k=2))
     monkeypatch.setattr(selection, "seeds", lambda p, name: [second, best] if name == "h200" else [])
-    found = select(SEEDED, H100, k=3)
-    assert [(s.config, s.source) for s in found[:2]] == [(best, "seed (h200)"), (second, "seed (h200)")]
-    assert found[2].source == "model"
+    found = select(SEEDED, H100, k=8)
+    assert (found[0].config, found[0].source) == (best, "seed (h200)")
+    assert (second, "seed (h200)") in [(s.config, s.source) for s in found]
+    assert "model" in {s.source for s in found}
     assert select(WINNER, H100, k=2)[0].source == "shipped (h200)"  # a winner comes before any prediction
 
 
