@@ -117,7 +117,7 @@ def test_a_seed_of_another_device_that_the_model_predicts_fastest_comes_first(mo
     monkeypatch.setattr(selection, "seeds", lambda p, name: [second, best] if name == "h200" else [])
     found = select(SEEDED, H100, k=8)
     assert (found[0].config, found[0].source) == (best, "seed (h200)")
-    assert (second, "seed (h200)") in [(s.config, s.source) for s in found]
+    assert second in [s.config for s in found]  # as a seed or as the model's: the predictions are equal
     assert "model" in {s.source for s in found}
     assert select(WINNER, H100, k=2)[0].source == "shipped (h200)"  # a winner comes before any prediction
 
