@@ -43,13 +43,13 @@ def chosen(small_model, tmp_path, monkeypatch):
     (shipped / "h200").mkdir(parents=True)
     shutil.copy(small_model, shipped / "h200")
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: shipped)
-    seen, rank = [], Model.rank
+    seen, search = [], Model.search
 
     def counted(model, problem, *arguments, **options):
         seen.append(problem)
-        return rank(model, problem, *arguments, **options)
+        return search(model, problem, *arguments, **options)
 
-    monkeypatch.setattr(Model, "rank", counted)
+    monkeypatch.setattr(Model, "search", counted)
     return seen
 
 

@@ -200,7 +200,7 @@ def test_document_has_the_vendors_time(path: Path, tmp_path: Path, capsys: pytes
     assert "is of device h200; it must be of h100" in capsys.readouterr().err
     timed.write_text("{}")
     assert run([*words, "--device", "h200"]) == 2
-    assert "must be the output of bench --json" in capsys.readouterr().err
+    assert "is not the document of a command: it has no command" in capsys.readouterr().err
 
 
 def test_distance_counts_the_batch() -> None:
