@@ -232,37 +232,34 @@ class GroupTable(Table):
 @dataclass(frozen=True)
 class GroupedScheduler(GridScheduler):
     """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
-    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit ``device``;
+    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit the device;
     ``slice_bytes``: of the sums of a slice of a tile."""
 
     table: DescriptorTable
     geometry: Geometry
-    device: Device
     blocks: int
     slice_bytes: int = 0
 
     HEADER = HEADER
+    counts_resident = True
 
     template = "sched/grouped.mako"
 
     @classmethod
-    def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device) -> GroupedScheduler:
+    def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
+        """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
+        blocks than fit at once would delay the tiles that they begin with."""
         assert isinstance(p, GroupedKernelGemm)
         kind = StreamScheduler if c.stream_k else cls
         table = DescriptorTable(
             c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands, c.u, c.kg, stream=bool(c.stream_k)
         )
-        granted = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+        if registers <= 0:
+            registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
         parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
         slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
-        return kind(c, False, table, g, d, 0, slice_bytes).with_registers(granted)
-
-    def with_registers(self, registers: int) -> GroupedScheduler:
-        """The scheduler of kernels with so many registers per thread. More blocks than fit at once would delay the
-        tiles that they begin with."""
-        g, d = self.geometry, self.device
-        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), self.config.min_ctas_per_sm)
-        return replace(self, blocks=d.sms * resident, table=replace(self.table, sms=d.sms, resident=resident))
+        return kind(c, False, replace(table, sms=d.sms, resident=resident), g, d.sms * resident, slice_bytes)
 
     @property
     def shared_at(self) -> int:

@@ -96,8 +96,12 @@ class Allocator:
 class Part:
     """A part of a plan: it computes its own numbers and names the template slots that write its instructions.
 
-    The header of a kernel lists the registers and the regions of shared memory of all parts.
+    The header of a kernel lists the registers and the regions of shared memory of all parts. A part does not change
+    after it is made.
     """
+
+    #: True if launches depend on how many blocks fit at once, and so on the registers of the loaded kernel
+    counts_resident = False
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -16,7 +15,6 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameter_table import parameter_table
@@ -78,8 +76,12 @@ class Plan:
     parameters: Parameters
     launcher: GemmLauncher
 
-    def __init__(self, problem: KernelGemm, config: Config, device: Device, geometry: Geometry) -> None:
+    def __init__(
+        self, problem: KernelGemm, config: Config, device: Device, geometry: Geometry, registers: int = -1
+    ) -> None:
         self.problem, self.config, self.device = problem, config, device
+        self.registers = registers  #: per thread of the loaded kernel; -1: not known
+        self._arguments = problem, config, device, geometry
         self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
         self.target, self.ptx_version = device.target, device.ptx_version
@@ -186,14 +188,14 @@ class Plan:
 
     # ---- launches
 
-    def set_registers(self, registers: int) -> None:
-        """Adapts launches to the registers per thread of the loaded kernel; -1: they are not known."""
-        if registers > 0 and isinstance(self.scheduler, GroupedScheduler):
-            assert isinstance(self.parameters, GroupedParameters)
-            self.scheduler = self.scheduler.with_registers(registers)
-            parameters = replace(self.parameters, scheduler=self.scheduler)
-            self.parameters = parameters
-            self.launcher = replace(self.launcher, scheduler=self.scheduler, parameters=parameters, parts=self.parts)
+    def with_registers(self, registers: int) -> Plan:
+        """The plan of the loaded kernel with so many registers per thread; -1: they are not known. The text is the
+        same; launches may have another number of blocks."""
+        if registers <= 0 or not any(part.counts_resident for part in self.parts):
+            return self
+        plan = type(self)(*self._arguments, registers)
+        plan.source_problem = self.source_problem
+        return plan
 
     def launch(self, problem: KernelGemm) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class."""

@@ -26,7 +26,7 @@ def compose_scheduler(plan: Plan) -> GridScheduler:
     plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active)
     scheduler = GridScheduler(plan.config, plan.batch.active)
     if plan.problem.grouped:
-        scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device)
+        scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
     plan.scheduler = scheduler
     return scheduler
 

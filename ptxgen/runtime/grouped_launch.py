@@ -54,7 +54,7 @@ class GroupLaunch:
     """A loaded kernel for lists of GEMMs of one class: one copy of a descriptor table, then one launch."""
 
     def __init__(self, driver: Driver, plan: Plan, kernel: Kernel, workspaces: Workspaces) -> None:
-        plan.set_registers(kernel.registers)
+        plan = plan.with_registers(kernel.registers)
         assert isinstance(plan.scheduler, GroupedScheduler)
         self.driver, self.plan, self.kernel, self.workspaces = driver, plan, kernel, workspaces
         self.scheduler = plan.scheduler

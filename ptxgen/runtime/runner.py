@@ -72,10 +72,10 @@ class Runner:
     def __init__(
         self, driver: Driver, plan: Plan, kernel: Kernel, problem: Problem, workspace: Workspace | None = None
     ) -> None:
-        self.driver, self.plan, self.kernel, self.problem = driver, plan, kernel, problem
+        self.driver, self.kernel, self.problem = driver, kernel, problem
+        self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
-        plan.set_registers(kernel.registers)
-        launch = plan.launch(lower(problem))
+        launch = self.plan.launch(lower(problem))
         self.launch = replace(
             launch, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in launch.steps)
         )

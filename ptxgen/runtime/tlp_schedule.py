@@ -172,8 +172,7 @@ class TlpBaseline:
         bytes_ = np.array([p.element.bytes, p.element.bytes, p.output.bytes])
         addresses = p.starts * bytes_ + np.array([a, b, c], np.int64)
         for kernel, plan, items in self._kernels:
-            plan.set_registers(kernel.registers)
-            scheduler = plan.scheduler
+            scheduler = plan.with_registers(kernel.registers).scheduler
             assert isinstance(scheduler, GroupedScheduler)
             part = GroupedGemm(
                 tuple(p.items[i] for i in items), p.layout, p.dtype, p.compute, write_leading_dimensions(p.lds[items])

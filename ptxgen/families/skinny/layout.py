@@ -51,7 +51,8 @@ class SkinnyOperand:
     ``g``: the operand's part of the geometry, all integers; ``along``: threads of a block along the long side;
     ``depth``: elements of K of a step; ``steps``: steps of a K iteration; ``step_stride``: elements of K from a step
     to the next; ``stride``: from one K iteration to the next; ``size``: bytes of an element; ``dp4a``: whether dp4a
-    multiplies four elements of K at once.
+    multiplies four elements of K at once; ``whole_lines``: whether loads of the long operand bring whole lines into the
+    L2.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class SkinnyOperand:
         step_stride: int,
         stride: int,
         dp4a: bool,
+        whole_lines: bool,
     ) -> None:
         self.name, self.upper = g.name, g.name.upper()
         self.extent = "M" if g.name == "a" else "N"
@@ -73,10 +75,11 @@ class SkinnyOperand:
         self.along = along if self.long else 1
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: the cache operator of its loads
-        self.cache_hint = ".L1::no_allocate" if self.long else ""
         self.unaligned = bool(g.unaligned)
         #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
         self.split_vectors = bool(g.split_vectors)
+        l1 = self.long and not (whole_lines and self.split_vectors)
+        self.cache_hint = (".L1::no_allocate" if l1 else "") + (".L2::128B" if self.long and whole_lines else "")
         #: adjacent rows (columns) of C of a thread
         self.contiguous_run = 1 if self.unaligned else self.count if self.kmajor or not self.long else self.vec
         #: rows (columns) that need a pointer of their own: elements from the thread's first

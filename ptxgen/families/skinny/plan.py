@@ -55,8 +55,12 @@ class SkinnyPlan(Plan):
     def _operands(self, dp4a: bool) -> tuple[SkinnyOperand, SkinnyOperand]:
         p, g = self.problem, self.geometry
         depth, steps, stride = int(g.depth), int(g.steps), int(g.step_stride)
+        # four lanes load half a line, in their next step the other half: memory transfers whole lines
+        whole_lines = self.config.mma_m16 > 0 and by_words(p) is not None
         a, b = (
-            SkinnyOperand(x, p.dtype, p.element.bytes, int(g.along), depth, steps, stride, self.config.u, dp4a)
+            SkinnyOperand(
+                x, p.dtype, p.element.bytes, int(g.along), depth, steps, stride, self.config.u, dp4a, whole_lines
+            )
             for x in (g.a, g.b)
         )
         return a, b
@@ -65,11 +69,8 @@ class SkinnyPlan(Plan):
         p, c = self.problem, self.config
         x, y = (self.b, self.a) if c.long_n else (self.a, self.b)
         instruction = by_words(p, self.device) if c.mma_m16 else None
-        if instruction is not None:
-            if p.element.bytes == 1 and instruction.sum == "f32":
-                self.ptx_version = max(self.ptx_version, "8.4")
-            # four lanes load half a line, in their next step the other half: memory transfers whole lines
-            x.cache_hint = ("" if x.split_vectors else x.cache_hint) + ".L2::128B"
+        if instruction is not None and p.element.bytes == 1 and instruction.sum == "f32":
+            self.ptx_version = max(self.ptx_version, "8.4")
         # rounds f32 to tf32, from sm_90 on in one instruction
         rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         return SkinnyMainloop(p, c, self.geometry, self.arithmetic, x, y, dp4a, instruction, rounding)

@@ -6,6 +6,7 @@ Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,10 +69,18 @@ class Subtile:
 
 class Staging:
     """A warpgroup's subtiles in shared memory: packed to two bytes an element, stored by stmatrix to swizzled boxes.
-    ``transposed``: C is contiguous along X; ``y_columns``: columns along Y that the block stores."""
+    ``transposed``: C is contiguous along X; ``y_columns``: columns along Y that the block stores; ``outer``:
+    registers with the coordinates of an item."""
 
     def __init__(
-        self, sums: Tile, transposed: bool, y_columns: int, subtiles: int, buffers: int, persistent: bool
+        self,
+        sums: Tile,
+        transposed: bool,
+        y_columns: int,
+        subtiles: int,
+        buffers: int,
+        persistent: bool,
+        outer: Sequence[str],
     ) -> None:
         mi = sums.shape[0]
         self.sums, self.transposed, self.mi = sums, transposed, mi
@@ -91,7 +100,8 @@ class Staging:
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
         #: coordinates of a box, and how many there are
-        self.coordinates, self.rank = ["%box_x", "%box_y"] if transposed else ["%box_y", "%box_x"], 2
+        self.coordinates = [*(("%box_x", "%box_y") if transposed else ("%box_y", "%box_x")), *outer]
+        self.rank = len(self.coordinates)
         self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self), VectorStores(self)
         self.subtiles = [
             Subtile(
@@ -352,17 +362,10 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def staging(self) -> Staging:
-        c = self.config
-        s = Staging(
-            self.sums, self.transposed, self.y_columns, c.epilogue_subtiles, c.epilogue_buffers, bool(c.persistent)
-        )
-        if self.problem.batch != 1:
-            s.coordinates.append("%batch_index")
-            s.rank += 1
-        elif self.problem.grouped:
-            s.coordinates += grouped_rows.coordinates(self.problem, "c")
-            s.rank = len(s.coordinates)
-        return s
+        p, c = self.problem, self.config
+        outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if p.grouped else []
+        sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
+        return Staging(self.sums, self.transposed, *sizes, bool(c.persistent), outer)
 
     @property
     def staging_base(self) -> int:

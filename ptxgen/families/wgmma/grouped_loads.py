@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
-from ptxgen.families.wgmma.layout import Multicast, OperandPath
+from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
@@ -15,11 +16,8 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 class GroupedLoads(MatrixLoads):
     """Coordinates of an item: its number, or those of a range of rows."""
 
-    def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        x = self._path(role, name, base, multicast)
-        x.outer_coordinates = grouped_rows.coordinates(self.problem, name)
-        x.tma_rank += len(x.outer_coordinates)
-        return x
+    def _outer(self, name: str) -> Sequence[str]:
+        return grouped_rows.coordinates(self.problem, name)
 
     def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
         if not grouped_rows.ranges(p, x.name):

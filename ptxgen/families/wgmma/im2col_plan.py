@@ -78,7 +78,10 @@ class Im2colPixels(OperandPath):
 
     tma_mode = "im2col"
 
-    def adapt(self, loads: Im2colLoads) -> None:
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         self.tma_rank = loads.window.rank
         self.boxes = [Box(b.offset, 0, n) for n, b in enumerate(self.boxes)]
         self.pixel = "".join(f", %pixel{a}" for a in loads.axes)
@@ -94,7 +97,10 @@ class Im2colPixels(OperandPath):
 class FilterTaps(OperandPath):
     """Filters, one after the other, each of taps of channels: contiguous along K, or along the other side."""
 
-    def adapt(self, loads: Im2colLoads) -> None:
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         self.tma_rank = 3
         self.filter_tap = loads.filter_tap
         if self.kmajor:
@@ -122,8 +128,10 @@ class RowTapPixels(Im2colPixels):
     """Images whose pixels all taps of a filter row read, from shared memory: a box has a tile and its halo. The rows of
     tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
 
-    def adapt(self, loads: Im2colLoads) -> None:
-        super().adapt(loads)
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(loads, role, name, config, base, multicast)
         self.box = (self.box[0], self.box[1] + loads.window.row_taps - 1)
         self.tx_bytes = self.box[0] * self.box[1] * self.element
 
@@ -135,8 +143,10 @@ class RowTapPixels(Im2colPixels):
 class RowTapFilters(FilterTaps):
     """Filters of a row of taps: a stage has them in the order of the pixels that they are multiplied by."""
 
-    def adapt(self, loads: Im2colLoads) -> None:
-        super().adapt(loads)
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(loads, role, name, config, base, multicast)
         last = loads.window.row_taps - 1
         self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit for b in self.boxes}
         self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
@@ -150,7 +160,10 @@ class Im2colColumns(OperandPath):
 
     tma_mode = "im2col"
 
-    def adapt(self, loads: Im2colLoads) -> None:
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         self.axes = loads.axes
         self.tma_rank = loads.window.rank
         self.pixel = "".join(f", %pixel{a}" for a in self.axes)
@@ -211,11 +224,8 @@ class Im2colLoads(MatrixLoads):
         return self.config.kg * self.config.cluster_k > 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        x = (Im2colPixels if name == self.window.side else FilterTaps)(
-            role, name, self.geometry, self.config, base, multicast
-        )
-        x.adapt(self)
-        return x
+        kind = Im2colPixels if name == self.window.side else FilterTaps
+        return kind(self, role, name, self.config, base, multicast)
 
     @property
     def dividers(self) -> list[str]:
@@ -287,9 +297,7 @@ class WgradLoads(Im2colLoads):
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if name != self.window.side:
             return OperandPath(role, name, self.geometry, self.config, base, multicast)
-        x = Im2colColumns(role, name, self.geometry, self.config, base, multicast)
-        x.adapt(self)
-        return x
+        return Im2colColumns(self, role, name, self.config, base, multicast)
 
     @property
     def dividers(self) -> list[str]:
@@ -307,7 +315,10 @@ class WgradLoads(Im2colLoads):
 class ImageGradients(OperandPath):
     """Gradients of results: a box has pixels of an image, and filters."""
 
-    def adapt(self) -> None:
+    def __init__(
+        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         self.tma_rank = 3
         self.box = (*self.box, 1)
 
@@ -327,9 +338,7 @@ class ImageWgradLoads(WgradLoads):
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if name == self.window.side:
             return super().operand(role, name, base, multicast)
-        x = ImageGradients(role, name, self.geometry, self.config, base, multicast)
-        x.adapt()
-        return x
+        return ImageGradients(self, role, name, self.config, base, multicast)
 
     @property
     def dividers(self) -> list[str]:
@@ -386,14 +395,10 @@ class RowTapLoads(PhasedLoads):
     units = 1
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
-        x: OperandPath
         if name == self.window.side:
-            x = RowTapPixels(role, name, self.geometry, self.config, base, multicast)
-        else:
-            deep = self.config.replace(u=stage_depth(self.config))
-            x = RowTapFilters(role, name, self.geometry, deep, base, multicast)
-        x.adapt(self)
-        return x
+            return RowTapPixels(self, role, name, self.config, base, multicast)
+        deep = self.config.replace(u=stage_depth(self.config))
+        return RowTapFilters(self, role, name, deep, base, multicast)
 
 
 @dataclass(frozen=True)

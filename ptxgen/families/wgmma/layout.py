@@ -70,7 +70,8 @@ class OperandPath:
     """How TMA loads an operand into a stage, and how wgmma reads it there.
 
     ``role``: x or y; ``name``: a or b; ``base``: bytes from the start of a stage to the operand; ``multicast``: None
-    where each block loads the whole tile for itself.
+    where each block loads the whole tile for itself; ``outer``: registers with further coordinates of all its boxes,
+    those of a batch item. Attributes are set when it is made, and not changed.
     """
 
     realigned = False  #: whether math warpgroups shift its rows in shared memory
@@ -80,7 +81,14 @@ class OperandPath:
     stage_register = "%stage_offset"
 
     def __init__(
-        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, multicast: Multicast | None
+        self,
+        role: str,
+        name: str,
+        g: WgmmaGeometry,
+        config: Config,
+        base: int,
+        multicast: Multicast | None,
+        outer: Sequence[str] = (),
     ) -> None:
         evict_first = config.l2_evict_first & (1 if name == "a" else 2)
         #: of its copies: modifiers, and the operands that these ask for
@@ -120,9 +128,8 @@ class OperandPath:
         self.tile, self.depth, self.element = tile, depth, size
         #: bytes that one block's copies of a stage report to the full barrier
         self.tx_bytes = len(self.boxes) * self.box[0] * self.box[1] * size
-        self.tma_rank = 2
-        #: registers with the coordinates of a batch item; none for a matrix
-        self.outer_coordinates: list[str] = []
+        self.tma_rank = 2 + len(outer)
+        self.outer_coordinates = tuple(outer)
 
     @property
     def desc_high_hex(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgen.codegen.config import Config
@@ -31,17 +32,16 @@ class MatrixLoads(Part):
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""
-        x = self._path(role, name, base, multicast)
-        if self.batched:
-            x.outer_coordinates, x.tma_rank = [f"%item_{name}"], x.tma_rank + 1
-        return x
-
-    def _path(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
+        outer = self._outer(name)
         if realigns(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
-            return RealignedOperand(role, name, self.geometry, self.config, base, threads)
+            return RealignedOperand(role, name, self.geometry, self.config, base, threads, outer)
         kind = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
-        return kind(role, name, self.geometry, self.config, base, multicast)
+        return kind(role, name, self.geometry, self.config, base, multicast, outer)
+
+    def _outer(self, name: str) -> Sequence[str]:
+        """Registers with the coordinates of an item of operand ``name``."""
+        return (f"%item_{name}",) if self.batched else ()
 
     def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
         """The map of an operand of ``p``, its elements of type ``kind``."""

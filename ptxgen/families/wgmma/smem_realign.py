@@ -49,8 +49,10 @@ class RealignedOperand(OperandPath):
     map_count = RESIDUES
     stage_register = "%prev_offset"
 
-    def __init__(self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, threads: int) -> None:
-        super().__init__(role, name, g, config, base, None)
+    def __init__(
+        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, threads: int, outer: Sequence[str] = ()
+    ) -> None:
+        super().__init__(role, name, g, config, base, None, outer)
         lines, width = self.box[1], self.depth if self.kmajor else self.tile
         #: bytes of a line as loaded, and of all lines of one residue
         self.line_bytes = width * self.element + TMA_ALIGNED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgen.codegen.batch import BatchRange
@@ -19,9 +20,16 @@ class SplitOperand(OperandPath):
     """The planes of an operand, one after the other in a stage: they are the last direction of its tensor."""
 
     def __init__(
-        self, role: str, name: str, g: WgmmaGeometry, config: Config, base: int, multicast: Multicast | None
+        self,
+        role: str,
+        name: str,
+        g: WgmmaGeometry,
+        config: Config,
+        base: int,
+        multicast: Multicast | None,
+        outer: Sequence[str] = (),
     ) -> None:
-        super().__init__(role, name, g, config, base, multicast)
+        super().__init__(role, name, g, config, base, multicast, outer)
         #: bytes from one plane to the next
         self.plane_bytes = self.tile * self.depth * self.element
         self.boxes = [

@@ -7,6 +7,7 @@ import operator
 from dataclasses import dataclass
 from functools import cached_property
 
+from ptxgen.codegen.config import Config
 from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma.geometry import tiled_channels
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads
@@ -18,7 +19,10 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 class TiledGradients(OperandPath):
     """Gradients of results: a box has pixels of a row, and filters."""
 
-    def adapt(self, loads: TiledWgradLoads) -> None:
+    def __init__(
+        self, loads: TiledWgradLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         outer = len(loads.axes) - 1
         self.tma_rank = outer + 3
         self.rows = "".join(f", %position{a}" for a in loads.axes[1:])
@@ -34,7 +38,10 @@ class TiledGradients(OperandPath):
 class TiledImages(OperandPath):
     """Images: a box has pixels of a row, and channels of one tap."""
 
-    def adapt(self, loads: TiledWgradLoads) -> None:
+    def __init__(
+        self, loads: TiledWgradLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+    ) -> None:
+        super().__init__(role, name, loads.geometry, config, base, multicast)
         outer, channels = len(loads.axes) - 1, int(tiled_channels(loads.problem, self.slice_extent))
         self.outer, self.tma_rank = outer, outer + 3
         self.box = (self.box[0], *(1,) * outer, channels, 1)
@@ -62,9 +69,7 @@ class TiledWgradLoads(Im2colLoads):
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         kind = TiledImages if name == self.window.side else TiledGradients
-        x = kind(role, name, self.geometry, self.config, base, multicast)
-        x.adapt(self)
-        return x
+        return kind(self, role, name, self.config, base, multicast)
 
     @property
     def one_tap(self) -> bool:
