@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "ptxgen"
 REFERENCE = ROOT / "docs" / "reference.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from .source import PACKAGE, REFERENCE, fenced, imports, modules, own_imports, table
+from .source import ARCHITECTURE, PACKAGE, REFERENCE, fenced, imports, modules, own_imports, table
 
 #: the public face and the command's entry stand above every layer
 FACES = ("", "__main__")
@@ -18,12 +18,13 @@ FREE = {"numpy", "ptxgen", "__future__"} | set(sys.stdlib_module_names) - {"sqli
 
 @cache
 def layers(kind: str = "layers") -> dict[str, int]:
-    """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as the reference lists them.
+    """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as docs/architecture.md draws them.
 
     ``kind``: of the fenced block; ``emulator-layers`` lists the packages and modules of ``ptxgen.emulator``.
     """
-    [block] = fenced(REFERENCE.read_text(), kind)
-    return {name: n for n, line in enumerate(reversed(block.splitlines())) for name in line.split()}
+    [block] = fenced(ARCHITECTURE.read_text(), kind)
+    floors = [line.partition("│")[0].split() for line in block.splitlines()]
+    return {name: n for n, names in enumerate(reversed(floors)) for name in names}
 
 
 def layer(module: str) -> int:
@@ -39,6 +40,12 @@ def owners() -> dict[str, list[str]]:
 def test_layers_are_the_packages() -> None:
     found = {module.split(".")[0] for module in modules() if module not in FACES}
     assert set(layers()) == found
+
+
+def test_the_page_describes_every_package() -> None:
+    headings = re.findall(r"^### (\w+)$", ARCHITECTURE.read_text(), re.MULTILINE)
+    packages = {module for module, path in modules().items() if module and path.name == "__init__.py"}
+    assert sorted(headings) == sorted(name for name in packages if "." not in name)
 
 
 def test_imports_go_strictly_downward() -> None:
