@@ -32,6 +32,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
+    from ptxgen.api.caller_workspace import workspace_size
     from ptxgen.api.conv import (
         conv1d,
         conv2d,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from ptxgen.api.gemm import gemm
     from ptxgen.api.grouped import gemm_grouped
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
-    from ptxgen.api.launch_cache import selection_digest, workspace_size
+    from ptxgen.api.runners import selection_digest
     from ptxgen.codegen.config import Config
     from ptxgen.problem.conv import Conv
     from ptxgen.problem.gemm import Gemm
@@ -58,8 +59,8 @@ _MODULES = {
     "Conv": "problem.conv",
     "Config": "codegen.config",
     "autotune": "api.autotune",
-    "selection_digest": "api.launch_cache",
-    "workspace_size": "api.launch_cache",
+    "selection_digest": "api.runners",
+    "workspace_size": "api.caller_workspace",
     **dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged"),
     **{name: "api.conv" for name in __all__ if name.startswith("conv")},
 }

@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.api import dlpack
 from ptxgen.api.dlpack import DeviceArray
 from ptxgen.arguments import is_integer, shown
-from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.problem.dtypes import ALLOWED, DTYPES, Dtype, from_numpy
 from ptxgen.runtime.cuda_graph import device_of
 
@@ -371,3 +371,15 @@ def _shares_memory(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
 def alignment_of(address: int) -> int:
     """The largest power of two, up to 16, that ``address`` is a multiple of."""
     return min(16, address & -address) if address else 16
+
+
+def require_disjoint(out: View, **operands: View) -> None:
+    """OverlapError: ``out`` shares memory with an operand. InputError: it is read-only. ShapeError: its own elements
+    share memory."""
+    for name, x in operands.items():
+        if overlap(out, x):
+            raise OverlapError(f"out shares memory with {name}; they must not overlap")
+    if out.readonly:
+        raise InputError("out is read-only")
+    if overlaps_itself(out):
+        raise ShapeError(f"out has shape {out.shape} and strides {out.strides}; its elements must not share memory")

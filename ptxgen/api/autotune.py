@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ptxgen.api import launch_cache, recording
+from ptxgen.api import launches, recording, runners, streams
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
@@ -36,22 +36,22 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
     if (path := settings().database).exists():
         Database(path).close()
     counts: dict[Driver, Counter[Problem]] = {}
-    streams: set[tuple[int, Driver]] = set()
+    used: set[tuple[int, Driver]] = set()
 
     def observe(problem: Problem, stream: int, on: Driver) -> None:
         same = next((other for other, seen in counts.items() if other.device == on.device and problem in seen), on)
         counts.setdefault(same, Counter())[problem] += 1
-        streams.add((stream, on))
+        used.add((stream, on))
 
     results: list[Tuned] = []
     recording.observers.append(observe)
-    launch_cache.forget_launches()  # later calls create launch functions with observers
+    launches.forget_launches()  # later calls create launch functions with observers
     try:
         yield results
     finally:
         recording.observers.remove(observe)
-        launch_cache.forget_launches()
-    if any(launch_cache.is_captured(stream, on) for stream, on in streams):
+        launches.forget_launches()
+    if any(streams.is_captured(stream, on) for stream, on in used):
         _log.warning("autotune: a stream is being captured into a graph; nothing was tuned")
         return
     if counts:
@@ -60,7 +60,7 @@ def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
                 weights = {problem: float(n) for problem, n in seen.items()}
                 deadline = Deadline(time_limit / len(counts))
                 results += tune(list(weights), on.selector, database, weights=weights, deadline=deadline)
-        launch_cache.reselect({problem for seen in counts.values() for problem in seen})
+        runners.reselect({problem for seen in counts.values() for problem in seen})
 
 
 __all__ = ["autotune"]

@@ -10,8 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_plain_tensor, is_torch, tensor
+from ptxgen.api import (
+    call_lock,
+    caller_workspace,
+    drivers,
+    launch_function,
+    launches,
+    new_arrays,
+    on_host,
+    runners,
+    streams,
+)
+from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_plain_tensor, is_torch, require_disjoint, tensor
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
@@ -315,13 +325,13 @@ def _call(
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
     key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
-    ready = launch_cache.cached(key) if key is not None and out is None else None
-    if ready is not None and workspace is not launch_cache.QUERY_SIZE:
+    ready = launches.cached(key) if key is not None and out is None else None
+    if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
         launch, make, runner = ready
         result = make(a)
         epilogue_args = tuple(x.data_ptr() for x in epilogue if x is not None)
         own = None if workspace is None else _workspace(workspace, runner, signature.names, a, b, result)
-        launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), launch_cache.current_stream(a), epilogue_args, own)
+        launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), streams.current_stream(a), epilogue_args, own)
         return result
     arguments, shape = plain(arguments), plain(shape)  # the key must contain numbers, not mutable objects
     key = (
@@ -329,7 +339,7 @@ def _call(
         if out is not None
         else _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
     )
-    with launch_cache.lock:
+    with call_lock.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
         result = launch_uncached(
@@ -346,11 +356,11 @@ def _call(
             activation,
             workspace,
         )
-    return launch_cache.result_of(result, a) if out is None else result
+    return new_arrays.result_of(result, a) if out is None else result
 
 
 def _workspace(workspace: Any, runner: Runner, names: tuple[str, str], a: Any, b: Any, out: Any) -> int | None:
-    return launch_cache.workspace_address(workspace, runner, **dict(zip((*names, "out"), (a, b, out), strict=True)))
+    return caller_workspace.workspace_address(workspace, runner, **dict(zip((*names, "out"), (a, b, out), strict=True)))
 
 
 def _extents(shape: Any, argument: str) -> tuple[int, ...]:
@@ -417,12 +427,12 @@ def launch_uncached(
     allocation: Any = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
-    with ``allocation``, by default what a later call of ``conv2d`` needs. The caller holds ``launch_cache.lock``."""
+    with ``allocation``, by default what a later call of ``conv2d`` needs. The caller holds ``call_lock.lock``."""
     direction, names, roles, result_role = signature
     given_arguments = arguments
     views = tensor(a, names[0]), tensor(b, names[1])
     _check_operands(*views, *names)
-    on = launch_cache.driver_of(views[0])
+    on = drivers.driver_of(views[0])
     extents = {role: arguments.extents(role, v.shape, name) for role, v, name in zip(roles, views, names, strict=True)}
     if shape is not None:
         extents[result_role] = arguments.extents(
@@ -447,7 +457,7 @@ def launch_uncached(
     layout, filters = _layouts(arguments, {result_role: given, **dict(zip(roles, views, strict=True))})
     memory = {"images": layout, "results": layout, "filters": filters}
     if not views[0].host:
-        launch_cache.require_device(on, **dict(zip(names, views, strict=True)))
+        drivers.require_device(on, **dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
         # the epilogue loads elementwise operands with the vector width of the stores
@@ -467,11 +477,11 @@ def launch_uncached(
     target = tensor(result, "out")
     _check_out(arguments, problem, result_role, target, **dict(zip(names, views, strict=True)))
     epilogue_args = _epilogue_args(arguments, problem, result_role, epilogue, target)
-    launch_cache.require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
-    if target.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
+    require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
+    if target.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
         return size
     if 0 in target.shape:
-        return result if workspace is not launch_cache.QUERY_SIZE else 0
+        return result if workspace is not caller_workspace.QUERY_SIZE else 0
     if parts > 1:
         axis, sizes = given_arguments.axes(result_role).index("n"), []
         step = -(-problem.n // parts)
@@ -493,22 +503,22 @@ def launch_uncached(
                 workspace,
             )
             sizes.append(part)
-        return max(sizes) if workspace is launch_cache.QUERY_SIZE else result
+        return max(sizes) if workspace is caller_workspace.QUERY_SIZE else result
     if target.host:
         _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
         return result
-    launch_cache.require_device(on, out=target, **epilogue_args)
-    stream = launch_cache.current_stream(a)
-    runner = launch_cache.runner_for(problem, stream, on)
-    if workspace is launch_cache.QUERY_SIZE:
+    drivers.require_device(on, out=target, **epilogue_args)
+    stream = streams.current_stream(a)
+    runner = runners.runner_for(problem, stream, on)
+    if workspace is caller_workspace.QUERY_SIZE:
         return runner.launch.workspace
     own = _workspace(workspace, runner, names, a, b, result)
-    launch = launch_cache.make_launch(runner)
+    launch = launch_function.make_launch(runner)
     addresses = tuple(v.address for v in epilogue_args.values())
-    with launch_cache.ordered(on, stream, (*views, target, *epilogue_args.values())):
+    with streams.ordered(on, stream, (*views, target, *epilogue_args.values())):
         launch(packed[0].address, packed[1].address, target.address, stream, addresses, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
-        launch_cache.store(key, launch, allocation or make, runner)
+        launches.store(key, launch, allocation or make, runner)
     return result
 
 
@@ -619,14 +629,14 @@ def _result_factory(
     permuted, kind = back != tuple(range(len(back))), problem.output
 
     def make(x: Any) -> Any:
-        y = launch_cache.empty_array(x, stored, kind)
+        y = new_arrays.empty_array(x, stored, kind)
         return y if not permuted else y.permute(back) if hasattr(y, "permute") else y.transpose(back)
 
     def make_tensor(x: Any) -> Any:
         y = x.new_empty(stored, dtype=torch_dtype)
         return y.permute(back) if permuted else y
 
-    torch_dtype = launch_cache.torch_dtype(like, kind)
+    torch_dtype = new_arrays.torch_dtype(like, kind)
     return make if torch_dtype is None else make_tensor
 
 
@@ -696,7 +706,7 @@ def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: 
     first, second, *others = (np.ascontiguousarray(as_numpy(v)) for v in (a, b, *epilogue_args))
     shapes = problem.stored
     before = np.empty(shapes[2], into.dtype)
-    done = launch_cache.compute_on_host(
+    done = on_host.compute_on_host(
         problem, first.reshape(shapes[0]), second.reshape(shapes[1]), before, 1.0, 0.0, tuple(others)
     )
     into[...] = done.reshape(into.shape)

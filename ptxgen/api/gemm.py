@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import batch_views, launch_cache
+from ptxgen.api import (
+    batch_views,
+    call_lock,
+    caller_workspace,
+    drivers,
+    launch_function,
+    launches,
+    new_arrays,
+    on_host,
+    runners,
+    streams,
+)
 from ptxgen.api.arrays import (
     View,
     alignment_of,
@@ -16,11 +27,12 @@ from ptxgen.api.arrays import (
     is_torch,
     matrix_layout,
     records_gradient,
+    require_disjoint,
     require_no_gradient,
     view,
 )
+from ptxgen.api.drivers import driver
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
-from ptxgen.api.launch_cache import driver
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
@@ -85,8 +97,8 @@ def gemm(
         alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     plain = activation is aux is bias is residual is scale_a is scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic) if plain else NO_KEY
-    ready = launch_cache.cached(key) if key is not None else None
-    if ready is not None and workspace is not launch_cache.QUERY_SIZE:
+    ready = launches.cached(key) if key is not None else None
+    if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
         launch, (shape, kind, size_a, size_b, size_c), runner = ready
         disjoint = out is None
         if disjoint:
@@ -96,16 +108,16 @@ def gemm(
             end = at_c + size_c
             disjoint = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
         if disjoint and workspace is None:
-            launch(at_a, at_b, at_c, launch_cache.current_stream(a))
+            launch(at_a, at_b, at_c, streams.current_stream(a))
             return out
         if disjoint:
-            own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=out)
-            launch(at_a, at_b, at_c, launch_cache.current_stream(a), own=own)
+            own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=out)
+            launch(at_a, at_b, at_c, streams.current_stream(a), own=own)
             return out
-    with launch_cache.lock:
+    with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
         result = launch_uncached(key, a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
-    return launch_cache.result_of(result, a) if out is None else result
+    return new_arrays.result_of(result, a) if out is None else result
 
 
 def number(value: Any, argument: str) -> float:
@@ -169,29 +181,29 @@ def launch_uncached(
     allocation: Any = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
-    with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``launch_cache.lock``."""
+    with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``call_lock.lock``."""
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     check_operands(va, vb)
     shape = (*batch_views.batch_shape(va, vb), va.shape[-2], vb.shape[-1])
-    on = launch_cache.driver_of(va)
+    on = drivers.driver_of(va)
     if out is None:
         if beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
-        result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0]))
+        result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0]))
     else:
         result = out
     vc = view(result, "out", batched=True)
     check_out(va, vc, shape)
     epilogue = epilogue_arguments(shape, vc, *epilogue_args)
-    launch_cache.require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
-    if va.host and (size := launch_cache.refuse_host_workspace(workspace)) is not None:
+    require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
+    if va.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
         return size
     summed = (va, vb) if alpha != 0 else (emptied(va, -1), emptied(vb, -2))
     if va.host:
         _compute_on_host(*summed, vc, alpha, beta, compute, deterministic, epilogue)
         return result
-    launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
+    drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     swapped, problem, operands = _problem(*batch_views.fold_batch(*summed, vc, epilogue.ops), compute, deterministic)
     if epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
@@ -202,21 +214,21 @@ def launch_uncached(
             if name in ELEMENTWISE_OPERANDS:  # the epilogue loads it with the vector width of the stores to C
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
-        return result if workspace is not launch_cache.QUERY_SIZE else 0
-    stream = launch_cache.current_stream(a)
-    runner = launch_cache.runner_for(problem, stream, on)
-    if workspace is launch_cache.QUERY_SIZE:
+        return result if workspace is not caller_workspace.QUERY_SIZE else 0
+    stream = streams.current_stream(a)
+    runner = runners.runner_for(problem, stream, on)
+    if workspace is caller_workspace.QUERY_SIZE:
         return runner.launch.workspace
-    own = launch_cache.workspace_address(workspace, runner, a=a, b=b, out=result)
-    launch = launch_cache.make_launch(
+    own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=result)
+    launch = launch_function.make_launch(
         runner, alpha, beta, swapped, tuple(v.address for v in epilogue.ordered(problem.epilogue_operands))
     )
     first, second = (operands[1], operands[0]) if swapped else operands
-    with launch_cache.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
+    with streams.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
         launch(first.address, second.address, vc.address, stream, own=own)
     if key is not None and (first.address, second.address) == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
-        launch_cache.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)
+        launches.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)
     return result
 
 
@@ -324,7 +336,7 @@ def _compute_on_host(
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in epilogue.ordered(problem.epilogue_operands))
-    into[...] = launch_cache.compute_on_host(problem, arrays[0], arrays[1], before, alpha, beta, epilogue_args)
+    into[...] = on_host.compute_on_host(problem, arrays[0], arrays[1], before, alpha, beta, epilogue_args)
 
 
 __all__ = ["driver", "gemm"]

@@ -9,8 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import batch_views, grouped_calls, launch_cache, recording
-from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layout, overlap, view
+from ptxgen.api import (
+    batch_views,
+    call_lock,
+    choice,
+    driver_state,
+    drivers,
+    grouped_calls,
+    launches,
+    new_arrays,
+    recording,
+    streams,
+)
+from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layout, overlap, require_disjoint, view
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
@@ -72,7 +83,7 @@ def gemm_grouped(
     plain = activation is aux is bias is residual is scale_a is scale_b is None
     found = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic) if plain and count else None
     key = found[0] if found is not None else None
-    if found is not None and (ready := launch_cache.grouped_calls.get(key)) is not None:
+    if found is not None and (ready := launches.grouped_calls.get(key)) is not None:
         made = grouped_calls.launch(ready, a, outs, found[1])
         if made is not None:
             return list(outs) if outs is not None else made
@@ -81,7 +92,7 @@ def gemm_grouped(
     if outs is None and betas.any():
         i = int(np.flatnonzero(betas)[0])
         raise InputError(f"beta of item {i} is {betas[i]:g} and outs is None; a beta other than 0 requires outs")
-    with launch_cache.lock:
+    with call_lock.lock:
         results: list[Any] = []
         items = []
         for i in range(count):
@@ -96,7 +107,7 @@ def gemm_grouped(
             launched = [_launch(group, a[0], alphas, betas, compute, deterministic) for group in groups]
             if key is not None:
                 _store(key, items, groups, launched, results)
-    return results if outs is not None else [launch_cache.result_of(c, x) for c, x in zip(results, a, strict=True)]
+    return results if outs is not None else [new_arrays.result_of(c, x) for c, x in zip(results, a, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -146,15 +157,15 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     va, vb = view(a, "a"), view(b, "b")
     check_operands(va, vb)
     shape = va.shape[0], vb.shape[1]
-    on = launch_cache.driver_of(va)
-    result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
+    on = drivers.driver_of(va)
+    result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
     check_out(va, vc, shape)
     scale_a, scale_b, bias, residual, aux = arrays
     epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation, aux)
-    launch_cache.require_disjoint(vc)  # from the operands of all items: _check_disjoint
+    require_disjoint(vc)  # from the operands of all items: _check_disjoint
     if not va.host:
-        launch_cache.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
+        drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     c_layout = matrix_layout(vc)
     if not va.host:  # host arrays are copied
         if c_layout is None:
@@ -265,14 +276,14 @@ def _launch(
         return None
     call = None
     names = problem.epilogue_operands
-    on = launch_cache.driver_of(group[0].a)
+    on = drivers.driver_of(group[0].a)
     if group[0].a.host:
         _compute_on_host(group, problem, alpha, beta, on)
     else:
-        stream = launch_cache.current_stream(array)
+        stream = streams.current_stream(array)
         addresses = np.array([[x.a.address, x.b.address, x.c.address] for x in group], np.int64)
         operands = [np.array([dict(x.epilogue.arrays)[n].address for x in group], np.int64) for n in names]
-        with launch_cache.ordered(on, stream, (v for x in group for v, _ in _arrays(x))):
+        with streams.ordered(on, stream, (v for x in group for v, _ in _arrays(x))):
             call = launcher(problem, on).prepare(problem, alpha, beta, operands)
             call(addresses, stream)
     recording.notify(problem, on)
@@ -364,7 +375,7 @@ def _stored(x: Item, operand: int, v: View) -> Any:
 
 def launcher(problem: GroupedGemm, on: Driver) -> GroupLaunch:
     """The loaded kernel of a problem on a driver. DtypeError: no kernel computes it."""
-    config = launch_cache.choose(problem, on)
+    config = choice.choose(problem, on)
     if config is None:
         why = selection.why_unsupported(problem, on.device)
         raise DtypeError(f"a and b are {problem.dtype}; no kernel multiplies them on {on.device.name}: {why}")
@@ -380,7 +391,7 @@ def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> GroupLaunch:
     fields = (problem.layout, problem.dtype, problem.compute, problem.out, problem.epilogue)
     key = (on, fields, config, large)
     if key not in _launchers:
-        shared = launch_cache.state_of(on)
+        shared = driver_state.state_of(on)
         plan = plan_for(problem, config, on.device)
         _launchers[key] = GroupLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces)
     return _launchers[key]

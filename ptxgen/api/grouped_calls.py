@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.api import launch_cache, recording
+from ptxgen.api import launches, recording, streams
 from ptxgen.api.arrays import records_gradient
 from ptxgen.runtime.grouped_launch import GroupCall
 
@@ -87,7 +87,7 @@ def launch(found: CachedCall, a: Sequence[Any], outs: Sequence[Any] | None, at: 
         addresses = np.column_stack([addresses, made])
     if not found.serves(addresses):
         return None
-    stream = launch_cache.current_stream(a[0])
+    stream = streams.current_stream(a[0])
     for x in found.groups:
         columns = (1, 0, 2) if x.swapped else (0, 1, 2)
         x.call(addresses[x.items][:, columns], stream)
@@ -98,7 +98,7 @@ def launch(found: CachedCall, a: Sequence[Any], outs: Sequence[Any] | None, at: 
 
 def store(key: Any, call: CachedCall) -> None:
     """Caches a call."""
-    calls = launch_cache.grouped_calls
+    calls = launches.grouped_calls
     while len(calls) >= MAX_CALLS:
         calls.popitem(last=False)
     calls[key] = call

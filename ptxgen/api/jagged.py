@@ -6,8 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.api import launch_cache
-from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, is_torch, matrix_layout, tensor, view
+from ptxgen.api import call_lock, drivers, launch_function, new_arrays, on_host, runners, streams
+from ptxgen.api.arrays import (
+    View,
+    alignment_of,
+    as_numpy,
+    emptied,
+    is_torch,
+    matrix_layout,
+    require_disjoint,
+    tensor,
+    view,
+)
 from ptxgen.api.epilogue_args import check_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
@@ -100,24 +110,24 @@ def _jagged(
     name."""
     alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
-    with launch_cache.lock:
+    with call_lock.lock:
         (a, name_a), (b, name_b) = first, second
         va, vb = view(a, name_a), view(b, name_b, batched=axis == "m")
         ends = _offsets(offsets, va)
         items = ends.shape[0]
         shape = _check_operands(axis, va, vb, name_a, name_b, items)
-        on = launch_cache.driver_of(va)
+        on = drivers.driver_of(va)
         if out is None and beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
-        result = launch_cache.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
+        result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
         vc = view(result, "out", batched=True)
         _check_out(va, vc, shape)
         epilogue = _epilogue(axis, vc, items, arrays, activation)
-        launch_cache.require_disjoint(vc, **{name_a: va, name_b: vb}, offsets=ends, **epilogue[1])
+        require_disjoint(vc, **{name_a: va, name_b: vb}, offsets=ends, **epilogue[1])
         if va.host:
             _check_offsets(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
         else:
-            launch_cache.require_device(on, **{name_a: va, name_b: vb}, offsets=ends, out=vc, **epilogue[1])
+            drivers.require_device(on, **{name_a: va, name_b: vb}, offsets=ends, out=vc, **epilogue[1])
         if 0 not in shape and items:
             if alpha == 0:
                 va, vb = emptied(va, -1), emptied(vb, -2)
@@ -130,8 +140,8 @@ def _jagged(
             if va.host:
                 _compute_on_host(problem, views, alpha, beta)
             else:
-                _launch(on, problem, views, alpha, beta, launch_cache.current_stream(a))
-    return launch_cache.result_of(result, a) if out is None else result
+                _launch(on, problem, views, alpha, beta, streams.current_stream(a))
+    return new_arrays.result_of(result, a) if out is None else result
 
 
 def _offsets(offsets: Any, a: View) -> View:
@@ -343,14 +353,14 @@ def _compute_on_host(problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha
         letter = problem.layout[place] if place < 2 else "N"
         arrays.append(np.ascontiguousarray(np.swapaxes(x, -1, -2) if letter == "T" else x))
     a, b, c, *others = arrays
-    as_numpy(views[2])[...] = launch_cache.compute_on_host(problem, a, b, c, alpha, beta, tuple(others))
+    as_numpy(views[2])[...] = on_host.compute_on_host(problem, a, b, c, alpha, beta, tuple(others))
 
 
 def _launch(
     on: Any, problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha: float, beta: float, stream: int
 ) -> None:
     """Enqueues the product of arrays on the device of the driver ``on``."""
-    runner = launch_cache.runner_for(problem, stream, on)
-    launch = launch_cache.make_launch(runner, alpha, beta, False, tuple(v.address for v in views[3:]))
-    with launch_cache.ordered(on, stream, views):
+    runner = runners.runner_for(problem, stream, on)
+    launch = launch_function.make_launch(runner, alpha, beta, False, tuple(v.address for v in views[3:]))
+    with streams.ordered(on, stream, views):
         launch(*(v.address for v in views[:3]), stream)

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from ptxgen.api import launch_cache
+from ptxgen.api import launches
 from ptxgen.torch.launching import launch
 from ptxgen.torch.operator import is_grad_enabled, runs_directly
 from ptxgen.torch.recent_calls import RecentCalls
@@ -60,7 +60,7 @@ class BackwardStep:
         def cached_launches() -> Any:
             found: list[Any] = []
             for needed, (key, a, b, _) in zip(needs, self._keys(*operands, options), strict=False):
-                entry = launch_cache.cached(key) if needed and not (a | b) & 15 else None
+                entry = launches.cached(key) if needed and not (a | b) & 15 else None
                 if needed and entry is None:
                     return None
                 found += (None, None) if entry is None else (weakref.ref(entry[0]), entry[1])

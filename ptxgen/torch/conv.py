@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from ptxgen.api import conv, launch_cache
+from ptxgen.api import call_lock, conv, launches
 from ptxgen.api.conv_layouts import ConvArguments
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import launching
@@ -275,7 +275,7 @@ def _kernel(
     """The result for a signature of ``ptxgen.api.conv``. ``shape``: that of a gradient; ``geometry``: stride, padding,
     dilation and groups."""
     key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry)
-    found = launch_cache.cached(key)
+    found = launches.cached(key)
     if found is not None:
         return launching.launch(*found[:2], at_a, at_b, at_bias)
     (tf32, deterministic), geometry = launching.settings(a, "conv"), _hashable(geometry)
@@ -293,7 +293,7 @@ def _kernel(
     channels = (b.shape if signature is not conv.WEIGHT_GRAD else shape)[1]
     tf32 = tf32 and channels > 1  # filters of one channel have a family of kernels in f32, which memory limits
     key = key if launching.in_place((first, a), (second, b), (third, bias)) else None
-    with launch_cache.lock:
+    with call_lock.lock:
         conv.launch_uncached(
             key,
             signature,

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
-from ptxgen.api import launch_cache
+from ptxgen.api import launches
 from ptxgen.errors import InputError
 from ptxgen.torch import launching
 from ptxgen.torch.launching import check_dense
@@ -178,7 +178,7 @@ class Operator:
         """What ``_recent_launch`` needs: the arguments that are no tensors, a reference to the launch, its result, and
         whether gradients are recorded. None: there is no cached launch, or an operand is unaligned."""
         key, a, b, more = self._key(*args)
-        found = launch_cache.cached(key)
+        found = launches.cached(key)
         if found is None or any(at & 15 for at in (a, b, *more)):
             return None
         rest = tuple(x.copy() if isinstance(x, list) else x for x in args[self._tensors :])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptxgen.api import gemm, launch_cache
+from ptxgen.api import call_lock, gemm, launches
 from ptxgen.errors import DeviceError, InputError, ShapeError
 from ptxgen.torch import launching
 from ptxgen.torch.backward_step import BackwardStep
@@ -64,7 +64,7 @@ def _multiply(key: Any, a: Tensor, b: Tensor, out: Tensor, view: Shape, bias: An
     """``a`` times ``b``, matrices or batches, into ``out`` seen as ``view``. The launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
-        with launch_cache.lock:
+        with call_lock.lock:
             epilogue = (None, None, bias, None, None, None)
             gemm.launch_uncached(
                 key,
@@ -88,7 +88,7 @@ def _linear_key(input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     key, at_input, at_weight, at_bias = _linear_key(input, weight, bias)
-    found = launch_cache.cached(key)
+    found = launches.cached(key)
     if found is not None:
         return launching.launch(*found[:2], at_input, at_weight, at_bias)
     check_operands(input=input, weight=weight, bias=bias)
@@ -107,7 +107,7 @@ def _linear_weight_grad_key(input: Tensor, grad: Tensor) -> Any:
 
 def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     key, at_grad, at_input, _ = _linear_weight_grad_key(input, grad)
-    found = launch_cache.cached(key)
+    found = launches.cached(key)
     if found is not None:
         return launching.launch(*found[:2], at_grad, at_input)
     check_operands(input=input, grad=grad)
@@ -124,7 +124,7 @@ def _matmul_key(a: Tensor, b: Tensor) -> Any:
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     key, at_a, at_b, _ = _matmul_key(a, b)
-    found = launch_cache.cached(key)
+    found = launches.cached(key)
     if found is not None:
         return launching.launch(*found[:2], at_a, at_b)
     check_operands(input=a, other=b)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C._dynamo import guards
 from torch.autograd import forward_ad
 
-from ptxgen.api.launch_cache import MAX_CALLS
+from ptxgen.api.launches import MAX_CALLS
 from ptxgen.torch.launching import settings_reader
 
 _function_modes = torch._C._len_torch_function_stack

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import choice, driver_state, drivers, launches, runners, streams
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, InputError, LaunchError, OverlapError
 from ptxgen.runtime import workspace
@@ -87,9 +87,9 @@ class Driver(EmulatedDriver):
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Selects ``text``, a configuration, for all problems."""
     found = SimpleNamespace(text=FLAGS)
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(choice, "database", lambda: None)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")])
     return found
 
@@ -97,9 +97,9 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def driver(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
-    monkeypatch.setattr(launch_cache, "driver", lambda: made)
+    monkeypatch.setattr(drivers, "driver", lambda: made)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
-    monkeypatch.setattr(launch_cache, "current_stream", lambda x: STREAM)
+    monkeypatch.setattr(streams, "current_stream", lambda x: STREAM)
     return made
 
 
@@ -233,7 +233,7 @@ def test_fork_while_a_thread_multiplies(chosen: Any, monkeypatch: pytest.MonkeyP
     """Both the child and the parent multiply."""
     on = Driver()
     on.name = "emulated"
-    monkeypatch.setattr(launch_cache, "driver", lambda: on)
+    monkeypatch.setattr(drivers, "driver", lambda: on)
     x = np.eye(20, dtype=np.float32)
     inside, forking = threading.Event(), threading.Event()
     done: list[Array] = []
@@ -258,15 +258,15 @@ def test_forked_process_reopens_the_database(tmp_path: Any, monkeypatch: pytest.
     """SQLite connections must not cross a fork."""
     path = tmp_path / "tuning.sqlite"
     Database(path).close()
-    monkeypatch.setattr(launch_cache.settings, "settings", lambda: SimpleNamespace(database=path))
-    launch_cache.database.cache_clear()
+    monkeypatch.setattr(choice.settings, "settings", lambda: SimpleNamespace(database=path))
+    choice.database.cache_clear()
     try:
-        before = launch_cache.database()
+        before = choice.database()
         assert before is not None
-        assert forked(lambda: launch_cache.database() not in (None, before)) == "True"
-        assert launch_cache.database() is before
+        assert forked(lambda: choice.database() not in (None, before)) == "True"
+        assert choice.database() is before
     finally:
-        launch_cache.database.cache_clear()
+        choice.database.cache_clear()
 
 
 # ---- workspaces
@@ -360,21 +360,21 @@ def test_shapes_share_kernels(driver: Driver) -> None:
         p = Product(driver, size)
         p.queue()
         assert p.right
-    assert len(launch_cache.runners) == 10
-    kernels = {id(bound.kernel) for bound in launch_cache.runners.values()}
+    assert len(runners.runners) == 10
+    kernels = {id(bound.kernel) for bound in runners.runners.values()}
     assert len(driver.loads) == len(set(driver.loads)) == len(kernels) < 10
-    launch_cache.launches.clear()
-    launch_cache.runners.clear()
-    assert not launch_cache.state_of(driver).kernels
+    launches.launches.clear()
+    runners.runners.clear()
+    assert not driver_state.state_of(driver).kernels
 
 
 def test_number_of_loaded_kernels_is_limited(driver: Driver, chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_cache, "MAX_KERNELS", 3)
+    monkeypatch.setattr(runners, "MAX_KERNELS", 3)
     for n, depth in enumerate((2, 4, 8, 16, 32)):
         chosen.text = f"{ANY} u={depth}"
         for size in (12, 16):
             p = Product(driver, size + 20 * n)
             p.queue()
             assert p.right
-            assert len(launch_cache.state_of(driver).kernels) <= 3
+            assert len(driver_state.state_of(driver).kernels) <= 3
     assert len(set(driver.loads)) == 5

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import choice, driver_state, drivers, launches, runners, streams
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ShapeError
 from ptxgen.problem.conv import Conv
@@ -28,10 +28,10 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(choice, "database", lambda: None)
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, ANY, "given")])
 
 
@@ -64,7 +64,7 @@ def test_device_tensors(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of any strides, in either order of the operands; the second call is cached."""
     driver = EmulatedDriver()
     driver.name = "cuda"
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     order = (0, 1, 2, 3) if layout == "NCHW" else (0, 2, 3, 1)
     x, f, bias = integers(0, 2, 4, 5, 5), integers(1, 6, 4, 3, 3), integers(2, 6)
@@ -73,7 +73,7 @@ def test_device_tensors(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         y = ptxgen.conv2d(*held, padding=[(1, 1), [1, 1]], stride=[1, 1], bias=Tensor(driver, bias))
         assert np.array_equal(y.numpy(), want)
-    assert len(launch_cache.launches) == 1
+    assert len(launches.launches) == 1
     residual = Tensor(driver, want, order)
     again = ptxgen.conv2d(*held, padding=1, bias=Tensor(driver, bias), residual=residual)
     assert np.array_equal(again.numpy(), 2 * want)
@@ -114,20 +114,20 @@ class Counting(EmulatedDriver):
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     driver = Counting()
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     return driver
 
 
 def tables() -> int:
-    return launch_cache.state_of(launch_cache.driver()).tables.bytes
+    return driver_state.state_of(drivers.driver()).tables.bytes
 
 
 def right(held: dict[int, tuple[Any, Any]], width: int) -> None:
     """A filter gradient of ``width`` results, computed from tensors that are created once."""
     x, dy = integers(width, 1, 2, 3, width + 1), integers(width + 1, 1, 2, 3, width)
     if width not in held:
-        held[width] = Tensor(launch_cache.driver(), x), Tensor(launch_cache.driver(), dy)  # type: ignore[arg-type]
+        held[width] = Tensor(drivers.driver(), x), Tensor(drivers.driver(), dy)  # type: ignore[arg-type]
     df = ptxgen.conv2d_weight_grad(*held[width], (2, 2, 1, 2))
     want = [[[[np.sum(x[0, c, :, s : s + width] * dy[0, k]) for s in (0, 1)]] for c in (0, 1)] for k in (0, 1)]
     assert np.array_equal(df.numpy(), want)
@@ -137,8 +137,8 @@ def test_memory_of_offset_tables_is_limited(counting: Counting, monkeypatch: pyt
     """The least recently used tables are freed, and their call is right when repeated; used tables keep their address."""
     held: dict[int, tuple[Any, Any]] = {}
     right(held, 9)
-    one, often = tables(), next(iter(launch_cache.runners.values())).tables
-    monkeypatch.setattr(launch_cache, "MAX_TABLE_BYTES", 4 * one)
+    one, often = tables(), next(iter(runners.runners.values())).tables
+    monkeypatch.setattr(runners, "MAX_TABLE_BYTES", 4 * one)
     addresses = {t.address for t in often}
     del often
     for width in range(3, 17):
@@ -146,42 +146,42 @@ def test_memory_of_offset_tables_is_limited(counting: Counting, monkeypatch: pyt
         right(held, width)
         assert tables() <= 4 * one
         assert addresses <= counting.held.keys()
-    known = len(launch_cache.launches)
+    known = len(launches.launches)
     assert 2 < known < 14
-    assert {t.address for bound in launch_cache.runners.values() for t in bound.tables} <= counting.held.keys()
+    assert {t.address for bound in runners.runners.values() for t in bound.tables} <= counting.held.keys()
     for width in (3, 16, 4):
         right(held, width)
     taken = tables()
     before = sum(counting.held.values())
-    launch_cache.launches.clear()
-    launch_cache.runners.clear()
+    launches.launches.clear()
+    runners.runners.clear()
     assert tables() == 0
     assert before - sum(counting.held.values()) == taken
 
 
 def test_number_of_cached_calls_is_limited(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used call is dropped with its tables."""
-    monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
+    monkeypatch.setattr(launches, "MAX_CALLS", 3)
     held: dict[int, tuple[Any, Any]] = {}
     for width in (3, 4, 5, 3, 6):
         right(held, width)
-    widths = [images[3] for *_, images in (key[:8] for key in launch_cache.launches)]
+    widths = [images[3] for *_, images in (key[:8] for key in launches.launches)]
     assert widths == [6, 4, 7]  # images are one wider: 5, 3, 6
 
 
 def test_graph_keeps_its_tables_and_kernel(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after the call is dropped from the cache."""
-    monkeypatch.setattr(launch_cache, "MAX_TABLE_BYTES", 0)
+    monkeypatch.setattr(runners, "MAX_TABLE_BYTES", 0)
     held: dict[int, tuple[Any, Any]] = {}
-    monkeypatch.setattr(launch_cache, "current_stream", lambda x: 42)
+    monkeypatch.setattr(streams, "current_stream", lambda x: 42)
     right(held, 3)
-    addresses = {t.address for bound in launch_cache.runners.values() for t in bound.tables}
+    addresses = {t.address for bound in runners.runners.values() for t in bound.tables}
     counting.graph = True
     right(held, 3)
     counting.graph = False
     right(held, 4)
     right(held, 5)
-    assert len(launch_cache.runners) == len(launch_cache.launches) == 1  # the newest
+    assert len(runners.runners) == len(launches.launches) == 1  # the newest
     assert addresses
     assert addresses <= counting.held.keys()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import gemm, launch_cache
+from ptxgen.api import choice, driver_state, drivers, first_call, gemm
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
@@ -124,7 +124,12 @@ def test_overflow_saturates() -> None:
 @pytest.fixture
 def emulated(monkeypatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for cached in (x for m in (gemm, launch_cache) for x in vars(m).values() if hasattr(x, "cache_clear")):
+    for cached in (
+        x
+        for m in (gemm, choice, driver_state, drivers, first_call)
+        for x in vars(m).values()
+        if hasattr(x, "cache_clear")
+    ):
         cached.cache_clear()
 
 

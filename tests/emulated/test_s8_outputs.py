@@ -96,9 +96,14 @@ def test_error_above_half_a_unit_is_found() -> None:
 def test_gemm_quantises(monkeypatch) -> None:
     """int8 in, int8 out, with a scale per row and per column, and a bias in float32."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    from ptxgen.api import gemm, launch_cache
+    from ptxgen.api import choice, driver_state, drivers, first_call, gemm
 
-    for cached in (x for m in (gemm, launch_cache) for x in vars(m).values() if hasattr(x, "cache_clear")):
+    for cached in (
+        x
+        for m in (gemm, choice, driver_state, drivers, first_call)
+        for x in vars(m).values()
+        if hasattr(x, "cache_clear")
+    ):
         cached.cache_clear()
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-127, 128, s).astype(np.int8) for s in ((33, 64), (64, 48)))

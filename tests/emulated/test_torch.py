@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ptxgen.api import launch_cache
+from ptxgen.api import choice, runners
 from ptxgen.codegen.config import parse_config
 from tests.torch_checks import Checks
 
@@ -20,8 +20,8 @@ SHORT = parse_config("ms=2 ns=2 ml=16 nl=16 u=4 cp_async_a=0 cp_async_b=0 stages
 @pytest.fixture(autouse=True, scope="module")
 def _short_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch_cache, "choose", lambda problem, on: SHORT)
-        patch.setattr(launch_cache, "runners", OrderedDict())
+        patch.setattr(choice, "choose", lambda problem, on: SHORT)
+        patch.setattr(runners, "runners", OrderedDict())
         yield
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import driver_state, drivers, launches, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
 from ptxgen.runtime import workspace
@@ -31,13 +31,13 @@ SLICED = {"flags": f"{ANY} kg=2 splitk=flag_red", "sums": f"{ANY} kg=2 splitk=wo
 def sliced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """All products use split-K with a workspace, which begins small."""
     config = parse_config(SLICED[request.param])
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    launch_cache.state_of.cache_clear()
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    driver_state.state_of.cache_clear()
     monkeypatch.setattr(workspace, "MIN_BYTES", 256)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, config, "given")])
     yield request.param
-    launch_cache.state_of.cache_clear()
+    driver_state.state_of.cache_clear()
 
 
 class Product:
@@ -113,7 +113,7 @@ def test_memory_of_destroyed_graphs_is_freed(sliced: str) -> None:
         graph = captured(p, stream=stream)
         graph.replay()
         assert p.right
-        held.append(len(launch_cache.driver()._memory))  # type: ignore[attr-defined]
+        held.append(len(drivers.driver()._memory))  # type: ignore[attr-defined]
         del graph
         gc.collect()
         torch.cuda.synchronize()

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import runners
 from ptxgen.errors import DeviceError
 from tests.threads import join
 
@@ -43,7 +43,7 @@ def test_the_gpu_of_the_operands_computes(torch, current):
                     assert c.device == a.device
                     assert torch.equal(c, a @ b)
         assert torch.cuda.current_device() == current
-    found = {on.index for on, _ in launch_cache.runners if on.name == "cuda"}
+    found = {on.index for on, _ in runners.runners if on.name == "cuda"}
     assert found >= {0, 1}
 
 
@@ -118,7 +118,7 @@ def test_a_rank_uses_its_own_gpu_only(torch, how):
         import numpy as np
         import torch
         import ptxgen
-        from ptxgen.api import launch_cache
+        from ptxgen.api import runners
         how = sys.argv[1]
         index = 0 if how == "visible" else 1
         if how == "set_device":
@@ -132,7 +132,7 @@ def test_a_rank_uses_its_own_gpu_only(torch, how):
             ptxgen.gemm(t, t)
         assert tuned[0].winner is not None
         assert np.array_equal(ptxgen.gemm(t, t).cpu().numpy(), x @ x)
-        assert {on.index for on, _ in launch_cache.runners} == {index}
+        assert {on.index for on, _ in runners.runners} == {index}
         print("done")
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import choice, drivers, launches, on_host, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
 from ptxgen.problem.gemm import Gemm
@@ -49,23 +49,23 @@ def fresh(monkeypatch):
         return [Selection(problem, ANY, "given")]
 
     monkeypatch.setattr(selection, "select", select)
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(choice, "database", lambda: None)
     return asked
 
 
 @pytest.fixture
 def host(fresh, monkeypatch):
     on = Driver()
-    monkeypatch.setattr(launch_cache, "driver", lambda: on)
+    monkeypatch.setattr(drivers, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
 @pytest.fixture
 def gpu(fresh, monkeypatch):
     on = Driver("cuda")
-    monkeypatch.setattr(launch_cache, "driver", lambda: on)
+    monkeypatch.setattr(drivers, "driver", lambda: on)
     return SimpleNamespace(driver=on, asked=fresh)
 
 
@@ -231,18 +231,18 @@ def test_interleaved_parts_of_one_array_do_not_overlap(host):
 def real(monkeypatch):
     """Nothing is replaced: selection by the model, generation, the emulated device."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
-    launch_cache.driver.cache_clear()
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(choice, "database", lambda: None)
+    drivers.driver.cache_clear()
     yield
-    launch_cache.driver.cache_clear()
+    drivers.driver.cache_clear()
 
 
 def test_gemm_without_replacements(real):
     x, y = integers((33, 65)), integers((65, 31), seed=1)
     assert np.array_equal(ptxgen.gemm(x, y.T.copy().T), x @ y)
-    assert launch_cache.driver().name == "emulated"
+    assert drivers.driver().name == "emulated"
 
 
 def test_int8_sums_wrap_at_32_bits(real):
@@ -659,7 +659,7 @@ def test_second_call_on_tensors_uses_the_cache(gpu, torch):
     ptxgen.gemm(torch.Tensor(y), torch.Tensor(x))
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
-    assert len(launch_cache.launches) == 2
+    assert len(launches.launches) == 2
 
 
 def test_cache_keys_hold_numbers_by_value(gpu, torch):
@@ -725,11 +725,11 @@ def test_column_major_tensors(gpu, torch):
 
 
 def test_call_cache_is_bounded(gpu, torch, monkeypatch):
-    monkeypatch.setattr(launch_cache, "MAX_CALLS", 3)
+    monkeypatch.setattr(launches, "MAX_CALLS", 3)
     x = integers((8, 8))
     for n in range(8):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(x), alpha=float(n))
-        assert len(launch_cache.launches) <= 3
+        assert len(launches.launches) <= 3
 
 
 @pytest.mark.parametrize("named", ["a", "b", "out"])
@@ -870,17 +870,17 @@ def test_objects_that_are_no_arrays_are_refused(host, monkeypatch):
 
 def test_slow_call_on_the_emulated_device_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Gemm(4096, 4096, 4096)
-    monkeypatch.setattr(launch_cache, "_warned", False)
-    monkeypatch.setattr(launch_cache, "driver", lambda: SimpleNamespace(clock="model", name="emulated"))
-    monkeypatch.setattr(launch_cache, "runner_for", lambda problem: SimpleNamespace(compute=lambda *arrays: "result"))
+    monkeypatch.setattr(on_host, "_warned", False)
+    monkeypatch.setattr(drivers, "driver", lambda: SimpleNamespace(clock="model", name="emulated"))
+    monkeypatch.setattr(runners, "runner_for", lambda problem: SimpleNamespace(compute=lambda *arrays: "result"))
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert launch_cache.compute_on_host(slow) == "result"
+        assert on_host.compute_on_host(slow) == "result"
         monkeypatch.setenv("PTXGEN_DRIVER", "auto")
-        launch_cache.compute_on_host(Gemm(64, 64, 64))
+        on_host.compute_on_host(Gemm(64, 64, 64))
     with pytest.warns(RuntimeWarning, match=r"computes gemm 4096,4096,4096 NN f32, for roughly 76 minutes"):
-        launch_cache.compute_on_host(slow)
+        on_host.compute_on_host(slow)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        launch_cache.compute_on_host(slow)
+        on_host.compute_on_host(slow)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import drivers, launch_function, launches, runners
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.lower import lower
@@ -38,7 +38,7 @@ def launcher(bound: Exact) -> Any:
     p = bound.problem
 
     def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = (), own: int | None = None) -> None:
-        driver: Any = launch_cache.driver()
+        driver: Any = drivers.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0
         shapes = [*p.stored[:2], *(p.broadcast_shapes[name][0] for name in p.epilogue_operands)]
@@ -63,10 +63,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
         return Exact(problem)
 
     driver = EmulatedDriver()
-    monkeypatch.setattr(launch_cache, "launches", OrderedDict())
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "runner_for", runner)
-    monkeypatch.setattr(launch_cache, "make_launch", launcher)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(runners, "runner_for", runner)
+    monkeypatch.setattr(launch_function, "make_launch", launcher)
     return found
 
 
@@ -341,7 +341,7 @@ def test_out_must_not_overlap_inputs() -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
     driver = EmulatedDriver()
     driver.name = "cuda"
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setitem(__import__("sys").modules, "torch", LIBRARY)
     return driver
 
@@ -382,7 +382,7 @@ def test_second_call_uses_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.Mon
         want = slow(x, f, (1, 1), ((0, 0), (0, 0)), (1, 1)) + bias.reshape(-1, 1, 1)
         assert np.array_equal(y.numpy(), np.maximum(want, 0))
         monkeypatch.setattr("ptxgen.api.conv.launch_uncached", None)  # the second call goes straight to the launch
-    assert len(launch_cache.launches) == 1
+    assert len(launches.launches) == 1
 
 
 def test_transposed_convolutions_use_the_cache(gpu: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +394,7 @@ def test_transposed_convolutions_use_the_cache(gpu: EmulatedDriver, monkeypatch:
         assert np.array_equal(y.numpy(), want)
         assert y.stride()[1] == 1  # the result has the layout of the images
         monkeypatch.setattr("ptxgen.api.conv.launch_uncached", None)
-    assert len(launch_cache.launches) == 1
+    assert len(launches.launches) == 1
 
 
 def test_unsupported_strides_are_copied(gpu: EmulatedDriver) -> None:
@@ -526,7 +526,7 @@ def test_cached_calls_refuse_gradients_and_negative_views(
         ptxgen.conv2d(**given)
     recording[0] = False
     ptxgen.conv2d(**given)
-    assert len(launch_cache.launches) == 1
+    assert len(launches.launches) == 1
     given[named].negative = True
     with pytest.raises(InputError, match=f"{named} is a view with the negative bit"):
         ptxgen.conv2d(**given)
@@ -607,7 +607,7 @@ def test_numpy_integers_are_accepted(gpu: EmulatedDriver, stride: Any) -> None:
     for _ in range(2):
         made = ptxgen.conv2d(images, filters, stride=stride, padding=pads, groups=np.int64(1))
         assert np.array_equal(made.numpy(), want)
-    assert len(launch_cache.launches) == 1
+    assert len(launches.launches) == 1
     shape = np.array(X.shape)
     dy = integers(2, 4, 3, 3)
     assert np.array_equal(ptxgen.conv2d_input_grad(dy, F, shape), ptxgen.conv2d_input_grad(dy, F, X.shape))

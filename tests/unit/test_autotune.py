@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import autotune, launch_cache, recording
+from ptxgen.api import autotune, choice, drivers, first_call, launches, recording, runners
 from ptxgen.api.recording import Recorder
 from ptxgen.cli import command
 from ptxgen.codegen.config import parse_config
@@ -46,9 +46,9 @@ def fresh(monkeypatch, tmp_path):
     """The emulated device, a database of the test's own, and no cached call."""
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    caches = (launch_cache.driver, launch_cache.database, launch_cache.first_use, launch_cache._background)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    caches = (drivers.driver, choice.database, first_call.first_use, first_call._background)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -300,11 +300,11 @@ def test_a_fork_does_not_wait_for_a_thread_that_counts(tmp_path):
         path,
         """
         import os, pathlib, threading
-        from ptxgen.api import launch_cache, recording
+        from ptxgen.api import call_lock, choice, drivers, first_call, launches, recording, runners
         from ptxgen.problem.gemm import Gemm
 
         def call():
-            with launch_cache.lock:
+            with call_lock.lock:
                 ready.set()
                 forking.wait()
                 recorder.count(Gemm(16, 24, 8))
@@ -387,7 +387,7 @@ def winner(problem: Any) -> Measurement:
 
 
 def config_of(problem: Any) -> Any:
-    return launch_cache.runners[launch_cache.driver(), problem].plan.config
+    return runners.runners[drivers.driver(), problem].plan.config
 
 
 def test_autotune_tunes_what_the_block_computes(tuned):
@@ -456,7 +456,7 @@ def test_nothing_is_tuned_while_a_stream_is_captured(tuned, monkeypatch, caplog)
     monkeypatch.setattr(EmulatedDriver, "capturing", lambda self, stream: stream == 9)
     with ptxgen.autotune():
         for observe in recording.observers:
-            observe(P, 9, launch_cache.driver())
+            observe(P, 9, drivers.driver())
     assert not tuned
     assert "autotune: a stream is being captured" in caplog.text
 
@@ -487,7 +487,7 @@ def choosing(monkeypatch):
         def __call__(self, *arguments: Any) -> Choosing:
             return one
 
-    monkeypatch.setattr(launch_cache, "first_use", Cached())
+    monkeypatch.setattr(first_call, "first_use", Cached())
     return one
 
 
@@ -497,7 +497,7 @@ def test_the_first_call_times_the_top_few(monkeypatch, choosing):
         assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
     assert choosing.seen == [P]
     assert config_of(P) == WON
-    launch_cache.runners.clear()
+    runners.runners.clear()
     ptxgen.gemm(X, Y)
     assert choosing.seen == [P]  # it has a winner now
 
@@ -510,7 +510,7 @@ def test_the_background_thread_replaces_the_kernel_later(monkeypatch, choosing):
     ptxgen.gemm(X, Y)
     assert config_of(P) != WON
     go.set()
-    launch_cache._background(launch_cache.driver(), Path(os.environ["PTXGEN_DATABASE"])).join()
+    first_call._background(drivers.driver(), Path(os.environ["PTXGEN_DATABASE"])).join()
     assert config_of(P) == WON  # loaded before the next call
     assert np.array_equal(ptxgen.gemm(X, Y), X @ Y)
     assert choosing.seen == [P]
@@ -520,12 +520,12 @@ def test_a_captured_call_times_nothing(monkeypatch, choosing):
     monkeypatch.setattr(EmulatedDriver, "capturing", lambda self, stream: stream == 9)
     for mode in ("first", "background"):
         monkeypatch.setenv("PTXGEN_TUNE", mode)
-        launch_cache.runners.clear()
-        assert launch_cache.runner_for(P, 9).plan.config != WON
+        runners.runners.clear()
+        assert runners.runner_for(P, 9).plan.config != WON
     assert not choosing.seen
-    launch_cache.runners.clear()
+    runners.runners.clear()
     monkeypatch.setenv("PTXGEN_TUNE", "first")
-    assert launch_cache.runner_for(P, 8).plan.config == WON
+    assert runners.runner_for(P, 8).plan.config == WON
 
 
 def test_a_failure_to_tune_is_a_warning(monkeypatch, choosing, caplog):
@@ -585,11 +585,11 @@ def test_the_selection_digest_is_of_choices(monkeypatch):
     ptxgen.gemm(Y.T.copy(), X.T.copy())
     two = ptxgen.selection_digest()
     assert len({empty, one, two}) == 3
-    launch_cache.runners.clear()
+    runners.runners.clear()
     ptxgen.gemm(Y.T.copy(), X.T.copy())
     ptxgen.gemm(X, Y)
     assert ptxgen.selection_digest() == two  # in any order
-    launch_cache.runners.clear()
+    runners.runners.clear()
     monkeypatch.setattr(selection, "select", lambda *a, **k: [Selection(a[0], WON, "given")])
     ptxgen.gemm(X, Y)
     assert ptxgen.selection_digest() != one

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import dlpack, grouped, launch_cache
+from ptxgen.api import choice, dlpack, drivers, grouped, launches, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DtypeError, InputError, OverlapError
 from ptxgen.problem.dtypes import DTYPES
@@ -174,10 +174,10 @@ class Array:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     driver = Gpu()
     monkeypatch.setattr(Array, "driver", driver, raising=False)
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(choice, "database", lambda: None)
     monkeypatch.setattr(selection, "select", lambda p, *_, **__: [selection.Selection(p, ANY, "given")])
     yield driver
     grouped._launchers.clear()
@@ -200,7 +200,7 @@ def test_results_are_arrays_of_the_callers_library(gpu: Gpu, version: bool) -> N
     out = Array(np.zeros((16, 8), np.float32))
     assert ptxgen.gemm(a, b, out=out) is out
     assert np.array_equal(out.numpy(), x @ y)
-    assert not launch_cache.launches
+    assert not launches.launches
 
 
 def test_memory_of_operands_and_results_is_released(gpu: Gpu) -> None:

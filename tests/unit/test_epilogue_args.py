@@ -16,13 +16,13 @@ COLUMN, ROW = RNG.standard_normal(N).astype(np.float32), RNG.standard_normal((M,
 
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch, tmp_path):
-    from ptxgen.api import launch_cache
+    from ptxgen.api import choice, drivers, runners
 
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "none.sqlite"))
-    for cached in (launch_cache.driver, launch_cache.database):
+    for cached in (drivers.driver, choice.database):
         cached.cache_clear()
-    launch_cache.runners.clear()
+    runners.runners.clear()
 
 
 def out(order: str) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import choice, drivers
 from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.codegen.grouped import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render
@@ -296,8 +296,8 @@ def test_typical_group_has_the_alignment_class():
 def emulated(monkeypatch):
     driver = open_driver("emulated")
     assert isinstance(driver, EmulatedDriver)
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(choice, "database", lambda: None)
 
 
 def lists(rng, count=5, order="C"):

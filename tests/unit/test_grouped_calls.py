@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import grouped, launch_cache
+from ptxgen.api import choice, drivers, grouped, launches, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import OverlapError, ShapeError
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -29,10 +29,10 @@ class Gpu(EmulatedDriver):
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     driver = Gpu()
-    for name in ("launches", "runners", "grouped_calls"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    for module, name in ((launches, "launches"), (launches, "grouped_calls"), (runners, "runners")):
+        monkeypatch.setattr(module, name, OrderedDict())
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(choice, "database", lambda: None)
     monkeypatch.setattr(selection, "select", lambda p, *_, **__: [selection.Selection(p, ANY, "given")])
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     yield driver
@@ -66,7 +66,7 @@ def test_repeated_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, transposed: bo
         got = ptxgen.gemm_grouped(a, b, None if allocates else outs, alpha=alpha)
         for x, y, c, scale in zip(a, b, got, alpha, strict=True):
             assert np.array_equal(c.numpy(), scale * (x.numpy() @ y.numpy()))
-        assert len(launch_cache.grouped_calls) == 1
+        assert len(launches.grouped_calls) == 1
         monkeypatch.setattr(grouped, "_item", no_checks)
 
 
@@ -75,7 +75,7 @@ def test_other_shapes_and_numbers_are_other_calls(gpu: Gpu) -> None:
     for count, alpha in ((5, 1.0), (4, 1.0), (5, 2.0)):
         ptxgen.gemm_grouped(a[:count], b[:count], outs[:count], alpha=alpha)
         assert np.array_equal(outs[1].numpy(), alpha * (a[1].numpy() @ b[1].numpy()))
-    assert len(launch_cache.grouped_calls) == 3
+    assert len(launches.grouped_calls) == 3
 
 
 def test_items_with_alpha_zero_are_not_read(gpu: Gpu) -> None:
@@ -86,7 +86,7 @@ def test_items_with_alpha_zero_are_not_read(gpu: Gpu) -> None:
         ptxgen.gemm_grouped(a, b, outs, alpha=[1, 0, 1, 1, 1])
         assert not outs[1].numpy().any()
         assert np.array_equal(outs[0].numpy(), a[0].numpy() @ b[0].numpy())
-    assert len(launch_cache.grouped_calls) == 1
+    assert len(launches.grouped_calls) == 1
     outs[1].address = a[1].address
     with pytest.raises(OverlapError, match="item 1"):
         ptxgen.gemm_grouped(a, b, outs, alpha=[1, 0, 1, 1, 1])
@@ -100,7 +100,7 @@ def test_alpha_zero_of_one_product(gpu: Gpu) -> None:
         before = outs[1].numpy()
         ptxgen.gemm(a[1], b[1], alpha=0.0, beta=beta, out=outs[1])
         assert np.array_equal(outs[1].numpy(), beta * before)
-    assert len(launch_cache.launches) == 2
+    assert len(launches.launches) == 2
     outs[1].address = a[1].address
     with pytest.raises(OverlapError, match="out shares memory with a"):
         ptxgen.gemm(a[1], b[1], alpha=0.0, out=outs[1])
@@ -119,7 +119,7 @@ def test_overlap_in_a_repeated_call_is_reported(gpu: Gpu, shared: str) -> None:
 def test_unaligned_arrays_are_not_served_by_a_kernel_of_aligned_ones(gpu: Gpu) -> None:
     a, b, outs = arrays(gpu, 0)
     ptxgen.gemm_grouped(a, b, outs)
-    [(_, call)] = launch_cache.grouped_calls.items()
+    [(_, call)] = launches.grouped_calls.items()
     at = np.array([[x.data_ptr(), y.data_ptr(), c.data_ptr()] for x, y, c in zip(a, b, outs, strict=True)])
     assert call.serves(at)
     for item, operand in ((0, 0), (1, 1), (3, 2)):

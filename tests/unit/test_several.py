@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import autotune, grouped, launch_cache
+from ptxgen.api import autotune, choice, driver_state, drivers, first_call, grouped, launches, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, InputError
 from ptxgen.problem.device import DEVICES
@@ -52,14 +52,14 @@ def select(problem: Any, *_: Any) -> list[selection.Selection]:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
     found = Opened()
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "open_driver", found)
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
-    monkeypatch.setattr(launch_cache, "_first_gpu", None)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(drivers, "open_driver", found)
+    monkeypatch.setattr(choice, "database", lambda: None)
+    monkeypatch.setattr(drivers, "_first_gpu", None)
     monkeypatch.setattr(selection, "select", select)
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
-    caches = (launch_cache.driver, launch_cache._gpu)
+    caches = (drivers.driver, drivers._gpu)
     for cached in caches:
         cached.cache_clear()
     yield found
@@ -70,7 +70,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def on(index: int, x: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on GPU ``index``."""
-    driver = launch_cache.driver_of(SimpleNamespace(host=False, device=index))  # type: ignore[arg-type]
+    driver = drivers.driver_of(SimpleNamespace(host=False, device=index))  # type: ignore[arg-type]
     return Tensor(driver, x)  # type: ignore[arg-type]
 
 
@@ -92,14 +92,14 @@ def test_the_gpu_of_the_operands_computes(opened: Opened) -> None:
             made = ptxgen.conv2d(on(index, images), on(index, filters), padding=1)
             assert np.array_equal(made.numpy(), ptxgen.conv2d(images, filters, padding=1))
     assert list(opened) == [1, 0, 2]
-    assert len(launch_cache.launches) == 6
-    assert launch_cache.driver().index == 1, "host arrays are computed on the GPU that was used first"
-    states = [launch_cache.state_of(d) for d in opened.values()]
+    assert len(launches.launches) == 6
+    assert drivers.driver().index == 1, "host arrays are computed on the GPU that was used first"
+    states = [driver_state.state_of(d) for d in opened.values()]
     assert len({id(s.workspaces) for s in states}) == 3
-    problems = {problem for _, problem in launch_cache.runners}
+    problems = {problem for _, problem in runners.runners}
     for d in opened.values():
-        launch_cache.reselect(problems)
-        assert not [at for at in launch_cache.runners if at[0] is d]
+        runners.reselect(problems)
+        assert not [at for at in runners.runners if at[0] is d]
 
 
 def test_processes_with_other_gpus_have_equal_selection_digests(opened: Opened) -> None:
@@ -107,7 +107,7 @@ def test_processes_with_other_gpus_have_equal_selection_digests(opened: Opened) 
     ptxgen.gemm(on(1, x), on(1, x))
     first = ptxgen.selection_digest()
     ptxgen.gemm(on(0, x), on(0, x))
-    assert len(launch_cache.runners) == 2
+    assert len(runners.runners) == 2
     assert ptxgen.selection_digest() == first
 
 
@@ -146,7 +146,7 @@ def test_tuning_times_on_the_gpu_of_the_operands(
     assert tuned == [("cuda:1", 2, 3.0), ("cuda:0", 1, 3.0)]
     timed: list[str] = []
     chooser = SimpleNamespace(choose=lambda problem, device: None)
-    monkeypatch.setattr(launch_cache, "first_use", lambda selector, path: (timed.append(selector), chooser)[1])
+    monkeypatch.setattr(first_call, "first_use", lambda selector, path: (timed.append(selector), chooser)[1])
     monkeypatch.setenv("PTXGEN_TUNE", "first")
     ptxgen.gemm(on(1, integers(0, 24, 24)), on(1, integers(0, 24, 24)))
     assert timed == ["cuda:1"]

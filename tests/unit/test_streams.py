@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import grouped, launch_cache
+from ptxgen.api import choice, drivers, grouped, launches, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
@@ -55,10 +55,10 @@ class Foreign:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     driver = Gpu()
-    for name in ("launches", "runners"):
-        monkeypatch.setattr(launch_cache, name, OrderedDict())
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
-    monkeypatch.setattr(launch_cache, "database", lambda: None)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(choice, "database", lambda: None)
     monkeypatch.setattr(selection, "select", lambda p, *_, **__: [selection.Selection(p, ANY, "given")])
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     yield driver

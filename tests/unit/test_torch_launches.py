@@ -17,7 +17,7 @@ from torch.nn import functional  # noqa: E402
 from torch.utils._device import DeviceContext  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
-from ptxgen.api import arrays, launch_cache  # noqa: E402
+from ptxgen.api import arrays, drivers, launch_function, launches, runners, streams  # noqa: E402
 from ptxgen.errors import ShapeError  # noqa: E402
 from ptxgen.problem.conv import Conv  # noqa: E402
 from ptxgen.torch import conv, launching, products, recent_calls  # noqa: E402
@@ -66,7 +66,7 @@ def convolve(p: Any, a: int, b: int, c: int, bias: tuple[int, ...]) -> None:
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that are launched. Their operands count as memory of a GPU."""
     found: list[Any] = []
 
@@ -83,13 +83,13 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     host = arrays._torch
     monkeypatch.setattr(arrays, "_torch", lambda x, name: replace(host(x, name), host=False, device=0))
-    monkeypatch.setattr(launch_cache, "driver_of", lambda v: launch_cache.driver())
-    monkeypatch.setattr(launch_cache, "require_device", lambda *_, **named: None)
-    monkeypatch.setattr(launch_cache, "current_stream", lambda x: 1)
+    monkeypatch.setattr(drivers, "driver_of", lambda v: drivers.driver())
+    monkeypatch.setattr(drivers, "require_device", lambda *_, **named: None)
+    monkeypatch.setattr(streams, "current_stream", lambda x: 1)
     runner = SimpleNamespace(workspace=0)
-    monkeypatch.setattr(launch_cache, "runner_for", lambda p, *_: SimpleNamespace(problem=p, launch=runner))
-    monkeypatch.setattr(launch_cache, "make_launch", launch_of)
-    monkeypatch.setattr(launch_cache, "launches", OrderedDict())
+    monkeypatch.setattr(runners, "runner_for", lambda p, *_: SimpleNamespace(problem=p, launch=runner))
+    monkeypatch.setattr(launch_function, "make_launch", launch_of)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
     monkeypatch.setattr(launching, "_current_stream", lambda device: 0)
     return found
 
@@ -116,18 +116,18 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_second_call_uses_the_cached_launch(launches, monkeypatch, name):
+def test_second_call_uses_the_cached_launch(launched, monkeypatch, name):
     ours, theirs, shapes = CALLS[name]
     for seed in range(3):
         given = [integers(*shape, seed=seed + i) for i, shape in enumerate(shapes)]
         assert torch.equal(ours(*given), theirs(*given))
-        assert len(launches) == seed + 1
+        assert len(launched) == seed + 1
         if not seed:
             refuse = lambda *_, **__: pytest.fail("a cached call makes a launch")  # noqa: E731
-            monkeypatch.setattr(launch_cache, "make_launch", refuse)
+            monkeypatch.setattr(launch_function, "make_launch", refuse)
 
 
-def test_operands_that_are_copied_are_copied_in_every_call(launches):
+def test_operands_that_are_copied_are_copied_in_every_call(launched):
     w = integers(4, 8)
     for seed in range(3):
         for x in (
@@ -147,7 +147,7 @@ def test_operands_that_are_copied_are_copied_in_every_call(launches):
 
 
 @pytest.mark.parametrize("name", ["linear", "conv"])
-def test_third_step_finds_both_gradients_at_once(launches, monkeypatch, name):
+def test_third_step_finds_both_gradients_at_once(launched, monkeypatch, name):
     ours, theirs, shapes = CALLS[name]
     called: list[str] = []
     for module in (products, conv):
@@ -165,12 +165,12 @@ def test_third_step_finds_both_gradients_at_once(launches, monkeypatch, name):
         dy = integers(*wanted.shape, seed=step)
         gradients = torch.autograd.grad(wanted, given, dy)
         if step == 4:  # launches that were removed are made again, by the operators
-            launch_cache.forget_launches()
+            launches.forget_launches()
         called.clear()
         found = torch.autograd.grad(ours(*given), given, dy)
         assert all(map(torch.equal, found, gradients))
         assert len(called) == (0 if step in (2, 3) else 2)
-    assert len(launches) == 18
+    assert len(launched) == 18
     # one of the gradients alone
     for _ in range(4):
         assert torch.equal(torch.autograd.grad(ours(given[0].detach(), *given[1:]), given[1], dy)[0], gradients[1])
@@ -179,12 +179,12 @@ def test_third_step_finds_both_gradients_at_once(launches, monkeypatch, name):
 def count_keys(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys that calls look up from now on."""
     found: list[Any] = []
-    cached = launch_cache.cached
-    monkeypatch.setattr(launch_cache, "cached", lambda key: (found.append(key), cached(key))[1])
+    cached = launches.cached
+    monkeypatch.setattr(launches, "cached", lambda key: (found.append(key), cached(key))[1])
     return found
 
 
-def test_a_recent_call_is_not_taken_for_another_one(launches, monkeypatch):
+def test_a_recent_call_is_not_taken_for_another_one(launched, monkeypatch):
     x, w, b = integers(4, 8), integers(6, 8), integers(6)
     for _ in range(3):
         pt.linear(x, w, b)
@@ -216,7 +216,7 @@ def test_a_recent_call_is_not_taken_for_another_one(launches, monkeypatch):
         pt.linear(x, w, b)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert launches[-1].deterministic
+    assert launched[-1].deterministic
     recent = products.LINEAR._recent
     for _ in range(2):
         pt.linear(x, w, b)
@@ -226,7 +226,7 @@ def test_a_recent_call_is_not_taken_for_another_one(launches, monkeypatch):
             assert recent.get((x, w, b)) is None
 
 
-def test_without_guards_every_call_looks_up_its_key(launches, monkeypatch):
+def test_without_guards_every_call_looks_up_its_key(launched, monkeypatch):
     monkeypatch.setattr(recent_calls, "_guards", None)
     x, w = integers(4, 8), integers(6, 8)
     pt.linear(x, w)
@@ -237,7 +237,7 @@ def test_without_guards_every_call_looks_up_its_key(launches, monkeypatch):
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_backward_step_copies_no_gradient_twice(launches, last):
+def test_backward_step_copies_no_gradient_twice(launched, last):
     """A gradient in another memory format is copied once, before both kernels."""
     x, w = integers(2, 3, 6, 5).requires_grad_(), integers(4, 3, 3, 3).requires_grad_()
     formats = torch.channels_last, torch.contiguous_format
@@ -250,22 +250,22 @@ def test_backward_step_copies_no_gradient_twice(launches, last):
         y.backward(grad)
     assert torch.equal(given[0].grad, 2 * x.grad)
     assert torch.equal(given[1].grad, 2 * w.grad)
-    assert [p.direction for p in launches] == ["forward", "input_grad", "weight_grad"] * 2
-    assert {p.layout for p in launches} == {"NHWC" if last else "NCHW"}
-    assert len(launch_cache.launches) == 3  # no operand was copied
+    assert [p.direction for p in launched] == ["forward", "input_grad", "weight_grad"] * 2
+    assert {p.layout for p in launched} == {"NHWC" if last else "NCHW"}
+    assert len(launches.launches) == 3  # no operand was copied
 
 
-def test_channels_last_has_the_problems_of_the_suites(launches):
+def test_channels_last_has_the_problems_of_the_suites(launched):
     """Winners are stored for the natural layout of filters, which filters of one tap have as well."""
     for taps, groups in ((3, 1), (1, 1), (3, 8)):
         shapes = (2, 8, 6, 5), (8, 8 // groups, taps, taps)
         x, w = (integers(*s).to(memory_format=torch.channels_last).requires_grad_() for s in shapes)
         pt.conv2d(x, w, groups=groups).sum().backward()
-    assert len(launches) == 9
-    assert {(p.layout, p.filters) for p in launches} == {("NHWC", "KRSC")}
+    assert len(launched) == 9
+    assert {(p.layout, p.filters) for p in launched} == {("NHWC", "KRSC")}
 
 
-def test_tf32_is_used_where_pytorch_allows_it(launches, monkeypatch):
+def test_tf32_is_used_where_pytorch_allows_it(launched, monkeypatch):
     monkeypatch.setattr(launching, "settings", lambda x, operation: (operation == "conv", False))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     images = integers(1, 4, 6, 5)
@@ -274,18 +274,18 @@ def test_tf32_is_used_where_pytorch_allows_it(launches, monkeypatch):
     pt.linear(integers(2, 4), integers(3, 4))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     pt.conv2d(images, integers(3, 4, 3, 3))
-    assert [p.compute for p in launches] == ["tf32", "f32", "f32", "f32"]
+    assert [p.compute for p in launched] == ["tf32", "f32", "f32", "f32"]
 
 
-def test_types_alignments_and_settings_have_launches_of_their_own(launches):
+def test_types_alignments_and_settings_have_launches_of_their_own(launched):
     x, w = integers(4, 9)[:, :8], integers(4, 8)
     for start in (0, 1, 0, 1):
         part = integers(4, 9)[:, start : start + 8]
         assert torch.equal(pt.linear(part, w), functional.linear(part, w))
-    assert len(launch_cache.launches) == 2
+    assert len(launches.launches) == 2
     torch.use_deterministic_algorithms(True)
     try:
         pt.linear(x, w)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert [p.deterministic for p in launches] == [False] * 4 + [True]
+    assert [p.deterministic for p in launched] == [False] * 4 + [True]

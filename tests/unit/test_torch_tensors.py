@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import launch_cache
+from ptxgen.api import drivers, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.runtime.emulated import EmulatedDriver
@@ -24,8 +24,8 @@ ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 @pytest.fixture(autouse=True)
 def _emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = EmulatedDriver()
-    monkeypatch.setattr(launch_cache, "runners", OrderedDict())
-    monkeypatch.setattr(launch_cache, "driver", lambda: driver)
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, ANY, "given")])
 
 

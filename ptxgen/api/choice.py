@@ -1,0 +1,66 @@
+"""The configuration of a problem, from the tuning database of the user and the selection."""
+
+from __future__ import annotations
+
+import os
+from functools import cache, lru_cache
+from typing import Any
+
+from ptxgen import settings
+from ptxgen.api import launches
+from ptxgen.codegen.config import Config
+from ptxgen.families.rules import first_violation
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime.driver import Driver
+from ptxgen.tuning import selection
+from ptxgen.tuning.database import Database, readable
+
+
+@cache
+def database() -> Database | None:
+    """The user's tuning database, opened for reading; None: there is none, or, with a warning, it cannot be used."""
+    return readable(settings.settings().database)
+
+
+def choose(problem: Problem, on: Driver) -> Config | None:
+    """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
+    configuration is legal."""
+    typical = problem.typical()
+    if typical != problem:
+        found = selection.stored(problem, on.device, database())
+        config = found.config if found is not None else _choose_typical(typical, on)
+        if config is not None and first_violation(lower(problem), config, on.device) is None:
+            return config
+    chosen = selection.select(problem, on.device, database())
+    return chosen[0].config if chosen else None
+
+
+@lru_cache(maxsize=launches.MAX_CALLS)
+def _choose_typical(problem: Problem, on: Driver) -> Config | None:
+    """The configuration of a typical problem."""
+    chosen = selection.select(problem, on.device, database())
+    return chosen[0].config if chosen else None
+
+
+def refresh() -> None:
+    """Later choices see new rows of the database."""
+    reopen_database()
+    _choose_typical.cache_clear()
+
+
+def reopen_database() -> None:
+    """Opens the database if it was created after the first attempt."""
+    if database() is None and hasattr(database, "cache_clear"):
+        database.cache_clear()
+
+
+def _after_fork(opened: Any = database) -> None:
+    """Opens the database again in the child: SQLite connections must not be used after a fork."""
+    if opened.cache_info().currsize:
+        _parent_databases.append(opened())
+        opened.cache_clear()
+
+
+_parent_databases: list[Database | None] = []  #: databases of the parent, which a child must not close
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,56 @@
+"""The launch cache: launch functions of earlier calls."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ptxgen.api import call_lock
+from ptxgen.runtime.runner import Runner
+
+MAX_CALLS = 4096  #: entries of the launch cache
+
+#: key of a call -> (launch function, allocation of the result, runner)
+launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
+#: key of a call of ``gemm_grouped`` -> its launches
+grouped_calls: OrderedDict[Any, Any] = OrderedDict()
+#: whether hits move entries to the end of ``launches``, which hashes the key again: it is of use only if entries
+#: are soon removed, least recently used first
+_tracks_use = False
+
+
+def track_use() -> None:
+    """Hits move entries to the end of ``launches`` from now on: entries are soon removed."""
+    global _tracks_use
+    _tracks_use = True
+
+
+def store(key: Any, launch: Callable[..., None], kind: Any, bound: Runner) -> None:
+    """Caches the launch function of a call under ``key``."""
+    while len(launches) >= MAX_CALLS:
+        launches.popitem(last=False)
+    launches[key] = launch, kind, bound
+    if 2 * len(launches) > MAX_CALLS:
+        track_use()
+
+
+def cached(key: Any) -> tuple[Callable[..., None], Any, Runner] | None:
+    """The cache entry of ``key``: (launch function, allocation of the result, runner), or None."""
+    try:
+        found = launches.get(key)
+    except TypeError:  # an argument is not hashable: the slow path reports it
+        return None
+    if found is not None and _tracks_use:
+        try:  # noqa: SIM105 suppress() costs 0.25 µs per call
+            launches.move_to_end(key)
+        except KeyError:  # another thread evicted it
+            pass
+    return found
+
+
+def forget_launches() -> None:
+    """Empties the launch cache; kernels stay loaded."""
+    with call_lock.lock:
+        launches.clear()
+        grouped_calls.clear()

@@ -1,0 +1,45 @@
+"""Result arrays that a call allocates, in the library of its operands."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from ptxgen.api import dlpack, drivers
+from ptxgen.api.arrays import is_cupy
+from ptxgen.api.dlpack import DeviceArray
+from ptxgen.errors import InputError
+from ptxgen.problem.dtypes import Dtype
+
+
+def empty_array(x: Any, shape: tuple[int, ...], kind: Dtype) -> Any:
+    """A new array of the library of ``x``, in the same memory. InputError: ptxgen cannot allocate arrays of that
+    library."""
+    if isinstance(x, np.ndarray):
+        return np.empty(shape, kind.numpy)
+    if (named := torch_dtype(x, kind)) is not None:
+        return x.new_empty(shape, dtype=named)
+    if is_cupy(x):
+        return importlib.import_module("cupy").empty(shape, kind.numpy)
+    if not hasattr(x, "__array_namespace__") or not dlpack.exports(x):
+        raise InputError(f"out is None; with arrays of {type(x).__module__.partition('.')[0]} out is required")
+    index = dlpack.on_gpu(x)  # result_of converts the result
+    return np.empty(shape, kind.numpy) if index is None else DeviceArray(drivers.gpu_driver(index), shape, kind)
+
+
+def result_of(made: Any, x: Any) -> Any:
+    """The result of a call that allocated it with ``empty_array``, as an array of the library of ``x``."""
+    if isinstance(made, DeviceArray):
+        return x.__array_namespace__().from_dlpack(made)
+    if isinstance(made, np.ndarray) and not isinstance(x, np.ndarray):
+        return x.__array_namespace__().asarray(made)
+    return made
+
+
+def torch_dtype(x: Any, kind: Dtype) -> Any:
+    """PyTorch's dtype for ``kind`` if ``x`` is one of its tensors; else None."""
+    if not hasattr(x, "new_empty"):
+        return None
+    return getattr(importlib.import_module("torch"), kind.numpy.name)

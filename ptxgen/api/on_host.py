@@ -1,0 +1,38 @@
+"""Calls on host arrays."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ptxgen import settings
+from ptxgen.api import drivers, recording, runners
+from ptxgen.problem.registry import Problem
+
+SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a process is warned
+_warned = False
+
+
+def compute_on_host(problem: Problem, *arrays: Any) -> Any:
+    """``Runner.compute`` for host arrays."""
+    if drivers.driver().clock == "model":
+        _warn_if_slow(problem)
+    done = runners.runner_for(problem).compute(*arrays)
+    recording.notify(problem, drivers.driver())
+    return done
+
+
+def _warn_if_slow(problem: Problem) -> None:
+    """Warns once per process if a call takes long on the emulated device, although no setting asks for that device."""
+    global _warned
+    from ptxgen.runtime.emulated import estimate_text, estimated_seconds
+
+    seconds = estimated_seconds([problem.flops])
+    if not _warned and seconds > SLOW_SECONDS and settings.settings().driver == "auto":
+        _warned = True
+        warnings.warn(
+            f"there is no usable NVIDIA GPU: the emulated device computes {problem.key()}, {estimate_text(seconds)};"
+            " PTXGEN_DRIVER=emulated hides this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,104 @@
+"""Runners of problems: a kernel is selected, generated and loaded once, and evicted with its calls."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ptxgen import settings
+from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, launches, streams
+from ptxgen.errors import DtypeError
+from ptxgen.problem.registry import Problem
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.runner import Runner, generate
+from ptxgen.tuning import selection
+
+#: bytes of device tables of cached calls; ResNet-50 with 400 images in all three directions needs less
+MAX_TABLE_BYTES = 1 << 30
+MAX_KERNELS = 512  #: distinct kernels of cached calls that stay loaded
+
+runners: OrderedDict[tuple[Driver, Problem], Runner] = OrderedDict()
+
+
+def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> Runner:
+    """The runner of ``problem`` on a driver (default: ``driver()``): selected, generated and loaded once. ``stream``:
+    the stream of the call; if it is being captured, nothing is timed."""
+    on = on or drivers.driver()
+    found = runners.get((on, problem))
+    if found is None:
+        while len(runners) >= launches.MAX_CALLS:
+            runners.popitem(last=False)
+        shared = driver_state.state_of(on)
+        if settings.settings().tune != "off" and not streams.is_captured(stream, on):
+            first_call.tune(problem, on, lambda: reselect([problem], load=True))
+        found = runners[on, problem] = _make_runner(problem, shared)
+        _evict(problem, shared)
+    runners.move_to_end((on, problem))
+    return found
+
+
+def _evict(newest: Problem, shared: driver_state.DriverState) -> None:
+    """Removes cached calls of a driver, except the newest, while its device tables or kernels exceed their limits:
+    first runners without a launch cache entry, then the least recently used."""
+    on = shared.driver
+    if 2 * shared.tables.bytes > MAX_TABLE_BYTES or 2 * len(shared.kernels) > MAX_KERNELS:
+        launches.track_use()
+    _evict_while(
+        (on, newest), lambda: shared.tables.bytes > MAX_TABLE_BYTES, lambda bound: bound.driver is on and bound.tables
+    )
+    _evict_while((on, newest), lambda: len(shared.kernels) > MAX_KERNELS, lambda bound: bound.driver is on)
+
+
+def _evict_while(newest: tuple[Driver, Problem], over_limit: Callable[[], bool], counts: Callable[..., Any]) -> None:
+    """Removes calls in that order while ``over_limit``. ``counts``: whether removing a runner helps."""
+    if not over_limit():
+        return
+    cached_calls = [
+        (key, (bound.driver, bound.problem)) for key, (_, _, bound) in list(launches.launches.items()) if counts(bound)
+    ]
+    with_entry = {at for _, at in cached_calls}
+    uncached = [at for at, bound in runners.items() if counts(bound) and at not in with_entry]
+    for key, at in (*((None, at) for at in uncached), *cached_calls):
+        if not over_limit():
+            return
+        if at != newest:
+            launches.launches.pop(key, None)
+            runners.pop(at, None)
+
+
+def reselect(problems: Iterable[Problem], load: bool = False) -> None:
+    """Selects the configurations of problems again: at their next calls, or now if ``load``. Kernels are then loaded
+    before a later call during a graph capture."""
+    with call_lock.lock:
+        choice.refresh()
+        launches.grouped_calls.clear()
+        for problem in problems:
+            for key in [key for key, (_, _, bound) in list(launches.launches.items()) if bound.problem == problem]:
+                launches.launches.pop(key, None)
+            for on, _ in [at for at in runners if at[1] == problem]:
+                del runners[on, problem]
+                if load:
+                    runners[on, problem] = _make_runner(problem, driver_state.state_of(on))
+
+
+def selection_digest() -> str:
+    """A digest of the selections of this process: the configuration and kernel of each computed problem whose kernel is
+    loaded. Processes that computed the same problems (for example the ranks of a program) selected the same
+    configurations if their digests are equal."""
+    with call_lock.lock:
+        return selection.digest_of({(p, r.plan.config, r.kernel.source.digest) for (_, p), r in runners.items()})
+
+
+def _make_runner(problem: Problem, shared: driver_state.DriverState) -> Runner:
+    on = shared.driver
+    chosen = choice.choose(problem, on)
+    if chosen is None:
+        kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
+        names = "a and b" if problem.operation == "gemm" else "operands"
+        raise DtypeError(
+            f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
+            f" {selection.why_unsupported(problem, on.device)}"
+        )
+    plan, source = generate(problem, chosen, on)
+    return Runner(on, plan, shared.kernel(source), problem, shared.workspaces.own)
