@@ -51,8 +51,8 @@ def _background(on: Driver, path: Path) -> Queue[tuple[Problem, Callable[[], Non
 
 def tune(problem: Problem, on: Driver, reselect: Callable[[], None]) -> None:
     """Times the top-ranked configurations of a problem without a measured winner, now or in the background
-    (``PTXGEN_TUNE``). ``reselect`` is called when the
-    background has tuned the problem. Failures are logged as warnings, and the call uses the current selection."""
+    (``PTXGEN_TUNE``). ``reselect`` is called when the background has tuned the problem. Failures are logged as
+    warnings, and the call uses the current selection."""
     found = selection.select(problem, on.device, choice.database())
     if not found or (found[0].origin in ("winner", "shipped") and not found[0].predicted):
         return

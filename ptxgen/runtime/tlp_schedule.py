@@ -163,7 +163,8 @@ class TlpBaseline:
     ) -> None:
         self._driver, self.problem = driver, problem
         self.schedule = schedule or TlpSchedule.choose(problem, driver.device, threshold)
-        self._kernels = [(driver.load(render(plan)), plan, items) for _, plan, items in self.schedule.parts]
+        loaded = [(driver.load(render(plan)), plan, items) for _, plan, items in self.schedule.parts]
+        self._kernels = [(kernel, plan.with_registers(kernel.registers), items) for kernel, plan, items in loaded]
         self._tables: list[Allocation] = []
 
     def steps(self, a: int, b: int, c: int, alpha: float = 1, beta: float = 0) -> list[tuple[Kernel, Step, bytes]]:
@@ -172,7 +173,7 @@ class TlpBaseline:
         bytes_ = np.array([p.element.bytes, p.element.bytes, p.output.bytes])
         addresses = p.starts * bytes_ + np.array([a, b, c], np.int64)
         for kernel, plan, items in self._kernels:
-            scheduler = plan.with_registers(kernel.registers).scheduler
+            scheduler = plan.scheduler
             assert isinstance(scheduler, GroupedScheduler)
             part = GroupedGemm(
                 tuple(p.items[i] for i in items), p.layout, p.dtype, p.compute, write_leading_dimensions(p.lds[items])

@@ -6,13 +6,17 @@
 % endfor
 </%def>
 
+<%def name="add()">
+% for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
+    ${plan.arithmetic.add} ${r}, ${r}, ${part};
+% endfor
+</%def>
+
 ## Adds the sum of the last products to the total.
 <%def name="promote()">
     // ---- wait: these products are complete; add their sums to the totals
     wgmma.wait_group.sync.aligned 0;
-% for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
-    ${plan.arithmetic.add} ${r}, ${r}, ${part};
-% endfor
+${add()}\
 </%def>
 
 <%def name="end_iteration(pipeline)">
@@ -21,7 +25,5 @@
     mov.b32 %prev_stage, %bar_offset;
 ${pipeline.free("%arrives_empty")}\
     // add the sums of this iteration
-% for r, part in zip(plan.mainloop.acc.all, plan.mainloop.wgmma_acc.all):
-    ${plan.arithmetic.add} ${r}, ${r}, ${part};
-% endfor
+${add()}\
 </%def>
