@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from ptxgen.families import array_cache
+from ptxgen.families.common import array_cache
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning import choice_cache
 

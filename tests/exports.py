@@ -20,7 +20,7 @@ from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import ExportedKernel, Library, key_of
 from ptxgen.export.operations import KIND, OPERATIONS
-from ptxgen.families import rules
+from ptxgen.families.common import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem

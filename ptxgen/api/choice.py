@@ -9,7 +9,7 @@ from typing import Any
 from ptxgen import settings
 from ptxgen.api import launches
 from ptxgen.codegen.config import Config
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver

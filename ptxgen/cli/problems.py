@@ -75,7 +75,7 @@ def _select(
 ) -> Selection:
     """The given configuration, or the stored or predicted one; ``use_model``: the predicted one. ConfigError: it breaks
     a rule."""
-    from ptxgen.families import rules
+    from ptxgen.families.common import rules
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning import selection as dispatch
 

@@ -14,9 +14,10 @@ from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render, rendered
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.export.symbol import Branch, Leaf, Node, Symbol, explore, outcomes, value
-from ptxgen.families import perf_model, registry, rules
-from ptxgen.families.features import row
-from ptxgen.families.geometry import geometry
+from ptxgen.families import registry
+from ptxgen.families.common import perf_model, rules
+from ptxgen.families.common.features import row
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower

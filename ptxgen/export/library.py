@@ -15,8 +15,8 @@ from ptxgen.errors import InputError
 from ptxgen.export.general import General, empty_sums, general, serves_other_shapes, variables
 from ptxgen.export.operations import KIND, OPERATIONS
 from ptxgen.export.symbol import Branch, Leaf, TooManyPathsError
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device

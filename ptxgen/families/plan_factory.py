@@ -5,8 +5,8 @@ from __future__ import annotations
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.plan import Plan
 from ptxgen.families import registry
-from ptxgen.families.geometry import geometry
-from ptxgen.families.rules import require
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.rules import require
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem

@@ -44,7 +44,7 @@ class Family:
 
     ``axes``: its axes, which are all that its configurations have. ``geometry(p, c)``: threads, tiles,
     shared memory, registers. ``rules``: the rows of the rule table that hold for it alone. ``candidates``: a
-    ``families.candidates.CandidateSpace``. ``model``: its performance model. ``rate(p, d)``: multiply-adds per clock
+    ``common.candidates.CandidateSpace``. ``model``: its performance model. ``rate(p, d)``: multiply-adds per clock
     and multiprocessor. ``issuer_tile(p, c, g)``: rows and columns of the accumulator tile of one MMA issuer (thread,
     warp or warpgroup), depth of an iteration, loads of A and of B per iteration. ``thread_products(c)``: multiply-adds
     of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration; families of
@@ -102,7 +102,7 @@ class Family:
 #: by name, in the order of registration
 FAMILIES: dict[str, Family] = {}
 
-#: the rules of all families; ``families.rules`` puts the common rules first
+#: the rules of all families; ``families.common.rules`` puts the common rules first
 RULES: list[Rule] = []
 
 #: the candidate spaces of all families, by the code of the ``family`` axis

@@ -12,7 +12,7 @@ import numpy as np
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.emulator import Machine, Module, Stats, tensormap
 from ptxgen.errors import AssembleError, EmulatorError, InputError, LaunchError
-from ptxgen.families import perf_model
+from ptxgen.families.common import perf_model
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.runtime.driver import Capture, Kernel, NoLock, Timing
 

@@ -18,9 +18,9 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Argument, Source, Step
 from ptxgen.errors import CorruptError, LaunchError
-from ptxgen.families.geometry import warp_rows
+from ptxgen.families.common.geometry import warp_rows
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.tlp_policy import (
     TILES,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ptxgen import disk_cache, file_digests
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.array_cache import package_key
+from ptxgen.families.common.array_cache import package_key
 from ptxgen.settings import settings
 
 MOST = 8192  #: files; if there are more, the older half is removed

@@ -33,7 +33,7 @@ from ptxgen.arguments import shown
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, PtxgenError
-from ptxgen.families import perf_model, rules, space
+from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

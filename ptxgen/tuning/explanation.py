@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.vectorized import WARP, register_cap
-from ptxgen.families import space
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common import space
+from ptxgen.families.common.geometry import geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.errors import DeviceError, InputError
-from ptxgen.families import perf_model
-from ptxgen.families.features import DEVICE, all_names, default_names, features
-from ptxgen.families.space import Candidates, candidates, members
+from ptxgen.families.common import perf_model
+from ptxgen.families.common.features import DEVICE, all_names, default_names, features
+from ptxgen.families.common.space import Candidates, candidates, members
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES, Device

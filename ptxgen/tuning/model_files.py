@@ -16,8 +16,8 @@ from ptxgen import file_digests
 from ptxgen.codegen import config_migration
 from ptxgen.codegen.config import Columns
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.families import array_cache
-from ptxgen.families.features import FORMER, PROBLEM, all_names, features
+from ptxgen.families.common import array_cache
+from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device

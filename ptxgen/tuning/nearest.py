@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from ptxgen.codegen.config import Columns, Config
-from ptxgen.families import perf_model, rules
+from ptxgen.families.common import perf_model, rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem

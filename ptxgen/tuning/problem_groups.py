@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ptxgen.families.candidates import neutral
+from ptxgen.families.common.candidates import neutral
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 

@@ -16,7 +16,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Source
 from ptxgen.errors import AssembleError, InputError, PtxgenError
-from ptxgen.families import rules
+from ptxgen.families.common import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns
 from ptxgen.errors import ConfigError
-from ptxgen.families.rules import legal
-from ptxgen.families.space import families
+from ptxgen.families.common.rules import legal
+from ptxgen.families.common.space import families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

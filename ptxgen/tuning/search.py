@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.families.space import Candidates
+from ptxgen.families.common.space import Candidates
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]

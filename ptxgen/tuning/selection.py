@@ -14,7 +14,7 @@ from ptxgen import file_digests
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError
-from ptxgen.families import rules, space
+from ptxgen.families.common import rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_model, registry
-from ptxgen.families.features import default_names, features
-from ptxgen.families.rules import legal
+from ptxgen.families import registry
+from ptxgen.families.common import perf_model
+from ptxgen.families.common.features import default_names, features
+from ptxgen.families.common.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

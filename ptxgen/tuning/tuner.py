@@ -19,7 +19,7 @@ import numpy as np
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AssembleError, ConfigError, DatabaseError, InputError, PtxgenError, ShapeError
-from ptxgen.families import perf_model, rules, space
+from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

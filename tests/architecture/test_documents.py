@@ -22,7 +22,7 @@ import ptxgen
 from ptxgen import settings
 from ptxgen.cli import app, command, doctor
 from ptxgen.codegen.config import AXIS, axes_of, family_names
-from ptxgen.families import space
+from ptxgen.families.common import space
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES

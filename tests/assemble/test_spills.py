@@ -8,8 +8,8 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse

@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Config
 from ptxgen.errors import ShapeError
-from ptxgen.families import rules
+from ptxgen.families.common import rules
 from ptxgen.families.depthwise.rules import supports
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.config import Columns, Config, axes_of
-from ptxgen.families.rules import legal
+from ptxgen.families.common.rules import legal
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
-from ptxgen.families.rules import legal
+from ptxgen.families.common.rules import legal
 from ptxgen.families.skinny.geometry import geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.rules import legal
+from ptxgen.families.common.rules import legal
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING, TILES
 from ptxgen.problem.conv import FILTERS, Conv

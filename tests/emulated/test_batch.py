@@ -10,8 +10,8 @@ from gemm_runs import execute, right, verify
 
 from ptxgen.codegen import scheduler as grid_scheduler
 from ptxgen.codegen.config import parse_config
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma import scheduler
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device

@@ -10,7 +10,7 @@ import pytest
 from gemm_runs import Placed, right
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv

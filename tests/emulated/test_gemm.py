@@ -11,7 +11,7 @@ from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen import c_kernels
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm

@@ -9,8 +9,8 @@ import pytest
 from gemm_runs import right, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families import rules, space
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common import rules, space
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import FAMILIES, parse_config
-from ptxgen.families.rules import first_violation
-from ptxgen.families.space import candidates
+from ptxgen.families.common.rules import first_violation
+from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm

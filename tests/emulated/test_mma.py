@@ -9,7 +9,7 @@ import pytest
 from gemm_runs import execute, random_epilogues, right, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device

@@ -9,8 +9,8 @@ import pytest
 from gemm_runs import execute, inputs, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import first_violation
-from ptxgen.families.space import refinements
+from ptxgen.families.common.rules import first_violation
+from ptxgen.families.common.space import refinements
 from ptxgen.families.wgmma import pack_rows
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

@@ -8,7 +8,7 @@ import pytest
 from gemm_runs import verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm

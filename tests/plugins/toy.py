@@ -15,8 +15,9 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.families import perf_blocks, perf_costs, registry
-from ptxgen.families.candidates import CandidateSpace, Ints, single_axis_changes, violations
+from ptxgen.families import registry
+from ptxgen.families.common import perf_blocks, perf_costs
+from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.registry import Family
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device

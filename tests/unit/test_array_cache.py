@@ -14,7 +14,8 @@ import pytest
 
 from ptxgen import disk_cache, file_digests
 from ptxgen.errors import CorruptError
-from ptxgen.families import array_cache, perf_model, registry, space, space_bases
+from ptxgen.families import registry
+from ptxgen.families.common import array_cache, perf_model, space, space_bases
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
@@ -219,7 +220,7 @@ def test_arrays_are_written_after_a_delay(folder, monkeypatch):
 
 
 def test_arrays_are_written_when_the_process_ends(folder):
-    code = "import sys, numpy; from ptxgen.families import array_cache; array_cache.write_later('key', {'a': numpy.arange(5)})"
+    code = "import sys, numpy; from ptxgen.families.common import array_cache; array_cache.write_later('key', {'a': numpy.arange(5)})"
     fork = "; import os; pid = os.fork(); pid and sys.exit(os.waitpid(pid, 0)[1]); sys.exit(len(array_cache._later))"
     for more in ("", fork):
         subprocess.run([sys.executable, "-c", code + more], check=True)

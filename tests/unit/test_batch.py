@@ -11,7 +11,7 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ShapeError
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower

@@ -11,10 +11,10 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.errors import ConfigError
-from ptxgen.families import perf_model
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common import perf_model
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device

@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from ptxgen import disk_cache, file_digests
-from ptxgen.families import array_cache, registry
+from ptxgen.families import registry
+from ptxgen.families.common import array_cache
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir

@@ -11,7 +11,7 @@ import pytest
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import FAMILIES
 from ptxgen.errors import UnavailableError
-from ptxgen.families import perf_model, space
+from ptxgen.families.common import perf_model, space
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device

@@ -13,8 +13,8 @@ from ptxgen.cli.command import run
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
-from ptxgen.families import space
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common import space
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

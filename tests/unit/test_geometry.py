@@ -12,9 +12,9 @@ import pytest
 
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.geometry import geometry, warp_rows
+from ptxgen.families.common.geometry import geometry, warp_rows
+from ptxgen.families.common.rules import FIRST
 from ptxgen.families.registry import FAMILIES
-from ptxgen.families.rules import FIRST
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import DEVICES
 from tests.cases.columns import random_columns

@@ -13,9 +13,9 @@ from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.codegen.grouped import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
-from ptxgen.families import perf_model, space
+from ptxgen.families.common import perf_model, space
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype

@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.codegen.addressing import multiplier
 from ptxgen.codegen.config import FAMILIES, Columns, parse_config
-from ptxgen.families import perf_model, rules, space
+from ptxgen.families.common import perf_model, rules, space
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PaddedPixels
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

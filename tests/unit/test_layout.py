@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.families.simt.layout import fits_32bit_offsets, products
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families import space
+from ptxgen.families.common import space
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

@@ -23,8 +23,8 @@ import pytest
 from ptxgen.codegen.config import AXIS, Columns, Config, parse_config
 from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
-from ptxgen.families import perf_costs, perf_model, rules, space
-from ptxgen.families.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features
+from ptxgen.families.common import perf_costs, perf_model, rules, space
+from ptxgen.families.common.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features
 from ptxgen.families.mma import cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower

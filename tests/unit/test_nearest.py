@@ -12,8 +12,8 @@ import pytest
 from ptxgen.cli import report
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import Columns
-from ptxgen.families import perf_model, rules, space
-from ptxgen.families.features import DEVICE
+from ptxgen.families.common import perf_model, rules, space
+from ptxgen.families.common.features import DEVICE
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import Device, device

@@ -11,11 +11,12 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
-from ptxgen.families import perf_costs, registry, rules, space
-from ptxgen.families.features import default_names, features
-from ptxgen.families.geometry import geometry
+from ptxgen.families import registry
+from ptxgen.families.common import perf_costs, rules, space
+from ptxgen.families.common.features import default_names, features
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.perf_model import Counts, blocks_of_rows, from_stats, least_us, microseconds, predict, work
 from ptxgen.families.mma import cost
-from ptxgen.families.perf_model import Counts, blocks_of_rows, from_stats, least_us, microseconds, predict, work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

@@ -16,7 +16,7 @@ from ptxgen.codegen.plan import Plan, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan

@@ -10,9 +10,9 @@ import pytest
 from ptxgen.codegen.config import FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
-from ptxgen.families import rules
+from ptxgen.families.common import rules
+from ptxgen.families.common.rules import RULES, first_violation, legal, rejections, require
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import RULES, first_violation, legal, rejections, require
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

@@ -11,7 +11,7 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.errors import ConfigError
-from ptxgen.families import rules, space
+from ptxgen.families.common import rules, space
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
 from ptxgen.tuning import sampler

@@ -6,7 +6,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families import rules
+from ptxgen.families.common import rules
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device

@@ -21,9 +21,10 @@ from ptxgen.codegen.config import (
     parse_config,
 )
 from ptxgen.codegen.render import render
-from ptxgen.families import registry, rules, space, space_bases
-from ptxgen.families.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
-from ptxgen.families.geometry import LazyGeometry, ceil_div, geometry, warp_rows
+from ptxgen.families import registry
+from ptxgen.families.common import rules, space, space_bases
+from ptxgen.families.common.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
+from ptxgen.families.common.geometry import LazyGeometry, ceil_div, geometry, warp_rows
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt import candidates as simt

@@ -22,9 +22,9 @@ from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, InputError
 from ptxgen.families import registry
-from ptxgen.families.features import all_names, default_names, features
+from ptxgen.families.common.features import all_names, default_names, features
+from ptxgen.families.common.space import candidates, refinements
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.space import candidates, refinements
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm

@@ -21,9 +21,9 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError, LaunchError, ShapeError
-from ptxgen.families import space
+from ptxgen.families.common import space
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm

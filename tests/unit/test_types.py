@@ -8,7 +8,7 @@ import pytest
 from ptxgen.api.arrays import view
 from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
-from ptxgen.families.rules import first_violation
+from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device

@@ -12,9 +12,9 @@ from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.rules import first_violation, legal
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.rules import first_violation, legal
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.kernel_gemm import KernelGemm

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import Config
-from ptxgen.families import perf_model, registry, space
+from ptxgen.families import registry
+from ptxgen.families.common import perf_model, space
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower

@@ -9,9 +9,9 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.candidates import CandidateSpace, Ints, violations
+from ptxgen.families.common.candidates import CandidateSpace, Ints, violations
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.depthwise import axes
-from ptxgen.families.geometry import geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.codegen.config import Config, parse_config
-from ptxgen.families import perf_costs
+from ptxgen.families.common import perf_costs
 from ptxgen.families.depthwise import axes, perf_model, rules
 from ptxgen.families.depthwise.candidates import DepthwiseSpace
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families import perf_costs
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.geometry import WARP
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, resident_blocks
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry
-from ptxgen.families.geometry import WARP
-from ptxgen.families.perf_blocks import Cells, Floats, Work, bound, cell, resident_blocks
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families import perf_costs, perf_grouped
+from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.operation import resolve

@@ -14,14 +14,14 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_costs, perf_grouped
-from ptxgen.families.geometry import WARP, register_cap
+from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.geometry import WARP, register_cap
+from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.families.mma.operand_packing import packs
-from ptxgen.families.perf_blocks import Floats, Work, bound
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

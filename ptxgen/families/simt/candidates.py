@@ -13,9 +13,9 @@ from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
 from ptxgen.codegen.grouped import GROUPED_SHARED
 from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.candidates import Grid, default
-from ptxgen.families.geometry import WARP
-from ptxgen.families.multistage_candidates import MultistageSpace
+from ptxgen.families.common.candidates import Grid, default
+from ptxgen.families.common.geometry import WARP
+from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.simt import axes
 from ptxgen.families.simt.geometry import (
     geometry,

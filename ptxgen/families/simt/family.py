@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
-from ptxgen.families import perf_costs, perf_grouped
-from ptxgen.families.perf_blocks import issuer_tile, thread_products
+from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt import axes, perf_model, rules
 from ptxgen.families.simt.candidates import SimtSpace

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.families import perf_costs, perf_grouped
-from ptxgen.families.geometry import SECTOR, WARP, register_cap
-from ptxgen.families.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
+from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
+from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
 from ptxgen.families.simt.candidates import adjacent_c, width_c
 from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm

@@ -13,10 +13,10 @@ from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry, accumulator_bytes
 from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.candidates import NEUTRAL, Grid, Ints, splitk_pairs
-from ptxgen.families.geometry import WARP, ceil_div
+from ptxgen.families.common.candidates import NEUTRAL, Grid, Ints, splitk_pairs
+from ptxgen.families.common.geometry import WARP, ceil_div
+from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.mma.instructions import COLUMNS, by_words
-from ptxgen.families.multistage_candidates import MultistageSpace
 from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm

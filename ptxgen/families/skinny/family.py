@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.perf_blocks import issuer_tile, thread_products
+from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace

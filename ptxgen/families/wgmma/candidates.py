@@ -22,7 +22,7 @@ from ptxgen.codegen.config import (
     Columns,
     Config,
 )
-from ptxgen.families.candidates import (
+from ptxgen.families.common.candidates import (
     NEUTRAL,
     CandidateSpace,
     FlatGrid,
@@ -35,8 +35,8 @@ from ptxgen.families.candidates import (
     single_axis_changes,
     splitk_pairs,
 )
-from ptxgen.families.geometry import geometry
-from ptxgen.families.rules import reducible
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.rules import reducible
 from ptxgen.families.wgmma import axes, operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (

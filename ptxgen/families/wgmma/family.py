@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_SHARE, parse_config
-from ptxgen.families import perf_costs
+from ptxgen.families.common import perf_costs
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.wgmma import axes, grouped_rows, perf_model, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace

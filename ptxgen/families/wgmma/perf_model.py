@@ -11,8 +11,8 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import Floats, Work
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Floats, Work
 from ptxgen.families.wgmma import grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (

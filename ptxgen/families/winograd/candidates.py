@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
-from ptxgen.families.candidates import Grid, Ints
+from ptxgen.families.common.candidates import Grid, Ints
 from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.winograd import axes
 from ptxgen.lowering.kernel_gemm import KernelGemm

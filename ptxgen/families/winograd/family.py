@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import partial
 
 from ptxgen.codegen.config import Config
-from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import issuer_tile, thread_products
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.families.winograd import axes, perf_model, rules

@@ -10,10 +10,10 @@ import numpy as np
 from ptxgen.codegen.config import Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import Cells, Floats, Work
-from ptxgen.families.perf_blocks import cell as product_cell
-from ptxgen.families.perf_blocks import microseconds as product_microseconds
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work
+from ptxgen.families.common.perf_blocks import cell as product_cell
+from ptxgen.families.common.perf_blocks import microseconds as product_microseconds
 from ptxgen.families.simt.perf_model import work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.winograd import WinogradGemm

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
 from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
 from ptxgen.codegen.vectorized import float32, float64
-from ptxgen.families import perf_costs
-from ptxgen.families.geometry import register_cap
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.geometry import register_cap
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

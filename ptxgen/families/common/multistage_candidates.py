@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.families.candidates import (
+from ptxgen.families.common.candidates import (
     CandidateSpace,
     FlatGrid,
     Grid,
@@ -18,7 +18,7 @@ from ptxgen.families.candidates import (
     single_axis_changes,
     whole_waves,
 )
-from ptxgen.families.geometry import LazyGeometry, geometry
+from ptxgen.families.common.geometry import LazyGeometry, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, config_of
 from ptxgen.families import registry
-from ptxgen.families.candidates import CandidateSpace, FlatGrid, Ints, whole_waves
-from ptxgen.families.geometry import LazyGeometry
-from ptxgen.families.rules import RULES, legal
-from ptxgen.families.space_bases import (
+from ptxgen.families.common.candidates import CandidateSpace, FlatGrid, Ints, whole_waves
+from ptxgen.families.common.geometry import LazyGeometry
+from ptxgen.families.common.rules import RULES, legal
+from ptxgen.families.common.space_bases import (
     BASES,
     SPACES,
     Base,

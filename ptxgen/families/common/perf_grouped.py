@@ -10,8 +10,8 @@ import numpy as np
 from ptxgen.codegen.config import Columns
 from ptxgen.codegen.geometry import Geometry, MultistageGeometry
 from ptxgen.codegen.vectorized import SECTOR, WARP
-from ptxgen.families import perf_costs
-from ptxgen.families.perf_blocks import Floats, Work, bound
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device

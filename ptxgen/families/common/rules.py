@@ -21,7 +21,7 @@ from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
-from ptxgen.families.geometry import geometry
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.registry import RULES as RULES
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm

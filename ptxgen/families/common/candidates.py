@@ -26,8 +26,8 @@ from ptxgen.codegen.config import (
 )
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
-from ptxgen.families.geometry import geometry
-from ptxgen.families.rules import reducible, rules_of
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.rules import reducible, rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

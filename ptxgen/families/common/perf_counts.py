@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.source import Step
-from ptxgen.families import perf_costs
-from ptxgen.families.geometry import SECTOR, WARP
+from ptxgen.families.common import perf_costs
+from ptxgen.families.common.geometry import SECTOR, WARP
 from ptxgen.problem.device import Device
 
 

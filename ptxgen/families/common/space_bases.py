@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import AXIS, Columns
-from ptxgen.families import array_cache
-from ptxgen.families.candidates import (
+from ptxgen.families.common import array_cache
+from ptxgen.families.common.candidates import (
     CandidateSpace,
     Grid,
     GridRows,
@@ -23,9 +23,9 @@ from ptxgen.families.candidates import (
     satisfied,
     violations,
 )
-from ptxgen.families.geometry import LazyGeometry
+from ptxgen.families.common.geometry import LazyGeometry
+from ptxgen.families.common.rules import rules_of
 from ptxgen.families.registry import SPACES
-from ptxgen.families.rules import rules_of
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

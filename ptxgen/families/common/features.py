@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from ptxgen.codegen.config import AXIS, PACK, REALIGN, Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families import perf_costs, perf_model, registry
-from ptxgen.families.candidates import distinct
-from ptxgen.families.geometry import WARP, geometry
+from ptxgen.families import registry
+from ptxgen.families.common import perf_costs, perf_model
+from ptxgen.families.common.candidates import distinct
+from ptxgen.families.common.geometry import WARP, geometry
+from ptxgen.families.common.space import Base, Candidates, Part
 from ptxgen.families.registry import Family
-from ptxgen.families.space import Base, Candidates, Part
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families import array_cache, perf_costs, registry
-from ptxgen.families.candidates import GatheredGeometry, Grid, GridRows, distinct, gathered
-from ptxgen.families.geometry import geometry
-from ptxgen.families.perf_blocks import Floats, Work
-from ptxgen.families.perf_counts import Counts, from_stats
-from ptxgen.families.space import BASES, Base, Candidates, cache_key, cost_model, families
+from ptxgen.families import registry
+from ptxgen.families.common import array_cache, perf_costs
+from ptxgen.families.common.candidates import GatheredGeometry, Grid, GridRows, distinct, gathered
+from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.perf_blocks import Floats, Work
+from ptxgen.families.common.perf_counts import Counts, from_stats
+from ptxgen.families.common.space import BASES, Base, Candidates, cache_key, cost_model, families
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
