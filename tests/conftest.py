@@ -12,7 +12,7 @@ import pytest
 
 from ptxgen.families.common import array_cache
 from ptxgen.settings import GPU_DRIVER, settings
-from ptxgen.tuning import choice_cache
+from ptxgen.tuning.choice import choice_cache
 
 
 def pytest_addoption(parser):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.model_trees import booster_of, forest_of
-from ptxgen.tuning.tree_predictor import TreePredictor
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.model_trees import booster_of, forest_of
+from ptxgen.tuning.model.tree_predictor import TreePredictor
 
 
 def first_trees(model: Model, count: int) -> TreePredictor:

@@ -12,9 +12,9 @@ from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
-from ptxgen.tuning.database import Database
 from ptxgen.tuning.deadline import Deadline
-from ptxgen.tuning.tuner import Tuned, tune
+from ptxgen.tuning.search.tuner import Tuned, tune
+from ptxgen.tuning.store.database import Database
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())

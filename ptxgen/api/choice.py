@@ -14,7 +14,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.tuning import selection
-from ptxgen.tuning.database import Database, readable
+from ptxgen.tuning.store.database import Database, readable
 
 
 @cache

@@ -17,7 +17,7 @@ from ptxgen.errors import AssembleError, DatabaseError, LaunchError
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.tuning import selection
-from ptxgen.tuning.first_use import FirstUse
+from ptxgen.tuning.search.first_use import FirstUse
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())

@@ -17,8 +17,8 @@ from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.settings import settings
-from ptxgen.tuning import shapes_file
 from ptxgen.tuning.progress import counted
+from ptxgen.tuning.store import shapes_file
 
 FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
 

@@ -20,7 +20,7 @@ from ptxgen.tuning.deadline import Deadline, stop_on_signals
 
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
-    from ptxgen.tuning.collect import JobRunner
+    from ptxgen.tuning.collect.collect import JobRunner
     from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 
 #: limits of generated problems on the emulated device
@@ -56,7 +56,7 @@ ChildrenOption = Annotated[
 
 def executor_available(name: str, address: str) -> None:
     """InputError: the address of the executor has another form. UnavailableError: its package or file is missing."""
-    from ptxgen.tuning import executor
+    from ptxgen.tuning.collect import executor
 
     executor.require(address)
 
@@ -140,10 +140,10 @@ def collect(
     from ptxgen.errors import InputError
     from ptxgen.problem.suites import read
     from ptxgen.settings import settings
-    from ptxgen.tuning import collect as collector
-    from ptxgen.tuning.database import Database
-    from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool, dask_executor
+    from ptxgen.tuning.collect import collect as collector
+    from ptxgen.tuning.collect.executor import DevicePoolOptions, ExecutorPool, dask_executor
     from ptxgen.tuning.selection import model_folder
+    from ptxgen.tuning.store.database import Database
 
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"time-limit is {time_limit:g}; it must be positive")

@@ -193,7 +193,7 @@ def _no_library(name: str, gpu: bool, found: str, remedy: str) -> Finding:
 
 
 def _database(path: Path) -> Finding:
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.store.database import Database
 
     if not path.exists():
         return finding("database", "optional", f"{path}: absent; the first tune creates it")
@@ -220,8 +220,8 @@ def _cache() -> Finding:
 
 def _shipped() -> Finding:
     from ptxgen.problem.device import DEVICES
-    from ptxgen.tuning import tuning_files
     from ptxgen.tuning.selection import model_from
+    from ptxgen.tuning.store import tuning_files
 
     devices = []
     for device in tuning_files.devices():
@@ -235,8 +235,8 @@ def _shipped() -> Finding:
 
 def _selection(path: Path) -> Finding:
     from ptxgen.runtime.open_driver import open_driver
-    from ptxgen.tuning.database import readable
     from ptxgen.tuning.selection import state_digest
+    from ptxgen.tuning.store.database import readable
 
     device = open_driver(settings().driver).device
     with readable(path) or nullcontext() as database:

@@ -43,7 +43,7 @@ def explain(
     """
     from ptxgen.cli import explanation_report
     from ptxgen.tuning import explanation
-    from ptxgen.tuning.tuning_files import clock_of
+    from ptxgen.tuning.store.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
     vendor = vendor_times(source, device.name) if source is not None else {}

@@ -15,12 +15,12 @@ from ptxgen.cli.options import DatabaseOptions, SeedOption, warn_if_emulated
 from ptxgen.cli.progress import progress as shown_progress
 
 if TYPE_CHECKING:
-    from ptxgen.tuning.validation import Validated
+    from ptxgen.tuning.collect.validation import Validated
 
 
 def perceptrons_available(name: str, rows: int) -> None:
     """UnavailableError: perceptrons are to be trained, and scikit-learn is missing."""
-    from ptxgen.tuning import perceptron
+    from ptxgen.tuning.model import perceptron
 
     if rows:
         perceptron.require()
@@ -59,9 +59,10 @@ def train(
 
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
-    from ptxgen.tuning import model_files, tuning_files
-    from ptxgen.tuning.model import Model
+    from ptxgen.tuning.model import model_files
+    from ptxgen.tuning.model.model import Model
     from ptxgen.tuning.selection import models_folder
+    from ptxgen.tuning.store import tuning_files
 
     names = [device, *(also or ())]
     if len(set(names)) < len(names):
@@ -127,9 +128,10 @@ def evaluate(
     from ptxgen.cli import report
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
-    from ptxgen.tuning import evaluation, tuning_files
-    from ptxgen.tuning.perceptron import HIDDEN_LAYERS
-    from ptxgen.tuning.training import TARGETS, Training
+    from ptxgen.tuning.model import evaluation
+    from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
+    from ptxgen.tuning.model.training import TARGETS, Training
+    from ptxgen.tuning.store import tuning_files
 
     if target not in TARGETS:
         raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
@@ -213,11 +215,12 @@ def validate(
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
-    from ptxgen.tuning import collect, tuning_files, validation
-    from ptxgen.tuning.database import Database
-    from ptxgen.tuning.executor import DevicePoolOptions
+    from ptxgen.tuning.collect import collect, validation
+    from ptxgen.tuning.collect.executor import DevicePoolOptions
     from ptxgen.tuning.progress import counted
     from ptxgen.tuning.selection import model_folder
+    from ptxgen.tuning.store import tuning_files
+    from ptxgen.tuning.store.database import Database
 
     if source is not None:
         return _validated(*validation.read_rows(source))
@@ -250,7 +253,7 @@ def validate(
 
 def _validated(header: dict[str, Any], rows: list[Validated]) -> Answer:
     from ptxgen.cli import report
-    from ptxgen.tuning import validation
+    from ptxgen.tuning.collect import validation
 
     document = {
         "command": "model validate",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ptxgen.problem.device import Device
     from ptxgen.problem.suites import Case
     from ptxgen.runtime.driver import Driver
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.store.database import Database
 
 SeedOption = Annotated[int, typer.Option(min=0, help="Random seed.")]
 TimeLimitOption = Annotated[
@@ -74,7 +74,7 @@ class DatabaseOptions(Common):
     def reading(self) -> Iterator[Database | None]:
         """The database, read-only. None: the option is not given, and the default database does not exist or, with a
         warning, cannot be used."""
-        from ptxgen.tuning.database import Database, readable
+        from ptxgen.tuning.store.database import Database, readable
 
         given = os.environ.get("PTXGEN_DATABASE")
         if given and self.database is None and not self.path.exists():

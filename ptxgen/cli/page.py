@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ptxgen.cli.pictures import Chart
     from ptxgen.problem.device import Device
     from ptxgen.problem.registry import Problem
-    from ptxgen.tuning.history import Attempt, Ratio
-    from ptxgen.tuning.measurement import Measurement
     from ptxgen.tuning.progress import Progress
+    from ptxgen.tuning.store.history import Attempt, Ratio
+    from ptxgen.tuning.store.measurement import Measurement
 
 
 SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line of the roofline
@@ -79,8 +79,8 @@ def report(
     from ptxgen.cli import pictures
     from ptxgen.cli.progress import progress
     from ptxgen.problem.device import device as device_named
-    from ptxgen.tuning import tuning_files
     from ptxgen.tuning.progress import counted
+    from ptxgen.tuning.store import tuning_files
 
     pictures.require_package()
     sources = [read_source(path) for path in source or ()]
@@ -119,8 +119,8 @@ def report(
 def _contents(name: str, clock: str, database: Any, history: bool, progress: Progress) -> Contents:
     """The results of the device ``name``: those of the database, or else the shipped ones."""
     from ptxgen.problem.device import device
-    from ptxgen.tuning import tuning_files
-    from ptxgen.tuning.history import EVALUATION, VALIDATION, attempt, shipped_attempts
+    from ptxgen.tuning.store import tuning_files
+    from ptxgen.tuning.store.history import EVALUATION, VALIDATION, attempt, shipped_attempts
 
     out = Contents(device(name), clock)
     name = out.device.name
@@ -183,8 +183,8 @@ def read_source(path: Path, title: str = "") -> Source:
 
     from ptxgen.cli import documents
     from ptxgen.problem.registry import parse
-    from ptxgen.tuning.history import Ratio
-    from ptxgen.tuning.validation import read_rows
+    from ptxgen.tuning.collect.validation import read_rows
+    from ptxgen.tuning.store.history import Ratio
 
     title = title or path.name
     try:
@@ -309,7 +309,7 @@ def _roofline(found: Contents) -> str:
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.dtypes import DTYPES
     from ptxgen.problem.operation import operation_of
-    from ptxgen.tuning.evaluation import arithmetic
+    from ptxgen.tuning.model.evaluation import arithmetic
     from ptxgen.tuning.roofline import peak_flops
 
     text = (
@@ -360,7 +360,7 @@ def _roofs(
 def _ratios(found: Contents) -> str:
     from ptxgen.cli.pictures import Heat
     from ptxgen.problem.operation import operation_of
-    from ptxgen.tuning.history import heat_map
+    from ptxgen.tuning.store.history import heat_map
 
     title = "Ratio to the vendor's library"
     text = (
@@ -393,7 +393,7 @@ def _ratios(found: Contents) -> str:
 
 def _search(found: Contents) -> str:
     from ptxgen.cli.pictures import Lines
-    from ptxgen.tuning.history import counts_over_time, search_curve
+    from ptxgen.tuning.store.history import counts_over_time, search_curve
 
     charts: list[tuple[Chart, str, str]] = []
     if found.attempts:
@@ -423,7 +423,7 @@ def _search(found: Contents) -> str:
 def _winners(found: Contents) -> str:
     from ptxgen.lowering.lower import lower
     from ptxgen.problem.operation import operation_of
-    from ptxgen.tuning.evaluation import arithmetic
+    from ptxgen.tuning.model.evaluation import arithmetic
     from ptxgen.tuning.roofline import roofline_us
 
     groups: dict[str, list[list[Any]]] = {}
@@ -442,7 +442,7 @@ def _winners(found: Contents) -> str:
 
 
 def _failures(found: Contents) -> str:
-    from ptxgen.tuning.history import failures
+    from ptxgen.tuning.store.history import failures
 
     rows = [
         [html.escape(f.outcome), f.family, f.count, html.escape(f.message.splitlines()[0][:120] if f.message else "")]

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from ptxgen.codegen.config import Config
     from ptxgen.problem.device import Device
     from ptxgen.problem.registry import Problem
-    from ptxgen.tuning.database import Database
     from ptxgen.tuning.selection import Selection
+    from ptxgen.tuning.store.database import Database
 
 #: budget for about two minutes on the emulated device
 EMULATED_BUDGET = {
@@ -140,10 +140,10 @@ def tune(
 
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
-    from ptxgen.tuning import tuner
-    from ptxgen.tuning.database import Database
     from ptxgen.tuning.deadline import Deadline, stop_on_signals
-    from ptxgen.tuning.shard import Shard
+    from ptxgen.tuning.search import tuner
+    from ptxgen.tuning.search.shard import Shard
+    from ptxgen.tuning.store.database import Database
 
     part = Shard.parse(shard) if shard is not None else Shard()
     driver = target.find_driver()
@@ -234,7 +234,7 @@ def select(
         return schedules.select(target)
     from ptxgen.cli import report
     from ptxgen.tuning import selection
-    from ptxgen.tuning.tuning_files import clock_of
+    from ptxgen.tuning.store.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
     found = []
@@ -368,8 +368,8 @@ def bench(
         return schedules.bench(target)
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
-    from ptxgen.tuning.bench import bench as run
-    from ptxgen.tuning.exchange import replacing
+    from ptxgen.tuning.measure.bench import bench as run
+    from ptxgen.tuning.store.exchange import replacing
 
     known = operation_named(target.operation_name).baselines
     if baseline is not None and baseline not in known:
@@ -434,7 +434,7 @@ def sampler(
     """
     from ptxgen.cli import report
     from ptxgen.lowering.lower import lower
-    from ptxgen.tuning.sampler import table
+    from ptxgen.tuning.search.sampler import table
 
     device, cases, rows = target.find_device(), target.cases(), []
     with shown_progress() as progress:

@@ -120,7 +120,7 @@ def tune(target: Target) -> Answer:
     from ptxgen.cli import report
     from ptxgen.lowering.tlp_policy import tune_threshold
     from ptxgen.runtime.tlp_schedule import TlpSchedule, threshold_file, thresholds
-    from ptxgen.tuning.exchange import replacing
+    from ptxgen.tuning.store.exchange import replacing
 
     driver, rows, measured = target.find_driver(), [], []
     name = driver.device.name
@@ -177,7 +177,7 @@ def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, d
     """(microseconds, deviation from float64) of each schedule of one problem. LaunchError: a result is wrong."""
     from ptxgen.cli import report
     from ptxgen.runtime.tlp_schedule import TlpBaseline
-    from ptxgen.tuning.bench import FINAL_TIMING, Bench, full_check_elements
+    from ptxgen.tuning.measure.bench import FINAL_TIMING, Bench, full_check_elements
 
     problem = schedules[0].problem
     operands = Bench(driver).operand_sets_for(problem, FINAL_TIMING)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def form_available(name: str, form: str) -> None:
     """InputError: there is no such form. UnavailableError: its package is missing."""
-    from ptxgen.tuning.result_files import require_form
+    from ptxgen.tuning.store.result_files import require_form
 
     if form != "text":
         require_form(form)
@@ -53,11 +53,11 @@ def export(
     import datetime
 
     from ptxgen.cli.doctor import revision
-    from ptxgen.tuning.database import Database
-    from ptxgen.tuning.exchange import replacing
-    from ptxgen.tuning.result_files import write_results
     from ptxgen.tuning.selection import model_folder
-    from ptxgen.tuning.tuning_files import export_text
+    from ptxgen.tuning.store.database import Database
+    from ptxgen.tuning.store.exchange import replacing
+    from ptxgen.tuning.store.result_files import write_results
+    from ptxgen.tuning.store.tuning_files import export_text
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     command_text = "ptxgen db export" + (f" --device {device}" if device else "") + ("" if raw else " --no-raw")
@@ -95,8 +95,8 @@ def import_(
     If a file is invalid, nothing is imported. Of two winners of a problem, the faster one is stored.
     """
     from ptxgen.cli.report import pairs_text
-    from ptxgen.tuning.database import destination
-    from ptxgen.tuning.result_files import import_files
+    from ptxgen.tuning.store.database import destination
+    from ptxgen.tuning.store.result_files import import_files
 
     if not path.exists():
         raise InputError(f"path is {path}; there is no such file or folder")
@@ -127,7 +127,7 @@ def merge(
     from collections import Counter
 
     from ptxgen.cli.report import pairs_text
-    from ptxgen.tuning.database import Database, destination
+    from ptxgen.tuning.store.database import Database, destination
 
     for path in others:
         Database(path, readonly=True).close()
@@ -171,8 +171,8 @@ def recheck(
     from ptxgen.cli import report
     from ptxgen.cli.doctor import revision
     from ptxgen.problem import device as devices
-    from ptxgen.tuning.database import Database
-    from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
+    from ptxgen.tuning.measure.recheck import DatabaseWinners, FolderWinners, Recheck
+    from ptxgen.tuning.store.database import Database
 
     rows = []
     if folder is None:
@@ -217,7 +217,7 @@ def list_(
     One row for each problem, device and clock, the stale ones with the reason.
     """
     from ptxgen.cli.report import list_text
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.store.database import Database
 
     with Database(options.path, readonly=True) as database:
         reasons = {row[:3]: row[3] for row in database.stale(device)}
@@ -242,7 +242,7 @@ def list_(
 def info(options: DatabaseOptions) -> Answer:
     """Print the contents of the database."""
     from ptxgen.cli.report import info_text
-    from ptxgen.tuning.database import Database
+    from ptxgen.tuning.store.database import Database
 
     with Database(options.path, readonly=True) as database, shown_progress("read"):
         stale = [dict(zip(("problem", "device", "clock", "reason"), row, strict=True)) for row in database.stale()]

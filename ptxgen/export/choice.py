@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ptxgen.export.general import General
 from ptxgen.export.symbol import Branch, Leaf, Node, constant
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.model_trees import forest_of
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.model_trees import forest_of
 
 Floats = NDArray[np.float32]
 

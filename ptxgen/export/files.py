@@ -17,7 +17,7 @@ from ptxgen.export.library import Library
 from ptxgen.export.operations import EPILOGUE_BITS, KIND, NATURAL_FILTERS, OPERATIONS, WORDS, enumerator
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.runtime.assemble import assemble
-from ptxgen.tuning.exchange import replacing
+from ptxgen.tuning.store.exchange import replacing
 
 #: the files of the folder that are rendered, and their templates
 TEMPLATES = {

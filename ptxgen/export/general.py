@@ -24,8 +24,8 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.training import baseline
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.training import baseline
 
 #: the numbers of a shape that are symbols
 VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c")

@@ -22,7 +22,7 @@ from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.model import Model
+from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import Selection
 
 EMPTY_SIDE = 512  #: rows and columns of C for which kernels of an empty K are chosen

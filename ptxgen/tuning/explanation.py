@@ -15,12 +15,12 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning import fastest, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Measurement
-from ptxgen.tuning.records import stale_reason
 from ptxgen.tuning.roofline import memory_us, roofline_us
 from ptxgen.tuning.selection import Selection, current_digest, model_for, require
+from ptxgen.tuning.store import fastest, tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Measurement
+from ptxgen.tuning.store.records import stale_reason
 
 NEAREST = 5  #: near problems
 

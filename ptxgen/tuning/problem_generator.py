@@ -13,7 +13,7 @@ from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.operation import RandomKind, operations, resolve
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning.problem_groups import kernel_class
+from ptxgen.tuning.collect.problem_groups import kernel_class
 
 VARIATION = 4.0  #: the largest ratio of an extent of a variant to that of the first problem of its group
 ALIGNMENT = 16  #: variants keep the common divisors of extents with this number

@@ -22,14 +22,16 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.settings import settings
-from ptxgen.tuning import choice_cache, model_files, tuning_files
-from ptxgen.tuning.choice_cache import Choice
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Measurement
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.nearest import FEW_ROWS, by_distance, nearest, scaled_us, transferred
-from ptxgen.tuning.records import stale_reason
-from ptxgen.tuning.seeds import SEEDS, seeds
+from ptxgen.tuning.choice import choice_cache
+from ptxgen.tuning.choice.choice_cache import Choice
+from ptxgen.tuning.choice.nearest import FEW_ROWS, by_distance, nearest, scaled_us, transferred
+from ptxgen.tuning.model import model_files
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Measurement
+from ptxgen.tuning.store.records import stale_reason
+from ptxgen.tuning.store.seeds import SEEDS, seeds
 
 CACHED = 8  #: the most configurations of a choice that is cached on disk
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from .source import ARCHITECTURE, PACKAGE, REFERENCE, fenced, imports, modules, own_imports, table
+from .source import ARCHITECTURE, PACKAGE, REFERENCE, imports, modules, own_imports, table
 
 #: the public face and the command's entry stand above every layer
 FACES = ("", "__main__")
@@ -17,18 +17,20 @@ FREE = {"numpy", "ptxgen", "__future__"} | set(sys.stdlib_module_names) - {"sqli
 
 
 @cache
-def layers(kind: str = "layers") -> dict[str, int]:
-    """Package or module at the top of ``ptxgen`` -> its layer, the lowest 0, as docs/architecture.md draws them.
+def layers() -> dict[str, dict[str, int]]:
+    """Package (``""``: ``ptxgen``) -> each package or module in it -> its layer, the lowest 0, as docs/architecture.md
+    draws them: a fenced block ``<package>-layers`` for each package whose layers are tested."""
+    out = {}
+    for name, block in re.findall(r"^```(?:([\w.]+)-)?layers\n(.*?)^```$", ARCHITECTURE.read_text(), re.M | re.S):
+        floors = [line.partition("│")[0].split() for line in block.splitlines()]
+        out[name] = {part: n for n, parts in enumerate(reversed(floors)) for part in parts}
+    return out
 
-    ``kind``: of the fenced block; ``emulator-layers`` lists the packages and modules of ``ptxgen.emulator``.
-    """
-    [block] = fenced(ARCHITECTURE.read_text(), kind)
-    floors = [line.partition("│")[0].split() for line in block.splitlines()]
-    return {name: n for n, names in enumerate(reversed(floors)) for name in names}
 
-
-def layer(module: str) -> int:
-    return layers()[module.split(".")[0]]
+def part_of(package: str, module: str) -> str:
+    """The package or module directly in ``package`` that is or contains ``module``; empty: neither."""
+    prefix = f"{package}." if package else ""
+    return module.removeprefix(prefix).split(".")[0] if module.startswith(prefix) and module not in FACES else ""
 
 
 @cache
@@ -37,9 +39,13 @@ def owners() -> dict[str, list[str]]:
     return {package.strip("`"): re.findall(r"`([\w.]+)`", owner) for package, owner in rows}
 
 
-def test_layers_are_the_packages() -> None:
-    found = {module.split(".")[0] for module in modules() if module not in FACES}
-    assert set(layers()) == found
+def test_the_page_draws_layers() -> None:
+    assert {"", "emulator", "tuning"} <= set(layers())
+
+
+@pytest.mark.parametrize("package", layers())
+def test_layers_are_the_parts_of_a_package(package: str) -> None:
+    assert set(layers()[package]) == {part_of(package, module) for module in modules()} - {""}
 
 
 def test_the_page_describes_every_package() -> None:
@@ -48,28 +54,16 @@ def test_the_page_describes_every_package() -> None:
     assert sorted(headings) == sorted(name for name in packages if "." not in name)
 
 
-def test_imports_go_strictly_downward() -> None:
-    wrong = []
+@pytest.mark.parametrize("package", layers())
+def test_imports_go_strictly_downward(package: str) -> None:
+    order, wrong = layers()[package], []
     for module in modules():
-        if module in FACES:
-            continue
-        for line, other in own_imports(module):
-            same = module.split(".")[0] == other.split(".")[0]
-            if not same and not (layer(other) < layer(module) or layer(other) == layer(module) == 0):
-                wrong.append(f"{modules()[module].relative_to(PACKAGE)}:{line} imports {other}")
-    assert not wrong, "upward:\n" + "\n".join(wrong)
-
-
-def test_imports_within_the_emulator_go_strictly_downward() -> None:
-    order = layers("emulator-layers")
-    inside = {m: m.split(".")[1] for m in modules() if m.startswith("emulator.")}
-    assert set(order) == set(inside.values())
-    wrong = [
-        f"{modules()[module].relative_to(PACKAGE)}:{line} imports {other}"
-        for module, package in inside.items()
-        for line, other in own_imports(module)
-        if inside.get(other, package) != package and order[inside[other]] >= order[package]
-    ]
+        mine = part_of(package, module)
+        for line, imported in own_imports(module) if mine else ():
+            other = part_of(package, imported)
+            lowest = not package and order.get(other) == order[mine] == 0  # modules without an order among them
+            if other and other != mine and order[other] >= order[mine] and not lowest:
+                wrong.append(f"{modules()[module].relative_to(PACKAGE)}:{line} imports {imported}")
     assert not wrong, "upward:\n" + "\n".join(wrong)
 
 

@@ -21,7 +21,7 @@ from ptxgen.errors import DeviceError, InputError, LaunchError, OverlapError
 from ptxgen.runtime import workspace
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
-from ptxgen.tuning.database import Database
+from ptxgen.tuning.store.database import Database
 from tests.forks import SECONDS, forked
 from tests.tensors import LIBRARY, Tensor
 from tests.threads import join

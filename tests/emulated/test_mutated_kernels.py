@@ -30,7 +30,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import runner
 from ptxgen.runtime.check import CheckResult, check
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import Bench
+from ptxgen.tuning.measure.bench import Bench
 
 #: through registers, two stages; by cp.async, three stages; shared by two groups; slices of three kinds
 PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")

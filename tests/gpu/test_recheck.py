@@ -7,9 +7,9 @@ import pytest
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning import selection
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.recheck import FolderWinners, Recheck
-from ptxgen.tuning.tuning_files import Header, read_winners, winners_path, write_winners
+from ptxgen.tuning.measure.recheck import FolderWinners, Recheck
+from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.tuning_files import Header, read_winners, winners_path, write_winners
 
 pytestmark = pytest.mark.gpu
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import worker
-from ptxgen.tuning.worker import Worker
+from ptxgen.tuning.measure import worker
+from ptxgen.tuning.measure.worker import Worker
 
 pytestmark = pytest.mark.gpu
 
@@ -23,8 +23,8 @@ P, CONFIG = Gemm(16, 16, 16), worker.parse_config("ms=2 ns=2 ml=16 nl=16 cp_asyn
 CHILD = r"""
 import os, sys
 sys.argv = ["", *sys.argv[5:]]
-from ptxgen.tuning import worker
-from ptxgen.tuning.bench import Bench
+from ptxgen.tuning.measure import worker
+from ptxgen.tuning.measure.bench import Bench
 from ptxgen.codegen.source import Source, Step
 SPIN = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry spin() {\nAGAIN:\n    bra AGAIN;\n}\n"
 def hang(self, *_):
@@ -38,7 +38,7 @@ worker.main()
 """
 PARENT = """
 import sys
-from ptxgen.tuning import worker
+from ptxgen.tuning.measure import worker
 sys.executable = sys.argv[1]
 worker.Worker("cuda").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
 """
@@ -50,7 +50,7 @@ def test_hanging_kernel_ends_with_its_killed_parent(tmp_path: Path) -> None:
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(CONFIG)]
-    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    root, other = str(Path(worker.__file__).parents[3]), os.environ.get("PYTHONPATH", "")
     parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     assert select.select([reader], [], [], 60)[0], "the measuring process did not start"

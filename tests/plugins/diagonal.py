@@ -19,7 +19,7 @@ from ptxgen.problem.reference import Array, operands, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
-from ptxgen.tuning.bench import GemmOperandSets
+from ptxgen.tuning.measure.bench import GemmOperandSets
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from ptxgen.families.common import array_cache, perf_model, space, space_bases
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
-from ptxgen.tuning import model_files, tuning_files
-from ptxgen.tuning.model import Model
+from ptxgen.tuning.model import model_files
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.store import tuning_files
 
 H200 = device("h200")
 READ, WRITE = array_cache.read, array_cache.write  # conftest replaces them

@@ -29,11 +29,12 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning import acquisition, first_use, selection, tuner
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning import selection
+from ptxgen.tuning.search import acquisition, first_use, tuner
+from ptxgen.tuning.search.tuner import Tuned
 from ptxgen.tuning.selection import Selection
-from ptxgen.tuning.tuner import Tuned
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 from tests.forks import forked
 
 EMULATED = device("emulated")

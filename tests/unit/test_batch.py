@@ -22,7 +22,7 @@ from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import C, elements, padded, span, store_operand
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import RUNS, GemmOperandSets
+from ptxgen.tuning.measure.bench import RUNS, GemmOperandSets
 
 H200 = device("h200")
 TEXTS = {

@@ -16,9 +16,11 @@ from ptxgen.families.common import array_cache
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
-from ptxgen.tuning import choice_cache, selection, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.model import Model
+from ptxgen.tuning import selection
+from ptxgen.tuning.choice import choice_cache
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
 from tests.forests import first_trees
 
 H200 = device("h200")

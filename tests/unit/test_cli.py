@@ -45,11 +45,11 @@ from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.runtime.tlp_schedule import threshold_of
 from ptxgen.tuning import selection
-from ptxgen.tuning.bench import BenchRow
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.sampler import Categorical
-from ptxgen.tuning.tuner import Budget
+from ptxgen.tuning.measure.bench import BenchRow
+from ptxgen.tuning.search.sampler import Categorical
+from ptxgen.tuning.search.tuner import Budget
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 ON_PROBLEMS = ("tune", "select", "explain", "emit", "check", "bench", "sampler")
 H200 = ("--device", "h200")
@@ -552,7 +552,7 @@ def test_bench_says_that_the_clock_is_a_model(run: Run) -> None:
 
 def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]]) -> None:
     """A driver that calls itself a GPU, and a bench that returns (ours, theirs)."""
-    import ptxgen.tuning.bench
+    import ptxgen.tuning.measure.bench
 
     class Fake:
         clock, device = "hardware", device("h200")
@@ -569,7 +569,7 @@ def on_hardware(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, float]
             )
 
     monkeypatch.setattr(options.Target, "find_driver", lambda self: Fake())
-    monkeypatch.setattr(ptxgen.tuning.bench, "bench", rows)
+    monkeypatch.setattr(ptxgen.tuning.measure.bench, "bench", rows)
     monkeypatch.setattr(Baseline, "require", lambda self: None)
 
 
@@ -604,7 +604,7 @@ def test_rows_of_bench_are_printed_and_saved_one_by_one(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, code: int
 ) -> None:
     on_hardware(monkeypatch, [(10, 20), (10, 5)])
-    from ptxgen.tuning import bench
+    from ptxgen.tuning.measure import bench
 
     timed = bench.bench
 
@@ -689,7 +689,7 @@ def test_select_returns_what_tune_stored(run: Run) -> None:
 
 
 def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ptxgen.tuning.tuner
+    import ptxgen.tuning.search.tuner
     from ptxgen.problem.suites import cases
 
     asked: list[Any] = []
@@ -698,13 +698,13 @@ def test_tune_without_a_problem_takes_the_small_suite(run: Run, monkeypatch: pyt
         tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, retry: bool, **others: Any
     ) -> list[Any]:
         asked.extend((tasks, driver, budget, retry))
-        return [ptxgen.tuning.tuner.Tuned(p) for p in tasks]
+        return [ptxgen.tuning.search.tuner.Tuned(p) for p in tasks]
 
-    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", fake)
+    monkeypatch.setattr(ptxgen.tuning.search.tuner, "tune", fake)
     done = run("tune")
     assert asked[0] == [c.problem for c in cases("small")]
     assert asked[1] == "emulated"
-    assert asked[2] == ptxgen.tuning.tuner.Budget(**problems.EMULATED_BUDGET)
+    assert asked[2] == ptxgen.tuning.search.tuner.Budget(**problems.EMULATED_BUDGET)
     assert asked[3] is False
     assert done.code == 1  # nothing ran
     run("tune", "--retry")
@@ -893,14 +893,14 @@ def interrupted(done: Done, *message: str) -> None:
 def test_interrupted_tune_reports_what_is_stored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[Path, Gemm, Config]
 ) -> None:
-    import ptxgen.tuning.tuner
+    import ptxgen.tuning.search.tuner
 
     def tune(problems: Any, driver: str, database: Database, *rest: Any, **options: Any) -> None:
         for us in (1.0, 2.0):
             database.add(winner(stored[1], stored[2], us=us))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", tune)
+    monkeypatch.setattr(ptxgen.tuning.search.tuner, "tune", tune)
     output = (
         f"2 measurements of this run and winners of 0 of 1 problems are stored in {tmp_path}/tuning.sqlite;"
         " to continue: python -m ptxgen tune --shape 5,5,5"
@@ -949,15 +949,15 @@ def test_a_signal_ends_tune_after_the_measurement_in_progress(
 
 
 def test_tune_has_a_time_limit_and_weights(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ptxgen.tuning.tuner
+    import ptxgen.tuning.search.tuner
 
     seen: dict[str, Any] = {}
 
     def fake(tasks: list[Gemm], driver: str, database: Any, budget: Any, *rest: Any, **options: Any) -> list[Any]:
         seen.update(tasks=tasks, budget=budget, **options)
-        return [ptxgen.tuning.tuner.Tuned(p) for p in tasks]
+        return [ptxgen.tuning.search.tuner.Tuned(p) for p in tasks]
 
-    monkeypatch.setattr(ptxgen.tuning.tuner, "tune", fake)
+    monkeypatch.setattr(ptxgen.tuning.search.tuner, "tune", fake)
     lines = [{"m": 8 * n, "n": 8, "k": 8, "count": n} for n in range(1, 9)]
     shapes = tmp_path / "shapes.jsonl"
     shapes.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -1026,13 +1026,13 @@ def test_merge_adds_the_rows_of_other_databases(run: Run, tmp_path: Path, stored
             ([name, "--shape", "5,5,5"], "ptxgen.cli.options.Target.find_device")
             for name in ("select", "explain", "emit", "sampler")
         ),
-        (["collect", "--problems", "1"], "ptxgen.tuning.collect.DevicePool.__init__"),
+        (["collect", "--problems", "1"], "ptxgen.tuning.collect.collect.DevicePool.__init__"),
         (["paper", "table4"], "ptxgen.cli.options.Target.find_driver"),
         (["emulate", "kernel.ptx"], "pathlib.Path.read_text"),
         (["doctor"], "ptxgen.cli.doctor.examine"),
-        (["db", "info"], "ptxgen.tuning.database.Database.info"),
-        (["db", "export", "out"], "ptxgen.tuning.tuning_files.export_text"),
-        (["db", "import", "."], "ptxgen.tuning.tuning_files.import_text"),
+        (["db", "info"], "ptxgen.tuning.store.database.Database.info"),
+        (["db", "export", "out"], "ptxgen.tuning.store.tuning_files.export_text"),
+        (["db", "import", "."], "ptxgen.tuning.store.tuning_files.import_text"),
     ],
 )
 def test_every_command_can_be_interrupted(

@@ -19,8 +19,8 @@ from ptxgen.cli.options import DatabaseOptions, Target
 from ptxgen.emulator.engine import jit_blocks
 from ptxgen.errors import InputError
 from ptxgen.problem.device import device
-from ptxgen.tuning import tuning_files
-from ptxgen.tuning.exchange import replacing
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.exchange import replacing
 
 #: options and arguments whose files every command reads first, by its own code
 READ_FIRST = {"database", "shapes-file", "emulate file", "db import path", "db merge others", "db recheck folder"}
@@ -153,7 +153,7 @@ def test_a_missing_vendor_library_ends_bench_before_it_times(
     monkeypatch.setattr(Target, "find_driver", lambda self: driver)
     monkeypatch.setattr(ct, "CDLL", missing)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr("ptxgen.tuning.bench.bench", works)
+    monkeypatch.setattr("ptxgen.tuning.measure.bench.bench", works)
     assert command.run(["bench", operation, "--shape", shape, "--baseline", baseline]) == 3
     assert "install" in capsys.readouterr().err
 

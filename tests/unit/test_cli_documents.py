@@ -18,9 +18,9 @@ from ptxgen.errors import InputError
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.suites import cases
-from ptxgen.tuning.bench import BenchRow
+from ptxgen.tuning.collect.validation import Validated, read_rows, summaries
+from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.selection import Selection
-from ptxgen.tuning.validation import Validated, read_rows, summaries
 
 CONFIG = parse_config("ms=8 ns=4 ml=64 nl=32 u=8")
 GEMM, OTHER = list(cases("isaac", "gemm"))[:2]

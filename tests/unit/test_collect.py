@@ -28,14 +28,14 @@ from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.device_lock import DeviceLock
-from ptxgen.tuning import collect, executor, problem_groups
-from ptxgen.tuning.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
-from ptxgen.tuning.database import Database, config_text
+from ptxgen.tuning.collect import collect, executor, problem_groups
+from ptxgen.tuning.collect.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
+from ptxgen.tuning.collect.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.deadline import Deadline
-from ptxgen.tuning.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
 from ptxgen.tuning.progress import Progress
-from ptxgen.tuning.tuning_files import shipped_winners
+from ptxgen.tuning.store.database import Database, config_text
+from ptxgen.tuning.store.tuning_files import shipped_winners
 
 BUDGET = CollectBudget(configurations=3, nearest=0)
 PROBLEMS = [Gemm(m, 6, 5, dtype="f32") for m in (3, 5, 7, 9)]
@@ -45,8 +45,8 @@ SMALL = ("--configurations", "3", "--jobs", "1")
 LOGGED = """
 import sys, time
 from ptxgen.cli import main
-from ptxgen.tuning.collect import Collector
-from ptxgen.tuning.database import config_text
+from ptxgen.tuning.collect.collect import Collector
+from ptxgen.tuning.store.database import config_text
 measured = Collector._measured
 def logged(self, m):
     print(time.time(), m.problem.key(), config_text(m.config), sep="\\t", file=log, flush=True)

@@ -13,8 +13,8 @@ from ptxgen.codegen.config import AXIS, Config, parse_config
 from ptxgen.codegen.config_migration import RENAMED, WORDS, translate
 from ptxgen.errors import ConfigError, CorruptError
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning.database import SCHEMA_VERSION, Database
-from ptxgen.tuning.tuning_files import read_measurements, read_winners
+from ptxgen.tuning.store.database import SCHEMA_VERSION, Database
+from ptxgen.tuning.store.tuning_files import read_measurements, read_winners
 
 #: every axis of form 1 but the family, none at its default
 OLD_AXES = [

@@ -21,7 +21,7 @@ from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.conv_check import ConvOperandSets, adjoint, boxes, guarded
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import CHECKED_ELEMENTS
+from ptxgen.tuning.measure.bench import CHECKED_ELEMENTS
 from ptxgen.tuning.selection import select
 
 #: 1x1 filters on NHWC: a plain product, which any family computes
@@ -187,7 +187,7 @@ def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_measurements_compare_a_part_or_everything() -> None:
-    from ptxgen.tuning.bench import Bench
+    from ptxgen.tuning.measure.bench import Bench
 
     driver = EmulatedDriver()
     work = Bench(driver)

@@ -27,10 +27,10 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning import database, sqlite_file, tuning_files
-from ptxgen.tuning.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, destination, readable
-from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
+from ptxgen.tuning.store import database, sqlite_file, tuning_files
+from ptxgen.tuning.store.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, destination, readable
+from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.store.tuning_files import Header, read_measurements, read_winners, write_winners
 
 H200 = Environment("h200", "hardware", "cuda 13.0", "13.0.88", "graph 3x", "abc")
 EMULATED = Environment("emulated", "model")
@@ -921,10 +921,10 @@ CHILD = """
 import sys
 from ptxgen.codegen.config import FAMILIES, Config, parse_config
 from ptxgen.problem.conv import Conv
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning.tuning_files import Header, read_measurements, read_winners, write_winners
+from ptxgen.tuning.store.tuning_files import Header, read_measurements, read_winners, write_winners
 
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Database(path) as db:
@@ -936,7 +936,7 @@ with Database(path) as db:
 
 def child(path: Path, first: int, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD, str(path), str(first), str(count)]
-    root, other = str(Path(ptxgen.tuning.database.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    root, other = str(Path(ptxgen.__file__).parents[1]), os.environ.get("PYTHONPATH", "")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, other])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -1056,7 +1056,7 @@ def test_the_log_of_a_removed_database_is_not_applied_to_a_new_one(path: Path) -
 
 def test_package_does_not_import_pickle() -> None:
     banned = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-    files = list(Path(ptxgen.tuning.database.__file__).parent.rglob("*.py"))
+    files = list(Path(ptxgen.tuning.__file__).parent.rglob("*.py"))
     assert len(files) > 10
     for file in files:
         text = file.read_text()

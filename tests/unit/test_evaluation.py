@@ -16,11 +16,12 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import evaluation, perceptron, training, tuning_files
-from ptxgen.tuning.exchange import Header
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.model_trees import weighted_sum
-from ptxgen.tuning.training import Training
+from ptxgen.tuning.model import evaluation, perceptron, training
+from ptxgen.tuning.model.model_trees import weighted_sum
+from ptxgen.tuning.model.training import Training
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.exchange import Header
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 H200 = device("h200")
 PROBLEMS = [Gemm(512, 512, 64 * (i + 2), "TN") for i in range(6)] + [Gemm(512, 8, 512, "NN", "f64")]

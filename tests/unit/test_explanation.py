@@ -21,10 +21,11 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
-from ptxgen.tuning import explanation, fastest, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning import explanation
 from ptxgen.tuning.selection import select
+from ptxgen.tuning.store import fastest, tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 H200 = device("h200")
 PROBLEM = Gemm(300, 200, 100, "TN")

@@ -30,7 +30,7 @@ from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from ptxgen.tuning.model import Model
+from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import Selection, model_for, require
 from tests import exports
 

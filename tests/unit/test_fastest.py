@@ -10,9 +10,9 @@ import pytest
 from ptxgen.codegen.config import Config
 from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import fastest, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.store import fastest, tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 P, Q = Gemm(300, 200, 100, "TN"), Gemm(64, 64, 64, "NN", "f16")
 DEVICES = [name for name in ("h100", "h200") if tuning_files.measurement_files(name)]

@@ -29,8 +29,8 @@ from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.grouped_check import random_group, sampled_deviation
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.model_files import Facts, known
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.model_files import Facts, known
 from ptxgen.tuning.selection import model_for, select
 
 ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (13, 37, 101))

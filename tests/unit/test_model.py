@@ -32,15 +32,17 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem, parse
-from ptxgen.tuning import model, model_files, model_trees, selection, training, tuning_files
-from ptxgen.tuning.history import VALIDATION
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.ranking_network import RankingNetwork
-from ptxgen.tuning.sampler import weighted_by_speed
-from ptxgen.tuning.search import shortlist
-from ptxgen.tuning.tree_predictor import TreePredictor
-from ptxgen.tuning.validation import read_rows
+from ptxgen.tuning import selection
+from ptxgen.tuning.collect.validation import read_rows
+from ptxgen.tuning.model import model, model_files, model_trees, training
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.ranking_network import RankingNetwork
+from ptxgen.tuning.model.shortlist import shortlist
+from ptxgen.tuning.model.tree_predictor import TreePredictor
+from ptxgen.tuning.search.sampler import weighted_by_speed
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.history import VALIDATION
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 H200, H100 = device("h200"), device("h100")
 FUZZED = 300  #: changed model files that are read

@@ -20,14 +20,16 @@ from ptxgen.problem.device import Device, device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.settings import shipped_dir
-from ptxgen.tuning import model_files, selection, tuning_files
-from ptxgen.tuning.exchange import Header
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
-from ptxgen.tuning.seeds import seeds
+from ptxgen.tuning import selection
+from ptxgen.tuning.choice.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
+from ptxgen.tuning.model import model_files
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.model.training import Training
 from ptxgen.tuning.selection import model_for, select
-from ptxgen.tuning.training import Training
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.exchange import Header
+from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.seeds import seeds
 from tests.forests import first_trees
 
 H100, H200, A100, T4 = (device(name) for name in ("h100", "h200", "a100", "t4"))
@@ -132,7 +134,7 @@ def test_the_source_is_printed_and_marked():
 
 
 def test_a_model_of_few_measurements_gives_way_to_that_of_the_nearest_device(tmp_path: Path, monkeypatch):
-    from ptxgen.tuning.model import Model
+    from ptxgen.tuning.model.model import Model
 
     shipped = Model.load(shipped_dir() / "h200")
     source = Model(H200, shipped.facts, first_trees(shipped, 20), shipped.names)

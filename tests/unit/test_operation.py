@@ -29,8 +29,8 @@ from ptxgen.problem.operation import (
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning.bench import Bench
-from ptxgen.tuning.sampler import Categorical
+from ptxgen.tuning.measure.bench import Bench
+from ptxgen.tuning.search.sampler import Categorical
 from ptxgen.tuning.selection import select
 from tests.plugins.diagonal import DIAGONAL, DiagonalGemm, DiagonalOperandSets, checks
 

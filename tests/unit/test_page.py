@@ -22,13 +22,13 @@ from ptxgen.errors import CorruptError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation
-from ptxgen.tuning import history, tuning_files
-from ptxgen.tuning.bench import BenchRow
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.history import Attempt, Ratio
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.selection import Selection
-from ptxgen.tuning.tuning_files import Header
+from ptxgen.tuning.store import history, tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.history import Attempt, Ratio
+from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.tuning_files import Header
 
 pytest.importorskip("matplotlib")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

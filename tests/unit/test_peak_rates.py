@@ -14,8 +14,8 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.peak_rates import peak_flops, peak_rate
 from ptxgen.tuning import explanation
-from ptxgen.tuning.measurement import Environment, Measurement
 from ptxgen.tuning.roofline import roofline_us
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 #: dense TFLOPS of the data sheets by (dtype, compute)
 DATA_SHEETS = {

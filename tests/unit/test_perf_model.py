@@ -22,7 +22,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
-from ptxgen.tuning.model import Model
+from ptxgen.tuning.model.model import Model
 
 H200, EMULATED = device("h200"), device("emulated")
 

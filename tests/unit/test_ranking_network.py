@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ptxgen.tuning import ranking_network
-from ptxgen.tuning.ranking_network import RankingNetwork, combined, loss, loss_slope
+from ptxgen.tuning.model import ranking_network
+from ptxgen.tuning.model.ranking_network import RankingNetwork, combined, loss, loss_slope
 
 STARTS = np.array([0, 5, 17])
 ENDS = (5, 17, 23)

@@ -22,11 +22,13 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import sass
 from ptxgen.runtime.assemble import assemble, find_ptxas
-from ptxgen.tuning import recheck, selection, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement, from_dict
-from ptxgen.tuning.recheck import DatabaseWinners, FolderWinners, Recheck
-from ptxgen.tuning.tuning_files import Header, read_winners, winners_path, write_winners
+from ptxgen.tuning import selection
+from ptxgen.tuning.measure import recheck
+from ptxgen.tuning.measure.recheck import DatabaseWinners, FolderWinners, Recheck
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement, from_dict
+from ptxgen.tuning.store.tuning_files import Header, read_winners, winners_path, write_winners
 
 EMULATED, H200 = device("emulated"), device("h200")
 P, Q, R = Gemm(32, 32, 64, "TN"), Gemm(32, 48, 64, "TN"), Gemm(16, 16, 16, "TN")

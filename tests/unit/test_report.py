@@ -16,7 +16,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.suites import Case, cases
-from ptxgen.tuning.bench import BenchRow
+from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.selection import Selection
 
 

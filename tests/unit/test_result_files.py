@@ -14,10 +14,10 @@ from ptxgen.cli.command import run
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import parquet_file
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.result_files import FORMS, import_files, read_results, write_results
+from ptxgen.tuning.store import parquet_file
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.result_files import FORMS, import_files, read_results, write_results
 
 H200 = Environment("h200", "hardware", "580.65", "13.0.88", "l2_multiple=2", "abc1234")
 CONFIG = parse_config("family=simt ms=4 ns=8")

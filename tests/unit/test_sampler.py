@@ -14,8 +14,8 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.common import rules, space
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
-from ptxgen.tuning import sampler
-from ptxgen.tuning.sampler import ALPHA, Categorical, samples_per_family, table, weighted_by_speed
+from ptxgen.tuning.search import sampler
+from ptxgen.tuning.search.sampler import ALPHA, Categorical, samples_per_family, table, weighted_by_speed
 
 H200 = device("h200")
 P = KernelGemm(2560, 16, 2560, "TN")

@@ -11,8 +11,8 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
 from ptxgen.settings import shipped_dir
-from ptxgen.tuning import seeds as module
 from ptxgen.tuning.selection import select
+from ptxgen.tuning.store import seeds as module
 
 
 def test_every_shipped_seed_is_legal():

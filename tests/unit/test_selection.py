@@ -16,11 +16,12 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
-from ptxgen.tuning import selection, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import Environment, Measurement
+from ptxgen.tuning import selection
 from ptxgen.tuning.selection import Selection, model_folder, model_for, select
-from ptxgen.tuning.tuning_files import Header, write_winners
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Environment, Measurement
+from ptxgen.tuning.store.tuning_files import Header, write_winners
 
 H200, T4 = device("h200"), device("t4")
 P = Gemm(2560, 16, 2560, "TN")

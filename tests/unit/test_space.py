@@ -37,8 +37,8 @@ from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.sampler import Categorical
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.search.sampler import Categorical
 
 SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD, WINOGRAD_4X4 = space.SPACES
 H200, T4 = device("h200"), device("t4")

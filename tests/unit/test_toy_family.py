@@ -30,11 +30,11 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning import tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.sampler import Categorical
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.search.sampler import Categorical
 from ptxgen.tuning.selection import select
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
 from tests.plugins import diagonal, toy
 
 H200 = device("h200")

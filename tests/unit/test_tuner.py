@@ -27,15 +27,17 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning import claims, sampler, selection, tuner
-from ptxgen.tuning.database import Database
+from ptxgen.tuning import selection
 from ptxgen.tuning.deadline import Deadline, Terminated, stop_on_signals
-from ptxgen.tuning.gain import expected_gain
-from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.shard import Shard
-from ptxgen.tuning.tuner import Budget, Session, Tuned, summary, tune
-from ptxgen.tuning.tuning_files import Header, write_measurements
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.search import sampler, tuner
+from ptxgen.tuning.search.gain import expected_gain
+from ptxgen.tuning.search.shard import Shard
+from ptxgen.tuning.search.tuner import Budget, Session, Tuned, summary, tune
+from ptxgen.tuning.store import claims
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.store.tuning_files import Header, write_measurements
 
 P = Gemm(64, 48, 128, "TN")
 Q = Gemm(32, 80, 64, "TN")
@@ -671,7 +673,7 @@ def clock(fake, monkeypatch):
 
     fake.setattr(Fake, "answer", staticmethod(answer))
     monkeypatch.setattr("ptxgen.tuning.deadline.time", clock)
-    monkeypatch.setattr("ptxgen.tuning.tuner.time", clock)
+    monkeypatch.setattr("ptxgen.tuning.search.tuner.time", clock)
     return clock
 
 

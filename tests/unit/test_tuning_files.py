@@ -19,11 +19,11 @@ from ptxgen.codegen.config import Config
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
-from ptxgen.tuning import exchange, tuning_files
-from ptxgen.tuning.database import Database
-from ptxgen.tuning.measurement import OUTCOMES, Environment, Measurement
-from ptxgen.tuning.time_floor import time_floor
-from ptxgen.tuning.tuning_files import Header
+from ptxgen.tuning.store import exchange, tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement
+from ptxgen.tuning.store.time_floor import time_floor
+from ptxgen.tuning.store.tuning_files import Header
 
 H200 = Environment("h200", "hardware", "cuda 13.0 | r580", "13.0.88", "graph", "abc")
 EMULATED = Environment("emulated", "model")

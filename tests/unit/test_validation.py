@@ -14,9 +14,9 @@ from ptxgen.cli import app
 from ptxgen.errors import InputError
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.model import Model
-from ptxgen.tuning.validation import Validated, compare, read_rows, summaries, timed_at_first_use
+from ptxgen.tuning.collect.validation import Validated, compare, read_rows, summaries, timed_at_first_use
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 P = Gemm(64, 64, 64)
 CONFIGS = [config for config, _ in Model.analytic(device("h200")).rank(P, None, 12)]

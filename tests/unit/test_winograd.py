@@ -14,10 +14,10 @@ from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.model_files import Facts, known
+from ptxgen.tuning.model.model_files import Facts, known
+from ptxgen.tuning.model.training import Training
 from ptxgen.tuning.selection import model_for, select
-from ptxgen.tuning.training import Training
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 H200 = device("h200")
 

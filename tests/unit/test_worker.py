@@ -20,9 +20,9 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning import bench, worker
-from ptxgen.tuning.measurement import Environment, Measurement
-from ptxgen.tuning.worker import Worker
+from ptxgen.tuning.measure import bench, worker
+from ptxgen.tuning.measure.worker import Worker
+from ptxgen.tuning.store.measurement import Environment, Measurement
 
 P = Gemm(16, 16, 16)
 C = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
@@ -79,7 +79,7 @@ def test_output_of_libraries_is_no_answer(tmp_path, monkeypatch):
     script.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
         "sys.argv = ['', *sys.argv[5:]]\n"
-        "from ptxgen.tuning import worker\nfrom ptxgen.tuning.bench import Bench\n"
+        "from ptxgen.tuning.measure import worker\nfrom ptxgen.tuning.measure.bench import Bench\n"
         "real = Bench.measure\n"
         "def measure(*args):\n"
         "    print('noise', flush=True)\n"
@@ -177,15 +177,15 @@ def test_child_imports_the_ptxgen_of_its_parent(tmp_path, monkeypatch):
 PARENT = """
 import sys
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning import bench, worker
+from ptxgen.tuning.measure import bench, worker
 sys.executable = sys.argv[1]
 worker.Worker("emulated").measure(worker.parse(sys.argv[2]), worker.parse_config(sys.argv[3]))
 """
 HANGING = """
 import ctypes, os
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.tuning import bench, worker
-from ptxgen.tuning.bench import Bench
+from ptxgen.tuning.measure import bench, worker
+from ptxgen.tuning.measure.bench import Bench
 def hang(*_):
     with open(FIFO, "w") as fifo:
         fifo.write(str(os.getpid()))
@@ -203,7 +203,7 @@ def test_hanging_kernel_ends_with_its_killed_parent(tmp_path):
     script.chmod(0o755)
     os.mkfifo(fifo)
     command = [sys.executable, "-c", PARENT, str(script), P.key(), str(C)]
-    root, other = str(Path(worker.__file__).parents[2]), os.environ.get("PYTHONPATH", "")
+    root, other = str(Path(worker.__file__).parents[3]), os.environ.get("PYTHONPATH", "")
     parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([root, other])})
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     assert select.select([reader], [], [], 60)[0], "the measuring process did not start"

@@ -1,0 +1,117 @@
+"""Devices with few measurements of their own: the model and the winners of the nearest device that has more, scaled by
+the facts of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.families.common import perf_model, rules
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model.model import Model, Search
+from ptxgen.tuning.model.shortlist import Floats
+from ptxgen.tuning.store.measurement import Measurement
+
+FEW_ROWS = 2_000  #: a model trained on fewer measurements gives way to that of the nearest device
+RANKED = 64  #: the fewest configurations of the other device's ranking that are scaled
+#: facts on which the choice among configurations depends; time limits of memory scale all of them alike
+COMPUTE_FACTS = ("sms", "clock", "shared_block", "shared_sm", "registers_sm", "threads_sm", "blocks_sm")
+
+
+def nearest(device: Device, others: Iterable[Device]) -> Device | None:
+    """The first of ``by_distance``. None: ``others`` is empty."""
+    return next(iter(by_distance(device, others)), None)
+
+
+def by_distance(device: Device, others: Iterable[Device]) -> list[Device]:
+    """The devices most like ``device`` first: those of its compute capability, then of its major version, then of the
+    nearest capability; of several, the one with the nearest rates."""
+
+    def distance(other: Device) -> tuple[float, ...]:
+        rates = ((device.sms * device.clock, other.sms * other.clock), (device.bandwidth, other.bandwidth))
+        return (
+            abs(device.sm // 10 - other.sm // 10),
+            abs(device.sm - other.sm),
+            sum(abs(math.log(x / y)) for x, y in rates),
+        )
+
+    return sorted(others, key=distance)
+
+
+def time_ratio(problem: Problem, columns: Columns, device: Device, other: Device) -> Floats:
+    """The time of each configuration on ``device`` over that on ``other``, by the performance model."""
+    p = lower(problem)
+    ratio: Floats = perf_model.predict(p, columns, device) / perf_model.predict(p, columns, other)
+    return ratio
+
+
+def scaled_us(problem: Problem, config: Config, us: float, device: Device, other: Device) -> float:
+    """The predicted time on ``device`` of a configuration that takes ``us`` on ``other``."""
+    return us * float(time_ratio(problem, Columns.of([config]), device, other)[0])
+
+
+class ScaledModel(Model):
+    """The model of another device, ``source``, for a device of the same compute capability: each configuration's time
+    there, times the ratio of the performance model's predictions. No prediction is faster than there unless the
+    device's facts are better."""
+
+    def __init__(self, device: Device, source: Model) -> None:
+        super().__init__(device, source.facts, source.booster, source.names, source.network)
+        self.source = source
+
+    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+        scale = self.source._scale(problem, columns, RANKED) if scale is None else scale
+        us: Floats = self.source.predict(problem, columns, scale)
+        us = us * time_ratio(problem, columns, self.device, self.source.device)
+        return us
+
+    def search(
+        self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
+    ) -> Search:
+        own = self._own(device)
+        found = self.source.search(problem, None, max(k, RANKED), exhaustive=exhaustive)
+        configs = [config for config, _ in found.best]
+        if any(getattr(own, name) != getattr(self.source.device, name) for name in COMPUTE_FACTS):
+            configs += [c for c, _ in super().search(problem, own, max(k, RANKED), exhaustive=exhaustive).best]
+        legal = [c for c in dict.fromkeys(configs) if rules.first_violation(lower(problem), c, own) is None]
+        if not legal:
+            return super().search(problem, own, k, exhaustive=exhaustive)
+        us = self.predict(problem, Columns.of(legal), found.scale)
+        order = np.argsort(us, kind="stable")[:k]
+        return replace(found, best=[(legal[i], float(us[i])) for i in order])
+
+
+def transferred(device: Device, source: Model) -> Model:
+    """The model of another device for ``device``. If it was trained on measurements of ``device``, too, or for another
+    compute capability, whose legal configurations differ, its trees correct the performance model of ``device``
+    itself."""
+    shared = source.facts is not None and device.name in source.facts.also
+    if device.sm == source.device.sm and not shared:
+        return ScaledModel(device, source)
+    return Model(device, source.facts, source.booster, source.names, source.network)
+
+
+def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Device) -> Iterator[Measurement]:
+    """Successful measurements of ``other`` as predictions for ``device``, to train its model on."""
+    good = sorted((m for m in rows if m.outcome == "ok"), key=lambda m: m.problem.key())
+    for problem, group in groupby(good, key=lambda m: m.problem):
+        some: Sequence[Measurement] = list(group)
+        columns = Columns.of([m.config for m in some])
+        legal = np.flatnonzero(
+            rules.legal(lower(problem), columns, device) & rules.legal(lower(problem), columns, other)
+        )
+        ratios = time_ratio(problem, columns.take(legal), device, other)
+        for i, ratio in zip(legal, ratios, strict=True):
+            m = some[int(i)]
+            samples = tuple(us * float(ratio) for us in m.samples)
+            yield replace(m, samples=samples, environment=replace(m.environment, device=device.name))
+
+
+__all__ = ["FEW_ROWS", "ScaledModel", "nearest", "scaled_measurements", "scaled_us", "time_ratio", "transferred"]

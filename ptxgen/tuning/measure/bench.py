@@ -1,0 +1,291 @@
+"""Times configurations, after a check of their results, and compares suites with vendor libraries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.source import Source
+from ptxgen.errors import AssembleError, EmulatorError, LaunchError, UnavailableError
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import VendorTimes, operation_of, resolve
+from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
+from ptxgen.problem.registry import Problem
+from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
+from ptxgen.runtime.runner import Runner
+from ptxgen.runtime.workspace import Workspace
+from ptxgen.tuning.store.measurement import Environment, Measurement
+
+RUNS = 8  #: ranges of rows, or of products of a batch, that are compared
+HELD = 1 << 22  #: elements of C that are compared at once
+CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
+#: the most elements, and multiply-adds, that a full check compares: all of C, unless that takes minutes
+FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
+SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
+FINAL_TIMING = Timing(samples=7, target_ms=6.0)
+PAIRED_TIMING = Timing(samples=1, target_ms=3.0)  #: of one round of a paired comparison
+
+
+def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
+    """The environment of measurements on this driver."""
+    return Environment(driver.device.name, driver.clock, driver.version, driver.assembler, str(timing), commit)
+
+
+def full_check_elements(problem: Problem) -> int:
+    """The number of elements of C that a full check compares."""
+    return max(CHECKED_ELEMENTS, min(FULL_ELEMENTS, FULL_PRODUCTS // max(lower(problem).k, 1)))
+
+
+def _ranges(extent: int, count: int) -> Iterator[slice]:
+    """At most RUNS ranges, evenly spread from first to last, of ``count`` in all; or one range of everything."""
+    if extent <= count:
+        yield slice(0, extent)
+        return
+    runs = min(RUNS, max(count, 1))
+    run = max(1, count // runs)
+    starts = {round(i * (extent - run) / max(runs - 1, 1)) for i in range(runs)}
+    yield from (slice(s, s + run) for s in sorted(starts))
+
+
+class GemmOperandSets(OperandSets):
+    """``OperandSets`` of a GEMM."""
+
+    problem: Gemm
+
+    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
+        wide = [store_operand(problem, i, x) for i, x in enumerate(islice(random_operands(problem, seed), 2))]
+        self.problem, self.more = problem, epilogue_arrays(problem, seed)
+        self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
+        self._references: dict[tuple[int, int, bytes], Reference] = {}
+        bytes_c, after = span(problem, C) * problem.output.bytes, stored_epilogue_operands(problem, self.more)
+        super().__init__(driver, timing, wide[0], wide[1], bytes_c, after)
+
+    def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
+        """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
+        p = self.problem
+        lines = max(1, limit // max(p.n, 1))
+        if lines >= p.m * p.batch:
+            step = max(1, HELD // max(p.m * p.n, 1))
+            yield from ((slice(i, min(i + step, p.batch)), slice(0, p.m)) for i in range(0, p.batch, step))
+        elif lines >= RUNS * p.m:
+            yield from ((items, slice(0, p.m)) for items in _ranges(p.batch, lines // p.m))
+        else:
+            few = list(_ranges(p.batch, min(RUNS, lines)))
+            for items in few:
+                yield from ((items, rows) for rows in _ranges(p.m, max(1, lines // len(few))))
+
+    def deviation(self, limit: int = CHECKED_ELEMENTS) -> Deviation:
+        """Compares the first set's C on the device with float64."""
+        p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
+        if not p.results:
+            return worst
+        for items, blocks in groupby(self.blocks(limit), itemgetter(0)):
+            runs = [rows for _, rows in blocks]
+            rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+            got = np.concatenate([self._result(items, run) for run in runs], axis=-2)
+            deviation = compare(got, self._reference(items, rows))
+            if not deviation.ratio <= worst.ratio:
+                *item, row, column = deviation.where
+                where = (*(items.start + i for i in item), int(rows[row]), column)
+                worst = Deviation(deviation.ratio, where, deviation.worst)
+        return worst
+
+    def _reference(self, items: slice, rows: Array) -> Reference:
+        """The reference of these rows of these products; cached."""
+        p, key = self.problem, (items.start, items.stop, rows.tobytes())
+        if key not in self._references:
+            a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
+            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
+            along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
+            along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
+            if p.batch == 1:
+                along |= set(p.elementwise_operands)
+            more = [
+                x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
+                for name, x in zip(p.epilogue_operands, self.more, strict=True)
+            ]
+            part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
+            self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
+        return self._references[key]
+
+    def _result(self, items: slice, rows: slice) -> Array:
+        """These rows of these products of the first set's C. The last row in memory need not be whole."""
+        p = self.problem
+        shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
+        if p.batch != 1:
+            shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
+        size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
+        self.driver.download(self.sets[0][2] + first * size, flat)
+        return strided(flat, shape, strides)
+
+
+class Bench:
+    """Times configurations on a driver; keeps the operands of the last problem."""
+
+    def __init__(self, driver: Driver, commit: str = "") -> None:
+        self.driver, self.commit = driver, commit
+        self.workspace = Workspace(driver)
+        self.operand_sets: OperandSets | None = None
+        self._last_runner: Runner | None = None  # its offset tables serve the next configuration of the problem
+        self.last_deviation: Deviation | None = None  #: of the last result
+
+    def operand_sets_for(self, problem: Problem, timing: Timing) -> OperandSets:
+        if self.operand_sets is None or self.operand_sets.problem != problem:
+            if self.operand_sets is not None:
+                self.operand_sets.release()
+                self.operand_sets = None
+            self.operand_sets = resolve(operation_of(problem).operand_sets)(self.driver, problem, timing)
+        return self.operand_sets
+
+    def measure(
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        elements: int = CHECKED_ELEMENTS,
+        source: Source | None = None,
+    ) -> Measurement:
+        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
+        are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
+        before."""
+        made: dict[str, Any] = {"purpose": purpose, "created": round(time.time(), 3)}
+        env = environment(self.driver, timing, self.commit)
+        try:
+            runner = self._last_runner = Runner.of(self.driver, problem, config, self.workspace, source)
+        except AssembleError as error:
+            return Measurement(problem, config, "ptxas_error", env, message=str(error)[:500], **made)
+        kernel = runner.kernel
+        made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
+        try:
+            operand_sets = self.operand_sets_for(problem, timing)
+            calls = [runner.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets]
+            with self.driver.lock:
+                self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
+                calls[0]()
+                self.driver.synchronize()
+            self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
+            if not deviation.ok:
+                self._renew()
+                return Measurement(problem, config, "wrong_result", env, message=str(deviation), **made)
+            samples = self.driver.time(calls, timing)
+        except (LaunchError, EmulatorError) as error:
+            self._renew()
+            return Measurement(problem, config, "launch_error", env, message=str(error)[:500], **made)
+        return Measurement(problem, config, "ok", env, tuple(round(s, 4) for s in samples), **made)
+
+    def compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> list[list[float]]:
+        """Times configurations with correct results alternately (A B, B A, …): for each of them the microseconds of
+        every round. Slow changes of clock rate or temperature affect all of them alike. The emulated device has no
+        noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
+        operand_sets = self.operand_sets_for(problem, timing)
+        runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
+        calls = [
+            [r.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets] for r in runners
+        ]
+        samples: list[list[float]] = [[] for _ in configs]
+        try:
+            for n in range(rounds if self.driver.clock == "hardware" else 1):
+                for i in range(len(calls))[:: 1 if n % 2 == 0 else -1]:
+                    samples[i] += self.driver.time(calls[i], timing)
+        except (LaunchError, EmulatorError):
+            self._renew()
+            raise
+        return samples
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing) -> VendorTimes:
+        """The times of the vendor library ``baseline``; NaN if it does not compute the problem."""
+        ring = self.operand_sets_for(problem, timing)
+        library = operation_of(problem).baselines[baseline]
+        try:
+            with self.driver.lock:  # cuDNN searches its algorithms with launches of its own
+                return library.best(self.driver, problem, ring.sets, timing, ring.more_at)
+        except (LaunchError, UnavailableError):
+            return VendorTimes(float("nan"))
+
+    def _renew(self) -> None:
+        """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""
+        with suppress(LaunchError):
+            self.workspace.release()
+            if self.operand_sets is not None:
+                self.operand_sets.release()
+        self.workspace, self.operand_sets, self._last_runner = Workspace(self.driver), None, None
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
+    run, ``vendor_first_us``: of the one its heuristic names, ``vendor_same_layout_us``: of the best one on operands in
+    the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
+    launch, NaN if the operation has nothing to report."""
+
+    name: str
+    problem: Problem
+    selection: Any
+    us: float
+    vendor_us: float = float("nan")
+    vendor_first_us: float = float("nan")
+    vendor_same_layout_us: float = float("nan")
+    deviation: Deviation | None = None
+    note: str = ""
+    scheduling_us: float = float("nan")
+
+    @property
+    def tflops(self) -> float:
+        return self.problem.flops / self.us * 1e-6 if self.us > 0 else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than the vendor's best."""
+        return self.vendor_us / self.us if self.us > 0 else float("nan")
+
+
+def bench(
+    cases: Iterable[Any],
+    driver: Driver,
+    choose: Callable[[Problem, Device], Any],
+    baseline: str | None = None,
+    timing: Timing = FINAL_TIMING,
+) -> Iterator[BenchRow]:
+    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
+    vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged."""
+    work = Bench(driver)
+    for case in cases:
+        problem = case.problem
+        selection = choose(problem, driver.device)
+        first = work.measure(problem, selection.config, timing, "bench", full=True)
+        if first.outcome != "ok":
+            yield BenchRow(case.name, problem, selection, float("nan"), note=f"{first.outcome}: {first.message}")
+            continue
+        operand_sets, deviation = work.operand_sets_for(problem, timing), work.last_deviation
+        vendor = VendorTimes(float("nan"))
+        us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
+        if baseline is not None:
+            try:
+                vendor = (
+                    operation_of(problem)
+                    .baselines[baseline]
+                    .best(driver, problem, operand_sets.sets, timing, operand_sets.more_at)
+                )
+            except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
+                note = str(error)
+            us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
+        scheduling = operation_of(problem).scheduling
+        host = resolve(scheduling)(problem, selection.config, driver.device) if scheduling else float("nan")
+        yield BenchRow(case.name, problem, selection, us, *vendor, deviation, note, host)

@@ -1,0 +1,360 @@
+"""Measures in a child process, so that a kernel that crashes, hangs or corrupts its CUDA context does not affect the
+parent.
+
+Parent and child exchange JSON, one line per message. The parent alone writes the database. The child ends with its
+parent, even while it waits for a kernel that hangs: the operating system signals it when a pipe between them is closed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import IO, Any
+
+from ptxgen import file_digests
+from ptxgen.codegen.config import Config, parse_config
+from ptxgen.errors import ConfigError, LaunchError, PtxgenError
+from ptxgen.problem.operation import VendorTimes
+from ptxgen.problem.registry import Problem, parse
+from ptxgen.runtime.assemble import CachedSource
+from ptxgen.runtime.device_lock import LOCKED_SECONDS, DeviceLock
+from ptxgen.runtime.driver import Timing
+from ptxgen.runtime.open_driver import open_driver
+from ptxgen.tuning.measure.bench import PAIRED_TIMING, SEARCH_TIMING, Bench
+from ptxgen.tuning.store.measurement import ENDED_OUTSIDE, Environment, Measurement, from_dict
+
+START_SECONDS = 120.0
+MEASURE_SECONDS = 60.0
+#: program of the child: imports the parent's ptxgen from the folder in its first argument, then moves that folder to
+#: the end of the search path. With -P, neither it nor the current folder can hide a module of the standard library.
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import ptxgen
+sys.path.append(sys.path.pop(0))
+from ptxgen.tuning.measure.worker import main
+main()
+"""
+HANGS = "the kernel ran"  #: begins the message on a child that had the device for too long
+#: signals that users and other programs send; a faulty kernel does not cause them
+EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A measurement that was requested. ``policy``: of its timing; ``text``: the message to the child."""
+
+    problem: Problem
+    config: Config
+    purpose: str
+    policy: str
+    text: str
+
+
+class Worker:
+    """A child process with its own driver. It is replaced when it dies.
+
+    ``driver``: its name; ``seconds``: the timeout of one measurement; ``variables``: environment variables of the
+    child, CUDA_VISIBLE_DEVICES for example. ``lock``: the descriptor of the ``DeviceLock`` that it shares with the
+    children of ``sharing`` workers in all; None: the device is its own. ``spent``: seconds of children: ``locked``,
+    ``queued``, as of ``DeviceLock``.
+    """
+
+    def __init__(
+        self,
+        driver: str = "auto",
+        seconds: float = MEASURE_SECONDS,
+        commit: str = "",
+        variables: Mapping[str, str] | None = None,
+        lock: int | None = None,
+        sharing: int = 1,
+    ) -> None:
+        self.driver, self.commit, self.lock, self.sharing = driver, commit, lock, sharing
+        self.seconds = seconds + (sharing - 1) * LOCKED_SECONDS  # kernels of the others may hang meanwhile
+        self.variables = dict(variables or {})
+        self.spent: Counter[str] = Counter()
+        self.requests: deque[Request] = deque()  #: those without an answer, oldest first
+        self.child: subprocess.Popen[str] | None = None
+        self.lifeline: IO[bytes] | None = None  # write end of a pipe; the child ends when it is closed
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        self.drain: threading.Thread | None = None
+        self.environment = Environment("")
+        self.log: list[str] = []
+
+    def start(self) -> dict[str, Any]:
+        """Starts the child; returns its first message: environment and device. LaunchError: it did not start."""
+        root, pipe = file_digests.PACKAGE.parent, subprocess.PIPE
+        ends, lifeline = os.pipe()
+        self.lifeline = os.fdopen(lifeline, "wb")
+        lock = [] if self.lock is None else [self.lock]
+        command = [sys.executable, "-P", "-c", CHILD, str(root), self.driver, self.commit, *map(str, [ends, *lock])]
+        try:
+            self.child = subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                bufsize=1,
+                env=child_environment({**os.environ, **self.variables}, self.sharing),
+                pass_fds=(ends, *lock),
+                process_group=0,  # Ctrl-C reaches the parent alone, which completes the measurement in progress
+            )
+        finally:
+            os.close(ends)
+        self.lines = queue.Queue()
+        self.log = []
+        threading.Thread(target=self._read, args=(self.child, self.lines), daemon=True).start()
+        self.drain = threading.Thread(target=self._drain, args=(self.child, self.log), daemon=True)
+        self.drain.start()
+        try:
+            greeting = self._answer(START_SECONDS)
+            if greeting is not None:
+                self.environment = Environment(**greeting["environment"])
+                return greeting
+            why = self._stderr_tail(20)
+        except queue.Empty:
+            why = f"no answer in {START_SECONDS:g} s"
+        except (ValueError, TypeError, KeyError) as error:
+            why = f"its message is invalid: {error}"
+        self.stop()
+        raise LaunchError(f"the measuring process did not start: {why}")
+
+    @staticmethod
+    def _read(child: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    @staticmethod
+    def _drain(child: subprocess.Popen[str], log: list[str]) -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            log.append(line)
+            del log[:-200]
+
+    def _answer(self, seconds: float) -> dict[str, Any] | None:
+        """The child's next message; None if it died. queue.Empty: timeout. ValueError: it is no JSON object."""
+        line = self.lines.get(timeout=seconds)
+        answer = json.loads(line) if line is not None else None
+        if not isinstance(answer, dict | None):
+            raise ValueError(f"{line!r} is no JSON object")
+        return answer
+
+    def _stderr_tail(self, lines: int) -> str:
+        """The end of the standard error of a child that died."""
+        if self.drain is not None:
+            self.drain.join(timeout=2.0)
+        return "".join(self.log[-lines:])[-2000:]
+
+    def _exit_reason(self, child: subprocess.Popen[str]) -> str:
+        """Why the child ended: the signal, if any, and the end of its standard error."""
+        output = self._stderr_tail(5)[-500:]
+        try:
+            code = child.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            code = 0
+        if code >= 0:
+            return output or f"the measuring process ended with status {code}"
+        name = signal.Signals(-code).name
+        if -code == signal.SIGALRM:
+            return f"{HANGS} for {LOCKED_SECONDS:g} s"
+        if -code in EXTERNAL_SIGNALS:
+            return f"{ENDED_OUTSIDE}, by {name}"
+        return f"the measuring process ended by {name}: {output}"
+
+    def measure(
+        self, problem: Problem, config: Config, timing: Timing = SEARCH_TIMING, purpose: str = "", full: bool = False
+    ) -> Measurement:
+        """``Bench.measure`` in the child, with two more outcomes: ``timeout`` and ``crashed``."""
+        self.send(problem, config, timing, purpose, full)
+        return self.receive()
+
+    def send(
+        self,
+        problem: Problem,
+        config: Config,
+        timing: Timing = SEARCH_TIMING,
+        purpose: str = "",
+        full: bool = False,
+        **options: Any,
+    ) -> None:
+        """Requests a measurement, which ``receive`` returns. Several requests may wait: the child does not idle between
+        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements``, as of ``Bench.measure``."""
+        if not self.requests and (self.child is None or self.child.poll() is not None):
+            self.start()
+        message = {
+            "problem": problem.key(),
+            "config": config.full_text(),
+            "timing": asdict(timing),
+            "purpose": purpose,
+            "full": full,
+            **options,
+        }
+        self.requests.append(Request(problem, config, purpose, str(timing), json.dumps(message) + "\n"))
+        if self.child is not None:
+            self._write(self.requests[-1])
+
+    def _write(self, request: Request) -> None:
+        """Sends a request. If the child has died, ``receive`` detects it."""
+        assert self.child is not None
+        assert self.child.stdin is not None
+        with suppress(BrokenPipeError):
+            self.child.stdin.write(request.text)
+
+    def receive(self) -> Measurement:
+        """The measurement that was requested first. If the child dies of it, another child gets the other requests."""
+        if self.child is None:
+            self.start()
+            for waiting in self.requests:
+                self._write(waiting)
+        assert self.child is not None
+        request = self.requests.popleft()
+        problem, config, purpose = request.problem, request.config, request.purpose
+        outcome, message = "crashed", ""
+        try:
+            answer = self._answer(self.seconds)
+            if answer is not None:
+                poisoned = answer.pop("poisoned", False)
+                self.spent.update(answer.pop("spent", {}))
+                received = from_dict(answer)
+                if (received.problem, received.config) != (problem, config):
+                    raise ValueError("it is for another configuration")
+                if poisoned:
+                    self.stop()
+                return received
+            message = self._exit_reason(self.child)
+            if message.startswith(HANGS):
+                outcome = "timeout"
+        except queue.Empty:
+            outcome, message = "timeout", f"no answer in {self.seconds:g} s"
+        except (ValueError, TypeError, KeyError) as error:
+            message = f"the measuring process sent an invalid message: {error}"[:500]
+        self.stop()
+        environment = replace(self.environment, policy=request.policy)
+        return Measurement(problem, config, outcome, environment, message=message, purpose=purpose)
+
+    def compare(
+        self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
+    ) -> list[list[float]]:
+        """``Bench.compare`` in the child; an empty list if it failed."""
+        request = {"configs": [config.full_text() for config in configs], "timing": asdict(timing), "rounds": rounds}
+        samples = self._ask(problem, request, "samples")
+        if samples is None or len(samples) != len(configs):
+            self.stop()
+            return []
+        return [[float(us) for us in row] for row in samples]
+
+    def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
+        """The times of the vendor library ``baseline``; NaN if it failed."""
+        found = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)}, "vendor")
+        if found is None or len(found) != len(VendorTimes._fields):
+            self.stop()
+            return VendorTimes(math.nan)
+        return VendorTimes(*(math.nan if us is None else float(us) for us in found))
+
+    def _ask(self, problem: Problem, request: dict[str, Any], key: str) -> list[Any] | None:
+        """The list called ``key`` of the child's answer to a request. None: the child failed."""
+        if self.child is None or self.child.poll() is not None:
+            self.start()
+        assert self.child is not None
+        assert self.child.stdin is not None
+        try:
+            self.child.stdin.write(json.dumps({"problem": problem.key(), **request}) + "\n")
+            answer = self._answer(self.seconds)
+            return list(answer[key]) if answer is not None else None
+        except (queue.Empty, BrokenPipeError, ValueError, TypeError, KeyError):
+            return None
+
+    def stop(self) -> None:
+        """Kills the child."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
+            self.child = None
+        if self.lifeline is not None:
+            self.lifeline.close()
+            self.lifeline = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stop()
+
+
+def child_environment(given: Mapping[str, str], sharing: int = 1) -> dict[str, str]:
+    """The environment variables of one of ``sharing`` children. Unless OPENBLAS_NUM_THREADS is set, their float64
+    references use a quarter of the cores: the others assemble kernels, and more threads than free cores waste time."""
+    return {"OPENBLAS_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4 // sharing)), **given}
+
+
+def end_with_parent(pipe: int) -> None:
+    """Has SIGIO end this process when the parent closes its end of ``pipe``, or ends.
+
+    A Python thread cannot do this: a driver call may hold the interpreter lock while a kernel hangs.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([pipe], [], [], 0)[0]:
+        sys.exit("the parent has ended")
+
+
+def main() -> None:
+    """The child: reads requests, writes measurements. Arguments: driver, commit, file descriptors of the pipe to the
+    parent and of the lock of the device, if there is one."""
+    from ptxgen.tuning.measure.bench import environment
+
+    end_with_parent(int(sys.argv[3]))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # output of libraries must not mix with the messages
+    driver = open_driver(sys.argv[1])
+    if len(sys.argv) > 4:
+        driver.lock = DeviceLock(int(sys.argv[4]))
+    work = Bench(driver, sys.argv[2])
+    greeting = {"environment": asdict(environment(driver, SEARCH_TIMING, work.commit)), "device": asdict(driver.device)}
+    print(json.dumps(greeting), file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        problem, timing = parse(request["problem"]), Timing(**request["timing"])
+        if "configs" in request:
+            configs = [parse_config(text) for text in request["configs"]]
+            try:
+                samples = work.compare(problem, configs, timing, request["rounds"])
+            except PtxgenError:  # the parent starts another child
+                samples = []
+            print(json.dumps({"samples": samples}), file=answers, flush=True)
+            continue
+        if "baseline" in request:
+            us = work.vendor(problem, request["baseline"], timing)
+            print(json.dumps({"vendor": [None if math.isnan(x) else x for x in us]}), file=answers, flush=True)
+            continue
+        config = parse_config(request["config"])
+        lock = driver.lock
+        before = lock.locked, lock.queued
+        try:
+            options = {"elements": request["elements"]} if "elements" in request else {}
+            if "source" in request:
+                options["source"] = CachedSource.from_dict(request["source"])
+            done = work.measure(problem, config, timing, request["purpose"], request["full"], **options)
+        except ConfigError as error:
+            done = Measurement(problem, config, "launch_error", environment(driver, timing), message=str(error))
+        answer = done.as_dict()
+        # a failed launch on hardware may have corrupted the context: the parent starts another child
+        answer["poisoned"] = done.outcome == "launch_error" and driver.clock == "hardware"
+        answer["spent"] = {"locked": lock.locked - before[0], "queued": lock.queued - before[1]}
+        print(json.dumps(answer), file=answers, flush=True)

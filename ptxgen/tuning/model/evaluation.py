@@ -1,0 +1,211 @@
+"""Accuracy of the model on problems held out of training: error of the predicted times, and speed lost by its choices.
+
+All numbers are offline: a choice is the best-ranked of the configurations that were measured for a problem, and the
+reference is the fastest of them. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS, Perceptron
+from ptxgen.tuning.model.ranking_network import combined
+from ptxgen.tuning.model.training import SEED, Floats, Training
+
+MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
+TOP = 8  #: number of best-ranked configurations whose fastest is reported, too
+FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
+HALVINGS = 6  #: points of the sample curve; each has half as many rows as the next
+Mask = NDArray[np.bool_]
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of a group of problems: time of the fastest measured configuration over that of the model's choice.
+
+    ``first``: geometric mean for the first choice, ``fifth``: its 5th percentile, ``worst``: its minimum; ``top``:
+    geometric mean for the fastest of the first ``TOP`` choices."""
+
+    group: str
+    name: str
+    problems: int
+    first: float
+    fifth: float
+    worst: float
+    top: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the learning curve. ``error``: root mean square of log2(predicted / measured), weighted as in
+    training; ``first``: as in ``Score``."""
+
+    problems: int
+    rows: int
+    error: float
+    first: float
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: sizes of
+    the hidden layers of a perceptron, none for the trees; ``weights``: trained weights of a perceptron, 0 for the
+    trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``."""
+
+    hidden: tuple[int, ...]
+    weights: int
+    samples: int
+    mse: float
+    first: float
+
+
+def arithmetic(p: Problem) -> str:
+    """The type of the operands; for f32 the value of ``compute``."""
+    return p.compute if p.dtype == "f32" else p.dtype
+
+
+def cross_validate(rows: Training, target: str, count: int, step: Step = lambda _: None) -> Floats:
+    """log2 of the microseconds predicted for each row by a model that was trained without the problems of its fold."""
+    fold = rows.folds(count)[rows.group]
+    predicted = np.zeros_like(rows.log_us)
+    for held_out in np.unique(fold):
+        predicted[fold == held_out] = _predict(rows, target, fold != held_out, fold == held_out)
+        step(f"fold {held_out + 1}")
+    return predicted
+
+
+def _predict(rows: Training, target: str, train: Mask, out: Mask) -> Floats:
+    x = np.ascontiguousarray(rows.x[out])
+    trees: Floats = rows.train(target, train).inplace_predict(x)
+    return combined(trees, rows.train_network(target, train), x) + rows.bases[target][out]
+
+
+def learning_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Point]:
+    """Errors on the first fold of models that were trained on growing fractions of the other problems."""
+    fold = rows.folds(count)
+    out = (fold == 0)[rows.group]
+    others = np.random.default_rng(SEED + 1).permutation(np.flatnonzero(fold))
+    points = []
+    for fraction in FRACTIONS:
+        used = others[: max(int(len(others) * fraction), 1)]
+        train = np.isin(rows.group, used)
+        predicted = np.full_like(rows.log_us, np.nan)
+        predicted[out] = _predict(rows, target, train, out)
+        losses = [best for _, best, _ in _losses(rows, predicted)]
+        points.append(Point(len(used), int(train.sum()), error(rows, predicted, out), geometric_mean(losses)))
+        step(f"{len(used)} problems")
+    return points
+
+
+def architectures(
+    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
+) -> list[Regressor]:
+    """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
+    all folds but the first, and evaluated on the first. UnavailableError: scikit-learn is missing."""
+    fold, found = rows.folds(count)[rows.group], []
+    for hidden in (*HIDDEN_LAYERS, ()):
+        found.append(_regressor(rows, target, hidden, samples, fold, [0]))
+        step("-".join(map(str, hidden)) or "trees")
+    return found
+
+
+def sample_curve(rows: Training, target: str, count: int, step: Step = lambda _: None) -> list[Regressor]:
+    """Cross-validated error of the trees by the number of training rows, which are drawn at random from the problems
+    that are not held out: the paper's Figure 5."""
+    fold = rows.folds(count)[rows.group]
+    test_folds = [int(test_fold) for test_fold in np.unique(fold)]
+    most, found = min(int((fold != test_fold).sum()) for test_fold in test_folds), []
+    for size in sorted({most >> n for n in range(HALVINGS)} - {0}):
+        found.append(_regressor(rows, target, (), size, fold, test_folds))
+        step(f"{size} samples")
+    return found
+
+
+def perceptron_curve(
+    rows: Training, target: str, count: int, samples: int, step: Step = lambda _: None
+) -> list[Regressor]:
+    """The error of the largest perceptron on the first fold, by the number of training rows, up to ``samples``."""
+    fold, found = rows.folds(count)[rows.group], []
+    for size in sorted({samples >> n for n in range(1, HALVINGS)} - {0}):
+        found.append(_regressor(rows, target, HIDDEN_LAYERS[-1], size, fold, [0]))
+        step(f"{size} samples")
+    return found
+
+
+def _regressor(
+    rows: Training, target: str, hidden: tuple[int, ...], samples: int, fold: NDArray[np.int64], test_folds: list[int]
+) -> Regressor:
+    """A regressor trained for each fold of ``test_folds`` on ``samples`` random rows of the others, or on all."""
+    predicted = np.full_like(rows.log_us, np.nan)
+    weights = used = 0
+    for test_fold in test_folds:
+        out, train = fold == test_fold, np.zeros(len(fold), bool)
+        drawn = np.random.default_rng(SEED + 2).permutation(np.flatnonzero(~out))[:samples]
+        train[drawn], used = True, len(drawn)
+        if hidden:
+            network = Perceptron(hidden, rows, target, train)
+            weights = network.weights
+            predicted[out] = network.predict(rows.x[out]) + rows.bases[target][out]
+        else:
+            predicted[out] = _predict(rows, target, train, out)
+    losses = [best for _, best, _ in _losses(rows, predicted)]
+    mse = error(rows, predicted, np.isin(fold, test_folds)) ** 2
+    return Regressor(hidden, weights, used, mse, geometric_mean(losses))
+
+
+def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
+    """Root mean square of log2(predicted / measured), weighted as in training."""
+    out = np.ones(len(rows.log_us), bool) if out is None else out
+    return float(np.sqrt(np.average((predicted - rows.log_us)[out] ** 2, weights=rows.weights()[out])))
+
+
+def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, float]]:
+    """(problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the problems
+    that have predictions and at least ``MEASURED`` configurations."""
+    order = np.lexsort((predicted, rows.group))
+    starts = np.searchsorted(rows.group[order], np.arange(rows.groups + 1))
+    best = rows.best()
+    for i in range(rows.groups):
+        rows_of_problem = order[starts[i] : starts[i + 1]]
+        if len(rows_of_problem) >= MEASURED and np.isfinite(predicted[rows_of_problem]).all():
+            gap = best[i] - rows.log_us[rows_of_problem]
+            yield i, float(np.exp2(gap[0])), float(np.exp2(gap[:TOP].max()))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """NaN if there are none."""
+    return statistics.geometric_mean(values) if values else math.nan
+
+
+def scores(rows: Training, predicted: Floats) -> list[Score]:
+    """Of all problems, and by arithmetic, kind of problem, and kernel family of the fastest configuration."""
+    members: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    best = rows.best()
+    fastest = {int(rows.group[i]): int(rows.family[i]) for i in np.flatnonzero(rows.log_us == best[rows.group])}
+    for i, first, top in _losses(rows, predicted):
+        p = rows.problems[i]
+        for key in (
+            ("all", ""),
+            ("dtype", arithmetic(p)),
+            ("kind", p.problem_kind),
+            ("family", FAMILIES[fastest[i]]),
+        ):
+            members.setdefault(key, []).append((first, top))
+    out = []
+    for (group, name), losses in sorted(members.items(), key=lambda m: (_GROUPS.index(m[0][0]), m[0][1])):
+        first_choices, tops = [f for f, _ in losses], [t for _, t in losses]
+        fifth, worst = float(np.quantile(first_choices, 0.05)), min(first_choices)
+        out.append(Score(group, name, len(losses), geometric_mean(first_choices), fifth, worst, geometric_mean(tops)))
+    return out
+
+
+_GROUPS = ("all", "dtype", "kind", "family")

@@ -1,0 +1,347 @@
+"""The regressor: from a problem and configurations to microseconds, and the exhaustive search over it (sections 5, 6).
+
+Boosted trees (XGBoost) learn the logarithm of time relative to one of three baselines: the one with the least error on
+problems held out of the training. Where there is enough data, a network does, too, and both are averaged. The search
+scores the legal space of a problem, except configurations whose time by the performance model is far above the least
+one. Without measurements of a device, the performance model alone ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.errors import DeviceError, InputError
+from ptxgen.families.common import perf_model
+from ptxgen.families.common.features import DEVICE, all_names, default_names, features
+from ptxgen.families.common.space import Candidates, candidates, members
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import DEVICES, Device
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.model import model_files
+from ptxgen.tuning.model.model_files import Facts
+from ptxgen.tuning.model.ranking_network import RankingNetwork, combined
+from ptxgen.tuning.model.shortlist import Floats, fastest, shortlist
+from ptxgen.tuning.model.training import TARGETS, Training, baseline, clock_of, threads
+from ptxgen.tuning.model.tree_predictor import TreePredictor
+from ptxgen.tuning.store.measurement import Measurement
+
+FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
+LIMIT = 5_000  #: most rows that are scored, one of each equivalence class
+#: (fraction, rows): the first trees, this fraction of all, rank the rows that are left, and ``rows`` of them are kept;
+#: fewer than LEAST_TREES rank nothing
+STAGES = ((0.065, 700), (0.16, 120))
+LEAST_TREES = 20
+#: likewise of all rows of the remaining classes; all trees and the network rank the rows that are left then
+MEMBERS = (0.3, 192)
+FEW, MORE = 8, 6  #: for more configurations than FEW, limits are multiplied by MORE
+ONE_THREAD = 16_000  #: most rows that one thread predicts
+_predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
+os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
+ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the cache
+
+
+@dataclass(frozen=True)
+class Search:
+    """The result of a search. ``best``: (configuration, predicted microseconds), fastest first;
+
+    ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
+    scored; ``factor``: by the performance model, the others are slower than the best by more than this factor, or in
+    classes of slower ones;
+    ``scale``: the factor by which the performance model's times of families without trees are multiplied.
+    """
+
+    best: list[tuple[Config, float]]
+    total: int
+    scored: int
+    factor: float
+    scale: float
+
+
+def _best(us: Floats, rows: NDArray[np.intp]) -> int:
+    """The fastest of some rows."""
+    return int(rows[np.argmin(us[rows])])
+
+
+def _scale_others(scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: float | None = None) -> float:
+    """Sets the times of rows without trees: ``us``, by the performance model, times its error for the fastest row with
+    trees. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected.
+    ``scaled``: times in which the rows ``learnt`` have those of trees. ``scale``: that error, if
+    it is known. Returns it."""
+    best, known = _best(scaled, learnt), scaled[learnt]
+    scale = float(scaled[best] / us[best]) if scale is None else scale
+    np.multiply(us, np.float32(scale), out=scaled)
+    scaled[learnt] = known
+    return scale
+
+
+class Model:
+    """Predicts microseconds on one device. ``Model.fit``, ``Model.load`` or ``Model.analytic`` make one."""
+
+    def __init__(
+        self,
+        device: Device,
+        facts: Facts | None = None,
+        booster: TreePredictor | None = None,
+        names: tuple[str, ...] = (),
+        network: RankingNetwork | None = None,
+    ) -> None:
+        """``names``: the features that booster and network were trained on; none: ``features.default_names()``."""
+        self.device, self.facts, self._booster, self.network = device, facts, booster, network
+        self._names = names or default_names()
+        self._workers = 0  # threads of the booster, 0: not set yet
+
+    @property
+    def trained(self) -> bool:
+        return self._booster is not None
+
+    @property
+    def booster(self) -> TreePredictor | None:
+        """The trained trees; None if there are none."""
+        return self._booster
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that the trees read."""
+        return self._names
+
+    def of_trees(self) -> Model:
+        """The same model without its network."""
+        return Model(self.device, self.facts, self._booster, self._names)
+
+    @property
+    def measured_on(self) -> str:
+        """The name of the device on whose measurements it was trained, its own if those are among them; empty: none."""
+        if self.facts is None:
+            return ""
+        return self.device.name if self.device.name in self.facts.also else str(self.facts.device["name"])
+
+    @classmethod
+    def analytic(cls, device: Device) -> Model:
+        """The model of a device without measurements: the performance model (section 5.2)."""
+        return cls(device)
+
+    @classmethod
+    def fit(
+        cls,
+        measurements: Iterable[Measurement],
+        device: Device,
+        *,
+        target: str = "",
+        names: tuple[str, ...] = (),
+        also: Mapping[Device, Iterable[Measurement]] | None = None,
+        network: RankingNetwork | None = None,
+    ) -> Model:
+        """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
+
+        ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
+        problems, which takes ten trainings.
+        ``also``: measurements of other devices, for which the model is trained, too.
+        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.default_names()``, and
+        those of the device if there are several.
+        ``network``: one that reads these features, to keep; none: it is trained, too.
+        InputError: nothing to train on, or no such target or feature.
+        """
+        if target and target not in TARGETS:
+            raise InputError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}")
+        if unknown := sorted(set(names) - set(all_names())):
+            raise InputError(f"names has {', '.join(unknown)}; a feature is one of {', '.join(all_names())}")
+        names = names or (*default_names(), *(DEVICE if also else ()))
+        parts = [Training.gather(some, d, names) for d, some in {device: measurements, **(also or {})}.items()]
+        for d, part in zip((device, *(also or ())), parts, strict=True):
+            if not len(part.log_us):
+                raise InputError(
+                    f"measurements have no usable row for {d.name} ({part.skipped} skipped): a row must be ok, of that"
+                    f" device, with clock={clock_of(d)}"
+                )
+        rows = Training.joined(parts)
+        errors = {t: rows.validate(t) for t in TARGETS} if len(set(rows.problems)) >= 2 and not target else {}
+        chosen = target or (min(errors, key=lambda t: errors[t][0]) if errors else "clock")
+        everything = np.ones(len(rows.log_us), bool)
+        booster, network = rows.train(chosen, everything), network or rows.train_network(chosen, everything)
+        facts = Facts(
+            device=asdict(device),
+            target=chosen,
+            rows=len(rows.log_us),
+            problems=rows.groups,
+            skipped=rows.skipped,
+            error=round(errors[chosen][1], 4) if errors else float("nan"),
+            errors={t: round(e[0], 4) for t, e in errors.items()},
+            families=rows.families,
+            grouped=rows.grouped,
+            commits=tuple(sorted(rows.commits)),
+            newest=rows.newest,
+            also=tuple(d.name for d in also or ()),
+        )
+        return cls(device, facts, booster, names, network)
+
+    def trained_again(
+        self, measurements: Iterable[Measurement], shipped: Callable[[str], Iterable[Measurement]]
+    ) -> Model:
+        """A model of the same target for the same devices, trained on ``measurements`` of this one and on those that
+        are ``shipped`` for the others. It keeps the network, whose training takes longest."""
+        facts, own = self.facts, self.device.name
+        if facts is None or self.measured_on != own:
+            return Model.fit(measurements, self.device, target="" if facts is None else facts.target)
+        names = {str(facts.device["name"]), *facts.also} - {own}
+        also = {DEVICES[name]: shipped(name) for name in sorted(names & set(DEVICES))}
+        inputs = () if self.network is None else self._names
+        return Model.fit(measurements, self.device, target=facts.target, names=inputs, also=also, network=self.network)
+
+    def predict(self, problem: Problem, columns: Columns, scale: float | None = None) -> Floats:
+        """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
+        ``Search.scale`` if a search is known; else a family without trees requires one."""
+        p = lower(problem)
+        scale = self._scale(problem, columns) if scale is None else scale
+        return self._score(p, columns, self.device, perf_model.predict(p, columns, self.device), scale)[0]
+
+    def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> float:
+        """``Search.scale`` of a search for ``k`` configurations; 1 if all of ``columns`` are of families with trees."""
+        if not self.trained or len(self._learnt(lower(problem), columns)) == len(columns):
+            return 1.0
+        return self.search(problem, k=k).scale
+
+    def learnt(self, p: KernelGemm, family: str) -> bool:
+        """Whether the trees were trained on measurements of ``family``, for problems like ``p``."""
+        return self.trained and self.facts is not None and family in model_files.known(self.facts, p)
+
+    def _learnt(self, p: KernelGemm, c: Columns) -> NDArray[np.intp]:
+        """The rows of families that the model was trained on, for problems like ``p``."""
+        if not self.trained or self.facts is None:
+            return np.zeros(0, np.intp)
+        known = [FAMILIES.index(f) for f in model_files.known(self.facts, p)]
+        if len(known) == len(FAMILIES):
+            return np.arange(len(c))
+        if isinstance(c, Candidates):
+            every = np.arange(len(c))
+            rows = [every[where] for part, where, _, _ in c.groups() if part.base.family.code in known]
+            return np.sort(np.concatenate(rows)) if rows else every[:0]
+        return np.flatnonzero(np.isin(c.family, known))
+
+    def _score(
+        self,
+        p: KernelGemm,
+        c: Columns,
+        d: Device,
+        us: Floats,
+        scale: float | None = None,
+        stage: tuple[float, int] | None = None,
+    ) -> tuple[Floats, float]:
+        """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
+        ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees."""
+        learnt = self._learnt(p, c)
+        if self._booster is None or self.facts is None or not len(learnt):
+            scale = 1.0 if scale is None else scale
+            return us * np.float32(scale), scale
+        out = us.copy()
+        base = baseline(self.facts.target, p, d, us)
+        for at in range(0, len(learnt), ROWS_AT_ONCE):
+            rows = learnt[at : at + ROWS_AT_ONCE]
+            x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
+            if stage is not None and (trees := self._trees(stage[0])) and len(rows) > stage[1]:
+                out[rows] = np.inf
+                left = np.sort(fastest(self._predicted(x, trees) + base[rows], stage[1]))
+                rows, x = rows[left], x[left]
+            out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
+        return out, _scale_others(out, us, learnt, scale)
+
+    def _predicted(self, x: Floats, trees: int) -> Floats:
+        """The prediction of the first ``trees`` (0: of all) for rows of features."""
+        assert self._booster is not None
+        with _predicting:
+            # for few rows, starting a second thread takes longer than the prediction
+            workers = 1 if len(x) <= ONE_THREAD else threads()
+            if workers != self._workers:  # setting a parameter makes the next prediction a millisecond longer
+                self._booster.set_param({"nthread": workers})
+                self._workers = workers
+            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees))
+        return predicted
+
+    def _trees(self, fraction: float) -> int:
+        """The number of trees that are this fraction of all; 0: too few to rank."""
+        assert self._booster is not None
+        trees = round(fraction * self._booster.num_boosted_rounds())
+        return trees if trees >= LEAST_TREES else 0
+
+    def _best_classes(
+        self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
+    ) -> Candidates:
+        """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
+        more trees rank fewer. The best row with trees is one of them. ``us``: by the performance model."""
+        learnt = self._learnt(p, c)
+        if self._booster is None or self.facts is None or not len(learnt):
+            return c.take(np.sort(fastest(us, stages[-1][1])))
+        left, scaled = np.arange(len(c)), us.copy()
+        x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
+        place[learnt] = np.arange(len(learnt))
+        base = baseline(self.facts.target, p, d, us)
+        for fraction, count in stages:
+            trees = self._trees(fraction)
+            if len(left) > count and trees:
+                known = left[place[left] >= 0]
+                rows = x if len(known) == len(x) else x[place[known]]
+                scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
+                _scale_others(scaled, us, learnt)
+                left = np.sort(left[fastest(scaled[left], count)])
+        return c.take(np.union1d(left, _best(scaled, learnt)))
+
+    def search(
+        self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
+    ) -> Search:
+        """The ``k`` fastest of the legal configurations by this model. DeviceError: the model is another device's.
+
+        ``exhaustive``: score all candidates, which takes seconds instead of a fraction of one.
+        """
+        d = self._own(device)
+        p = lower(problem)
+        every = exhaustive or not self.trained
+        c = candidates(p, d, representatives=not every, searched=not every)
+        us = perf_model.predict(p, c, d)
+        total = scored = len(c)
+        factor, stage = float("inf"), None
+        if not every:
+            more = 1 if k <= FEW else MORE
+            near, factor = shortlist(c, us, FACTOR, more * LIMIT)
+            total, scored = c.total, len(near)
+            c = members(self._best_classes(p, c.take(near), d, us[near], [(f, max(more * n, k)) for f, n in STAGES]))
+            us = perf_model.predict(p, c, d)
+            scored += len(c)
+            stage = MEMBERS[0], max(more * MEMBERS[1], k)
+        us, scale = self._score(p, c, d, us, stage=stage)
+        best = [(c.row(int(i)), float(us[i])) for i in fastest(us, k)]
+        return Search(best, total, scored, factor, scale)
+
+    def rank(
+        self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
+    ) -> list[tuple[Config, float]]:
+        """The ``k`` fastest configurations and their predicted microseconds, fastest first."""
+        return self.search(problem, device, k, exhaustive=exhaustive).best
+
+    def _own(self, device: Device | None) -> Device:
+        if device is None or device.name == self.device.name:
+            return device or self.device
+        raise DeviceError(f"device is {device.name}; the model was trained for {self.device.name}")
+
+    def save(self, folder: Path | str) -> None:
+        """Writes ``model.json.xz`` into ``folder`` atomically. InputError: the model is not trained."""
+        if self._booster is None or self.facts is None:
+            raise InputError("model is analytic; only a trained one can be saved")
+        model_files.write(Path(folder), self.device, self.facts, self._booster, self._names, self.network)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Model:
+        """The model that ``save`` wrote.
+
+        CorruptError: absent or damaged; SchemaError: a newer format, or features that this ptxgen does not compute."""
+        return cls(*model_files.read(Path(folder)))
+
+
+__all__ = ["TARGETS", "Facts", "Model", "Search", "fastest"]

@@ -1,0 +1,271 @@
+"""A trained model as one file, JSON compressed with xz: trees, network, training data, features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import stat
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxgen import file_digests
+from ptxgen.codegen import config_migration
+from ptxgen.codegen.config import Columns
+from ptxgen.errors import CorruptError, SchemaError
+from ptxgen.families.common import array_cache
+from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features
+from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.problem.device import Device
+from ptxgen.tuning.model import model_trees as trees
+from ptxgen.tuning.model.ranking_network import RankingNetwork
+from ptxgen.tuning.model.training import DEPTH, TARGETS, TREES
+from ptxgen.tuning.store.exchange import MEMORY_LIMIT, replacing
+from ptxgen.tuning.store.tuning_files import MODEL
+
+#: of the file; a newer one is refused. Format 3 has no network; earlier ones were not compressed, and are not read
+FORMAT = 4
+FORMER_MODEL = "model.json"  #: the name of files of these
+BYTES_MOST = 1 << 25  #: of the decompressed file
+#: values, and lists and objects, of its JSON: 5 lists of 1,023 nodes in each of 660 trees have 3.4 million values
+VALUES_MOST, CONTAINERS_MOST = 1 << 22, 8 * trees.TREES_MOST
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts that are stored with a trained model. ``errors``: root mean square of log2(predicted / measured) by
+    target, on held-out problems, without the mean of each problem; ``error``: that of the chosen target, including the
+    mean; ``families``: number of rows of each, and of each ``Family.training_class``; ``grouped``: number of rows of
+    groups of GEMMs."""
+
+    device: dict[str, Any]
+    target: str
+    rows: int
+    problems: int
+    skipped: int
+    error: float = float("nan")
+    errors: dict[str, float] = field(default_factory=dict)
+    families: dict[str, int] = field(default_factory=dict)
+    grouped: int = 0
+    commits: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  #: the other devices on whose measurements it was trained
+    newest: float = 0.0  #: when the latest of the measurements was made
+    trees: int = TREES
+    depth: int = DEPTH
+
+
+FEW = 100  #: rows of a family below which also a trained model ranks its kernels by the performance model
+
+
+def known(facts: Facts, p: KernelGemm | None = None) -> list[str]:
+    """The families with enough training data, for ``p`` if it is given."""
+    found = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
+    if p is None:
+        return found
+    found = [name for name in found if facts.families.get(FAMILIES[name].training_class(p) or name, 0) >= FEW]
+    return [name for name in found if facts.grouped >= FEW or not FAMILIES[name].calibrated(p)]
+
+
+def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
+    """The named features of a few fixed points."""
+    points = [point for family in known(facts) for point in FAMILIES[family].probes()]
+    return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d, None, names).ravel()]
+
+
+def write(
+    folder: Path,
+    device: Device,
+    facts: Facts,
+    booster: Any,
+    names: tuple[str, ...],
+    network: RankingNetwork | None = None,
+) -> None:
+    """Writes ``model.json.xz``. Several may write at once: a reader finds the whole file of one of them."""
+    content = {
+        "format": FORMAT,
+        "features": list(names),
+        **asdict(facts),
+        "error": None if np.isnan(facts.error) else facts.error,
+        "probe": _probe(device, facts, names),
+        "forest": trees.forest_of(booster),
+        "network": None if network is None else network.as_dict(),
+    }
+    with replacing(folder / MODEL) as file:
+        file.write(lzma.compress(_text({**content, "digest": _digest(content)}) + b"\n"))
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _digest(content: dict[str, Any], text: bytes = b"") -> str:
+    """The digest of a file's content without the digest itself. ``text``: the file; ``write`` puts the digest last, so
+    that its text need not be made again."""
+    last = b',"digest":"%s"}\n' % str(content.get("digest")).encode()
+    if text.endswith(last):
+        digest = hashlib.sha256(text.removesuffix(last) + b"}").hexdigest()
+        if digest == content["digest"]:
+            return digest
+    return hashlib.sha256(_text({n: v for n, v in content.items() if n != "digest"})).hexdigest()
+
+
+def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetwork | None]:
+    """(device, facts, booster, its features, network) of the model that ``write`` wrote. The checked content is kept in
+    the disk cache. CorruptError, SchemaError: as ``Model.load``."""
+    path = folder / MODEL
+    try:
+        _require_file(path)
+        key = _cache_key(path)
+        arrays = array_cache.read(key)
+        if arrays is None:
+            arrays = _read(path)
+            if key == _cache_key(path):  # it was not replaced meanwhile
+                array_cache.write(key, arrays)
+        content = json.loads(arrays["facts"].tobytes())
+        device, facts = _device(path, content["device"]), _facts(content)
+        names = tuple(content["features"])
+        return device, facts, trees.loaded(arrays["trees"].tobytes()), names, _network(content, len(names))
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError, lzma.LZMAError) as error:
+        raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
+
+
+def _cache_key(path: Path) -> str:
+    return array_cache.package_key("model", file_digests.of_files([(str(path), str(path))]))
+
+
+def _read(path: Path) -> array_cache.Arrays:
+    """The checked content of a model as arrays of bytes: ``facts``, JSON, without the trees; ``trees``: as XGBoost
+    reads them."""
+    text = content_of(path)
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise TypeError("it must be a JSON object")
+    digest = _digest(content, text)
+    if not isinstance(content["format"], int):
+        raise ValueError(f"format is {content['format']!r}; it must be an integer")
+    if content["format"] > FORMAT:
+        raise SchemaError(f"{path} has format {content['format']}; this ptxgen reads up to {FORMAT}")
+    if digest != content["digest"]:
+        raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
+    names = _features(path, content["features"])
+    device, facts = _device(path, content["device"]), _facts(content)
+    trees.check(content["forest"], len(names))
+    _network(content, len(names))
+    with np.errstate(all="ignore"):  # a device's facts may be nonsense
+        _require_probe(path, content["probe"], _probe(device, facts, names), names)
+    constant = [i for i, name in enumerate(names) if name in PROBLEM]
+    forest = trees.ranking_first(content.pop("forest"), constant)
+    facts_text = json.dumps({**content, "features": names}).encode()
+    parts = {"facts": facts_text, "trees": trees.content_of(forest, len(names))}
+    return {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
+
+
+def _network(content: dict[str, Any], features: int) -> RankingNetwork | None:
+    values = content.get("network")
+    return None if values is None else RankingNetwork.from_dict(values, features)
+
+
+def content_of(path: Path) -> bytes:
+    """The decompressed content of a model file, of which only the size is checked: a list of two bytes takes 64 in
+    memory. OSError, ValueError, LZMAError: it cannot be read, or exceeds a limit."""
+    _require_file(path)
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
+    text = unpacker.decompress(path.read_bytes(), BYTES_MOST)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError(f"{path.name} must be one xz stream of at most {BYTES_MOST} bytes of text")
+    for name, count, most in (
+        ("values", text.count(b","), VALUES_MOST),
+        ("lists and objects", text.count(b"[") + text.count(b"{"), CONTAINERS_MOST),
+    ):
+        if count > most:
+            raise ValueError(f"{path.name} has {count} {name}; it must have at most {most}")
+    return text
+
+
+def _require_file(path: Path) -> None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MOST:
+        raise ValueError(f"{path.name} must be a file of at most {BYTES_MOST} bytes")
+
+
+def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
+    """The features of a model by their present names; later versions may have more.
+
+    SchemaError: this version does not compute one of them."""
+    if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
+        raise TypeError("features must be a list of names")
+    known_names, former = set(all_names()), {**config_migration.RENAMED, **FORMER}
+    names = tuple(name if name in known_names else former.get(name, name) for name in stored)
+    if len(set(names)) != len(names) or not names:
+        raise ValueError("features must be different names, one at least")
+    if extra := sorted(set(names) - known_names):
+        raise SchemaError(
+            f"{path} was trained on {len(stored)} features; this ptxgen does not compute {', '.join(extra)}"
+        )
+    return names
+
+
+def _device(path: Path, values: dict[str, Any]) -> Device:
+    try:
+        device = Device(**values)
+    except TypeError as e:
+        raise SchemaError(f"{path} has facts of a device that do not match this ptxgen: {e}") from e
+    for name, value in asdict(device).items():
+        if name == "name":
+            _require(name, value, str)
+        elif _require(name, value, int) < 1 or value > 1 << 40:
+            raise ValueError(f"{name} of the device is {value}; it must be from 1 to {1 << 40}")
+    return device
+
+
+def _facts(content: dict[str, Any]) -> Facts:
+    """The facts of a file, every one of its type."""
+    values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
+    values["error"] = float("nan") if values.get("error") is None else values["error"]
+    for name in ("commits", "also"):
+        values[name] = tuple(values.get(name, ()))
+    if isinstance(values.get("families"), dict):
+        values["families"] = {config_migration.FAMILIES.get(f, f): n for f, n in values["families"].items()}
+    facts = Facts(**values)
+    for name in ("rows", "problems", "skipped", "grouped", "trees", "depth"):
+        if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:
+            raise ValueError(f"{name} is {getattr(facts, name)}; it must be a count")
+    for name in ("error", "newest"):
+        _require(name, getattr(facts, name), float, int)
+    if not np.isfinite(facts.newest):
+        raise ValueError(f"newest is {facts.newest}; it must be finite")
+    if facts.target not in TARGETS:
+        raise ValueError(f"target is {facts.target!r}; it must be one of {', '.join(TARGETS)}")
+    for name, kind in (("errors", float), ("families", int)):
+        for key, value in _require(name, getattr(facts, name), dict).items():
+            _require(f"{name}[{key!r}]", value, kind, int)
+    for name, words in (("commit", facts.commits), ("also", facts.also)):
+        for word in words:
+            _require(name, word, str)
+    return facts
+
+
+def _require(name: str, value: Any, *kinds: type) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise TypeError(f"{name} is {str(value)[:60]!r}; it must be of type {kinds[0].__name__}")
+    return value
+
+
+def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple[str, ...]) -> None:
+    """SchemaError: the features of some fixed points had other values when the model was trained."""
+    then = np.asarray(seen, dtype=np.float64)
+    if then.ndim != 1 or not np.isfinite(then).all():
+        raise ValueError("probe must be a list of finite numbers")
+    same = len(then) == len(now)
+    changed = np.flatnonzero(np.abs(now - then) > 1e-3 * (1 + np.abs(then))) if same else np.zeros(0, np.intp)
+    if not same or len(changed):
+        which = ", ".join(sorted({names[i % len(names)] for i in changed})) or "their number"
+        raise SchemaError(
+            f"{path} was trained on features that this version computes differently: {which}; train it again"
+        )
