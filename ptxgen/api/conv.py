@@ -329,9 +329,9 @@ def _call(
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
         launch, make, runner = ready
         result = make(a)
-        epilogue_args = tuple(x.data_ptr() for x in epilogue if x is not None)
+        addresses = tuple(x.data_ptr() for x in (a, b, result, *epilogue) if x is not None)
         own = None if workspace is None else _workspace(workspace, runner, signature.names, a, b, result)
-        launch(a.data_ptr(), b.data_ptr(), result.data_ptr(), streams.current_stream(a), epilogue_args, own)
+        launch(addresses, streams.current_stream(a), own)
         return result
     arguments, shape = plain(arguments), plain(shape)  # the key must contain numbers, not mutable objects
     key = (
@@ -514,9 +514,8 @@ def launch_uncached(
         return runner.launch.workspace
     own = _workspace(workspace, runner, names, a, b, result)
     launch = launch_function.make_launch(runner)
-    addresses = tuple(v.address for v in epilogue_args.values())
     with streams.ordered(on, stream, (*views, target, *epilogue_args.values())):
-        launch(packed[0].address, packed[1].address, target.address, stream, addresses, own)
+        launch(tuple(v.address for v in (*packed, target, *epilogue_args.values())), stream, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
         launches.store(key, launch, allocation or make, runner)
     return result

@@ -108,11 +108,11 @@ def gemm(
             end = at_c + size_c
             disjoint = (end <= at_a or at_a + size_a <= at_c) and (end <= at_b or at_b + size_b <= at_c)
         if disjoint and workspace is None:
-            launch(at_a, at_b, at_c, streams.current_stream(a))
+            launch((at_a, at_b, at_c), streams.current_stream(a))
             return out
         if disjoint:
             own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=out)
-            launch(at_a, at_b, at_c, streams.current_stream(a), own=own)
+            launch((at_a, at_b, at_c), streams.current_stream(a), own)
             return out
     with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
@@ -220,13 +220,12 @@ def launch_uncached(
     if workspace is caller_workspace.QUERY_SIZE:
         return runner.launch.workspace
     own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=result)
-    launch = launch_function.make_launch(
-        runner, alpha, beta, swapped, tuple(v.address for v in epilogue.ordered(problem.epilogue_operands))
-    )
-    first, second = (operands[1], operands[0]) if swapped else operands
+    arrays = dict(zip("ABC", (*operands, vc), strict=True)) | dict(epilogue.arrays)
+    names = ("B", "A", *problem.arrays[2:]) if swapped else problem.arrays
+    launch, addresses = launch_function.make_launch(runner, alpha, beta, names), tuple(arrays[n].address for n in names)
     with streams.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
-        launch(first.address, second.address, vc.address, stream, own=own)
-    if key is not None and (first.address, second.address) == (va.address, vb.address):
+        launch(addresses, stream, own)
+    if key is not None and addresses[:2] == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
         launches.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)
     return result

@@ -361,6 +361,6 @@ def _launch(
 ) -> None:
     """Enqueues the product of arrays on the device of the driver ``on``."""
     runner = runners.runner_for(problem, stream, on)
-    launch = launch_function.make_launch(runner, alpha, beta, False, tuple(v.address for v in views[3:]))
+    launch = launch_function.make_launch(runner, alpha, beta)
     with streams.ordered(on, stream, views):
-        launch(*(v.address for v in views[:3]), stream)
+        launch(tuple(v.address for v in views), stream)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
 
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
@@ -39,8 +38,8 @@ def observed(problem: Problem, on: Driver, launch: Callable[..., None]) -> Calla
     if not notified:
         return launch
 
-    def launch_and_notify(a: int, b: int, c: int, stream: int, *rest: Any, **options: Any) -> None:
-        launch(a, b, c, stream, *rest, **options)
+    def launch_and_notify(addresses: tuple[int, ...], stream: int, own: int | None = None) -> None:
+        launch(addresses, stream, own)
         for observer in notified:
             observer(problem, stream, on)
 

@@ -41,7 +41,7 @@ class FusedOps(Part):
             p.scalar_bias and "bias" in operands,
             batched and p.batched_bias and "bias" in operands,
             p.grouped,
-            tuple(name for name in p.arrays if name not in operands),
+            tuple(name for name in p.arrays[3:] if name not in operands),
         )
 
     @property

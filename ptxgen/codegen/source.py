@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from ptxgen.cuda_abi import MAP_ALIGNMENT, PARAMETERS_AT
 from ptxgen.lowering.table import Table
@@ -34,7 +34,7 @@ class PixelBox:
 class TensorMap:
     """The description of a tensor for TMA. A driver encodes it, with an address, into a tensor map of MAP_BYTES bytes.
 
-    ``operand``: names the address (A, B, C, W); ``extents`` and ``box``: in elements, innermost axis first;
+    ``operand``: names the address (an operand, or W); ``extents`` and ``box``: in elements, innermost axis first;
     ``pitches``: the stride in bytes of every other axis; ``swizzle``: the span of the swizzle pattern in bytes (16:
     none). Loads fill elements outside the extents with zeros; stores skip them. ``pixel_box``: set for an im2col map,
     whose axes are (channels, W, H, …, images) and whose box is (channels, pixels). ``offset``: bytes from the address
@@ -64,8 +64,8 @@ class TensorMap:
         ), start - more
 
 
-#: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies:
-#: ``A B C W`` are addresses (W: workspace), ``alpha beta`` numbers. ``("map", TensorMap)``: a tensor map; ``("table",
+#: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies: an operand or
+#: W (the workspace), which are addresses, or a number, alpha or beta. ``("map", TensorMap)``: a tensor map; ``("table",
 #: Table)``: a table, which ``with_table_addresses`` replaces by its address on the device
 Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
 
@@ -122,6 +122,13 @@ class Step:
         ]
         return replace(self, arguments=tuple(arguments)) if self.tables else self
 
+    def bound_to(self, arrays: Mapping[str, str]) -> Step:
+        """The step that takes arrays of a problem in place of operands of the kernel. ``arrays``: operand -> array,
+        where the names differ."""
+        if not arrays:
+            return self
+        return replace(self, arguments=tuple((kind, _renamed(v, arrays)) for kind, v in self.arguments))
+
     @property
     def format(self) -> str:
         """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
@@ -129,20 +136,37 @@ class Step:
         return "@" + "".join(_FORMAT[kind] for kind, _ in self.arguments[: len(self.arguments) - len(self.maps)])
 
     @property
+    def named_offsets(self) -> list[tuple[int, str]]:
+        """The offset in the parameter buffer and the name of each value that a caller supplies, without tensor maps."""
+        form = self.format
+        return [
+            (struct.calcsize(form[: n + 2]) - struct.calcsize(form[n + 1]), value)
+            for n, (_, value) in enumerate(self.arguments)
+            if isinstance(value, str)
+        ]
+
+    @property
     def maps(self) -> tuple[TensorMap, ...]:
         """The tensor maps, which end the list of arguments."""
         return tuple(value for _, value in self.arguments if isinstance(value, TensorMap))
 
-    def pack(self, values: dict[str, int | float]) -> bytes:
+    def pack(self, values: Mapping[str, int | float]) -> bytes:
         """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies the
         values that arguments name."""
         plain = self.arguments[: len(self.arguments) - len(self.maps)]
         out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
         return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
 
-    def pack_maps(self, encode: Encode, values: dict[str, int | float]) -> bytes:
+    def pack_maps(self, encode: Encode, values: Mapping[str, int | float]) -> bytes:
         """The rest of the parameter buffer; ``values`` supplies the addresses."""
         return b"".join(encode(*m.at(int(values[m.operand]))) for m in self.maps)
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """The value of an argument with other names of operands."""
+    if isinstance(value, TensorMap):
+        return replace(value, operand=names.get(value.operand, value.operand))
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)

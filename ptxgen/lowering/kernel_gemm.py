@@ -48,6 +48,11 @@ class KernelGemm(Gemm):
         return lowered
 
     @property
+    def bindings(self) -> dict[str, str]:
+        """Operand of the kernel -> array of the user's problem, where the names differ."""
+        return {"A": "B", "B": "A"} if self.swapped else {}
+
+    @property
     def shape_class(self) -> KernelGemm:
         """The problem without fields that depend on extents. Problems with the same shape class share cached
         candidates."""

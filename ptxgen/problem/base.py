@@ -231,8 +231,8 @@ class ProblemBase:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """The names of all arrays besides A, B and C, in the order of the kernel parameters."""
-        return self.epilogue_operands
+        """The names of the arrays that a call binds, in the order in which calls pass their addresses."""
+        return ("A", "B", "C", *self.epilogue_operands)
 
     @property
     def element(self) -> Dtype:

@@ -253,7 +253,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return (*self.epilogue_operands, "offsets") if self.jagged else self.epilogue_operands
+        return (*super().arrays, "offsets") if self.jagged else super().arrays
 
     def typical(self) -> GroupedGemm:
         """A group with the same alignment class and about the same distribution of extents: one problem represents

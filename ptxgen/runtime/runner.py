@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,48 +21,14 @@ from ptxgen.problem.reference import Array
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.device_tables import Allocation, DeviceTable
 from ptxgen.runtime.driver import Driver, Kernel
+from ptxgen.runtime.packed_step import PackedStep, pack
 from ptxgen.runtime.workspace import Workspace
-
-MAX_TENSOR_MAPS = 256  #: cached tensor maps of a step, by set of addresses
 
 
 def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
     """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
     plan = plan_for(problem, config, driver.device)
     return plan, render(plan)
-
-
-class PackedStep:
-    """A step with a packed parameter buffer, except for the leading addresses (``names``) and the tensor maps."""
-
-    __slots__ = ("_driver", "_mapped", "_maps", "_operands", "_swapped", "head", "names", "step", "tail")
-
-    def __init__(
-        self, step: Step, head: struct.Struct, names: tuple[str, ...], tail: bytes, driver: Driver, swapped: bool
-    ) -> None:
-        self.step, self.head, self.names, self.tail, self._driver = step, head, names, tail, driver
-        self._swapped = swapped
-        self._operands = names[:1] == ("A",)
-        self._mapped = bool(step.maps)
-        self._maps: dict[tuple[int, ...], bytes] = {}
-
-    def parameters(self, a: int, b: int, c: int, w: int, epilogue_args: tuple[int, ...] = ()) -> bytes:
-        """The parameter buffer for addresses of A, B, C, the workspace and the epilogue operands. Tensor maps are
-        encoded once per set of addresses."""
-        if self._swapped:
-            a, b = b, a
-        at = (a, b, c, w, *epilogue_args) if self._operands else (c, w, *epilogue_args)
-        if not self._mapped:
-            return self.head.pack(*at) + self.tail
-        addresses = (a, b, c, w, *epilogue_args)
-        maps = self._maps.get(addresses)
-        if maps is None:
-            if len(self._maps) >= MAX_TENSOR_MAPS:
-                self._maps.clear()
-            epilogue_names = self.names[4 if self._operands else 2 :]
-            values = dict(zip((*"ABCW", *epilogue_names), addresses, strict=True))
-            maps = self._maps[addresses] = self.step.pack_maps(self._driver.tensor_map, values)
-        return self.head.pack(*at) + self.tail + maps
 
 
 class Runner:
@@ -75,10 +40,10 @@ class Runner:
         self.driver, self.kernel, self.problem = driver, kernel, problem
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
-        launch = self.plan.launch(lower(problem))
-        self.launch = replace(
-            launch, steps=tuple(step.with_table_addresses(self.workspace.tables.of) for step in launch.steps)
-        )
+        lowered, tables = lower(problem), self.workspace.tables
+        launch = self.plan.launch(lowered)
+        steps = (step.with_table_addresses(tables.of).bound_to(lowered.bindings) for step in launch.steps)
+        self.launch = replace(launch, steps=tuple(steps))
 
     @property
     def tables(self) -> tuple[DeviceTable, ...]:
@@ -104,8 +69,9 @@ class Runner:
                 return cls(driver, plan, driver.load(source), problem, workspace)
         return cls(driver, plan, driver.load(render(plan)), problem, workspace)
 
-    def prepare(self, alpha: float = 1.0, beta: float = 0.0) -> list[PackedStep]:
-        """The steps of the launch, packed except for addresses.
+    def prepare(self, alpha: float = 1.0, beta: float = 0.0, names: Sequence[str] | None = None) -> list[PackedStep]:
+        """The steps of the launch, packed except for addresses in the order of ``names`` (default: the arrays of the
+        problem, then the workspace, W).
 
         InputError: alpha or beta does not fit the accumulator type; integer sums take integers.
         """
@@ -115,18 +81,9 @@ class Runner:
                 raise InputError(f"{name} is {value:g}; sums of {self.problem.dtype} take integers")
             if np.isfinite(value) and abs(value) > dtype(self.plan.arithmetic.type).largest:
                 raise InputError(f"{name} is {value:g}; it must fit the accumulator type, {self.plan.arithmetic.type}")
-        if integer:
-            alpha, beta = int(alpha), int(beta)
-        out = []
-        values: dict[str, int | float] = {"alpha": alpha, "beta": beta, "A": 0, "B": 0, "C": 0, "W": 0}
-        values.update(dict.fromkeys(self.problem.arrays, 0))
-        for step in self.launch.steps:
-            names = tuple(str(v) for kind, v in step.arguments if kind == "u64" and isinstance(v, str))
-            head = struct.Struct(f"@{len(names)}Q")
-            out.append(
-                PackedStep(step, head, names, step.pack(values)[head.size :], self.driver, lower(self.problem).swapped)
-            )
-        return out
+        numbers = {"alpha": int(alpha), "beta": int(beta)} if integer else {"alpha": alpha, "beta": beta}
+        names = (*self.problem.arrays, "W") if names is None else names
+        return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
 
     def bind(
         self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[int, ...] = ()
@@ -142,8 +99,8 @@ class Runner:
             nonlocal current, steps
             allocation = workspace.acquire(launch) if launch.workspace else None
             if allocation is not current or not steps:
-                at = (a, b, c, allocation.address if allocation is not None else 0, epilogue_args)
-                current, steps = allocation, [(ready.step, ready.parameters(*at)) for ready in prepared]
+                at = (a, b, c, *epilogue_args, allocation.address if allocation is not None else 0)
+                current, steps = allocation, [(step, parameters(at)) for step, parameters in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
             if allocation is not None:

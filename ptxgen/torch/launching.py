@@ -89,7 +89,7 @@ def launch(
     """Launches a cached kernel on the addresses of its operands, and on new memory for its ``result``."""
     empty, shape, strides, dtype, device = result
     out: Tensor = empty(shape, strides, dtype)
-    run(a, b, out.data_ptr(), _current_stream(device) or 1, epilogue_args)  # 1: CU_STREAM_LEGACY
+    run((a, b, out.data_ptr(), *epilogue_args), _current_stream(device) or 1)  # 1: CU_STREAM_LEGACY
     return out
 
 

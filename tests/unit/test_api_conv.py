@@ -37,7 +37,8 @@ class Exact:
 def launcher(bound: Exact) -> Any:
     p = bound.problem
 
-    def go(a: int, b: int, c: int, stream: int, more: tuple[int, ...] = (), own: int | None = None) -> None:
+    def go(addresses: tuple[int, ...], stream: int, own: int | None = None) -> None:
+        a, b, c, *more = addresses
         driver: Any = drivers.driver()
         for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0

@@ -11,6 +11,7 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.source import Launch
 from ptxgen.errors import ConfigError, InputError
+from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.strided_arrays import padded
@@ -91,8 +92,32 @@ def test_parameters_are_packed_in_advance_except_addresses():
         runner = Runner.of(driver, P, parse_config(SMALL + text))
         for ready, step in zip(runner.prepare(2.5, -0.5), runner.launch.steps, strict=True):
             values = {"A": 1, "B": 2, "C": 3, "W": 4, "alpha": 2.5, "beta": -0.5}
-            assert ready.parameters(1, 2, 3, 4) == step.pack(values)
+            assert ready.parameters((1, 2, 3, 4)) == step.pack(values)
             assert ready.step is step
+
+
+def test_addresses_come_in_the_order_of_names():
+    """Names that a step does not take are skipped, and arrays without an address are at 0."""
+    driver, p = EmulatedDriver(), replace(P, epilogue="bias_column")
+    runner = Runner.of(driver, p, parse_config(SMALL + " kg=2 splitk=workspace"))
+    at = {"A": 1, "B": 2, "C": 3, "W": 4, "bias": 5}
+    for names in (("A", "B", "C", "bias", "W"), ("B", "A", "C", "W", "bias"), ("W", "C"), ("bias",), ()):
+        values = {**{name: at[name] if name in names else 0 for name in at}, "alpha": 1.0, "beta": 0.0}
+        for step, parameters in runner.prepare(names=names):
+            assert parameters(tuple(at[name] for name in names)) == step.pack(values)
+
+
+def test_buffers_with_tensor_maps_are_kept_by_address():
+    driver, encoded = EmulatedDriver(device("h200")), []
+    tensor_map = driver.tensor_map
+    driver.tensor_map = lambda described, address: encoded.append(address) or tensor_map(described, address)
+    config = parse_config("family=wgmma ml=64 nl=64 math_warpgroups=1 u=64 stages=2")
+    ((step, parameters),) = Runner.of(driver, Gemm(64, 64, 64, "NT", "f16"), config).prepare(names=("B", "A", "C"))
+    found = [parameters(addresses) for addresses in ((16, 32, 48), (16, 32, 64), (16, 32, 48))]
+    assert found[0] == found[2] != found[1]
+    assert sorted(encoded) == [16, 16, 32, 32]
+    values = {"A": 32, "B": 16, "C": 48, "W": 0, "alpha": 1.0, "beta": 0.0}
+    assert found[0] == step.pack(values) + step.pack_maps(tensor_map, values)
 
 
 def test_products_of_host_arrays():

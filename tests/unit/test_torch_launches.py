@@ -70,14 +70,15 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that are launched. Their operands count as memory of a GPU."""
     found: list[Any] = []
 
-    def launch_of(runner: Any, alpha: float = 1.0, beta: float = 0.0, swapped: bool = False, given: Any = ()) -> Any:
+    def launch_of(runner: Any, alpha: float = 1.0, beta: float = 0.0, names: tuple[str, ...] = ()) -> Any:
         p = runner.problem
 
-        def launch(a: int, b: int, c: int, stream: int, epilogue_args: Any = given, own: Any = None) -> None:
+        def launch(addresses: tuple[int, ...], stream: int, own: Any = None) -> None:
             assert stream == 1
             found.append(p)
-            a, b = (b, a) if swapped else (a, b)
-            (convolve if isinstance(p, Conv) else multiply)(p, a, b, c, epilogue_args)
+            named = dict(zip(names or p.arrays, addresses, strict=True))
+            a, b, c, *epilogue_args = (named[name] for name in p.arrays)
+            (convolve if isinstance(p, Conv) else multiply)(p, a, b, c, tuple(epilogue_args))
 
         return launch
 

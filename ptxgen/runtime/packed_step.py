@@ -1,0 +1,79 @@
+"""The parameters of a launch, packed in advance except for addresses."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from ptxgen.codegen.source import Encode, Step
+
+MAX_TENSOR_MAPS = 256  #: cached parameter buffers of a step with tensor maps, by addresses
+
+Addresses = tuple[int, ...]
+
+
+class PackedStep(NamedTuple):
+    """``parameters``: returns the parameter buffer of ``step`` for addresses."""
+
+    step: Step
+    parameters: Callable[[Addresses], bytes]
+
+
+def pack(step: Step, names: Sequence[str], numbers: Mapping[str, int | float], encode: Encode) -> PackedStep:
+    """The step, packed for addresses in the order of ``names``; other arrays are at 0. ``numbers``: the values of alpha
+    and beta."""
+    absent = {value: 0 for _, value in step.arguments if isinstance(value, str) and value not in names}
+    absent |= {m.operand: 0 for m in step.maps if m.operand not in names}
+    values = {**absent, **numbers}
+    parameters = _packer(step, names, values)
+    return PackedStep(step, _with_maps(step, names, values, parameters, encode) if step.maps else parameters)
+
+
+def _packer(step: Step, names: Sequence[str], values: Mapping[str, int | float]) -> Callable[[Addresses], bytes]:
+    """A function that packs the parameters before the first tensor map: it writes addresses at offsets, and copies the
+    bytes in between."""
+    packed = step.pack({**dict.fromkeys(names, 0), **values})
+    form, end = "=", 0
+    order: list[int] = []
+    constants: list[bytes] = []
+    for offset, name in step.named_offsets:
+        if name in names:
+            if offset > end:
+                form += f"{offset - end}s"
+                order.append(len(names) + len(constants))
+                constants.append(packed[end:offset])
+            form, end = f"{form}Q", offset + 8
+            order.append(names.index(name))
+    if not order:
+        return lambda addresses: packed
+    tail = packed[end:]
+    write = struct.Struct(f"{form}{len(tail)}s").pack
+    if order == list(range(len(names))):
+        return lambda addresses: write(*addresses, tail)
+    pick, rest = itemgetter(*order, len(names) + len(constants)), (*constants, tail)
+    return lambda addresses: write(*pick(addresses + rest))
+
+
+def _with_maps(
+    step: Step,
+    names: Sequence[str],
+    values: Mapping[str, int | float],
+    parameters: Callable[[Addresses], bytes],
+    encode: Encode,
+) -> Callable[[Addresses], bytes]:
+    """A function that appends the tensor maps. It encodes them once for each tuple of addresses."""
+    buffers: dict[Addresses, bytes] = {}
+    cached = buffers.get
+
+    def with_maps(addresses: Addresses) -> bytes:
+        found = cached(addresses)
+        if found is None:
+            if len(buffers) >= MAX_TENSOR_MAPS:
+                buffers.clear()
+            maps = step.pack_maps(encode, {**values, **dict(zip(names, addresses, strict=True))})
+            found = buffers[addresses] = parameters(addresses) + maps
+        return found
+
+    return with_maps
