@@ -100,7 +100,7 @@ class WinogradGemm(KernelGemm):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        return self.epilogue_arrays
+        return ("A", "B", "C", *self.epilogue_arrays)
 
     @property
     def shape_class(self) -> KernelGemm:
