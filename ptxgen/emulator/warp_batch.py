@@ -82,7 +82,7 @@ class RegisterSets(Protocol):
 
 
 class UndefinedRegisters(Protocol):
-    """The tracked registers of a program: see `ops.undefined`."""
+    """The tracked registers of a program: see `ops.operands.undefined`."""
 
     fresh: list[bool]
 

@@ -40,7 +40,7 @@ def owners() -> dict[str, list[str]]:
 
 
 def test_the_page_draws_layers() -> None:
-    assert {"", "emulator", "tuning"} <= set(layers())
+    assert {"", "emulator", "emulator.ops", "tuning"} <= set(layers())
 
 
 @pytest.mark.parametrize("package", layers())

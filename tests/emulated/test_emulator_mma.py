@@ -14,7 +14,7 @@ import pytest
 from emulator_kernels import launch, run
 from mma_inputs import DISTRIBUTIONS, INTEGERS, VARIANTS, extents, kernel, operands, registers
 
-from ptxgen.emulator.ops.fragments import Fragment, accumulator, operand_a, operand_b
+from ptxgen.emulator.ops.matrix.fragments import Fragment, accumulator, operand_a, operand_b
 from ptxgen.errors import DivergenceFault, ParseError, UninitialisedFault, UnsupportedError
 
 HARDWARE = np.load(Path(__file__).parent / "mma_h200.npz")

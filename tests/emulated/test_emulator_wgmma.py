@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulator_kernels import launch
 
-from ptxgen.emulator.ops.rounding import fused
+from ptxgen.emulator.ops.matrix.rounding import fused
 from ptxgen.errors import (
     AsyncFault,
     DeadlockFault,

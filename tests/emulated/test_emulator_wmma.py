@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulator_kernels import run
 
-from ptxgen.emulator.ops.rounding import fused
+from ptxgen.emulator.ops.matrix.rounding import fused
 from ptxgen.errors import DivergenceFault, MisalignedFault, OutOfBoundsFault, UninitialisedFault, UnsupportedError
 
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]

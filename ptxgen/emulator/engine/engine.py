@@ -16,8 +16,8 @@ from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, FALL, Blo
 from ptxgen.emulator.engine.deadlock_report import deadlock, exceeds_watchdog
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.global_memory import GlobalMemory
-from ptxgen.emulator.ops.access import add_access_stats
-from ptxgen.emulator.ops.numerics import UNDERFLOW
+from ptxgen.emulator.ops.arithmetic.numerics import UNDERFLOW
+from ptxgen.emulator.ops.operands.access import add_access_stats
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.async_state import AsyncState

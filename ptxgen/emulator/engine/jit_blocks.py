@@ -16,7 +16,15 @@ from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.engine.jit_emitter import Emitter, can_compile, emit
 from ptxgen.emulator.engine.program import Program
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE, SHARED_BASE
-from ptxgen.emulator.ops.access import Positions, Site, global_access, info_of, sample_global, sample_shared, shared
+from ptxgen.emulator.ops.operands.access import (
+    Positions,
+    Site,
+    global_access,
+    info_of,
+    sample_global,
+    sample_shared,
+    shared,
+)
 from ptxgen.emulator.ptx.syntax import SIZES
 from ptxgen.emulator.sync.touch import Touch, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.dtypes import SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Reg, Sink
 from ptxgen.emulator.warp_batch import View

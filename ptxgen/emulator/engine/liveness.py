@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.emulator.ops.builder import Builder
+from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ptx.syntax import Instruction
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ptxgen.emulator.engine.basic_block import BLOCKING, BRANCH, EXIT, WARP, Block
 from ptxgen.emulator.engine.liveness import operands_of, unproven
 from ptxgen.emulator.engine.loops import conditional
-from ptxgen.emulator.ops.access import Site
-from ptxgen.emulator.ops.builder import Builder
 from ptxgen.emulator.ops.instruction_set import find
-from ptxgen.emulator.ops.proxy_fences import asynchronous
+from ptxgen.emulator.ops.operands.access import Site
+from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.operands.undefined import Origin, Undefined
 from ptxgen.emulator.ops.registry import Row
 from ptxgen.emulator.ops.spelling import suggestion
-from ptxgen.emulator.ops.undefined import Origin, Undefined
+from ptxgen.emulator.ops.synchronisation.proxy_fences import asynchronous
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit
 from ptxgen.emulator.stats import instruction_class

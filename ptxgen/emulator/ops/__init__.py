@@ -1,1 +1,1 @@
-"""The instructions, one module for each group, and the builder that turns their operands into steps."""
+"""The instructions, in folders by the chapters of the PTX ISA, and the operands from which their steps are built."""

@@ -1,0 +1,1 @@
+"""Integer and floating-point arithmetic, comparisons, logic, shifts and video instructions."""

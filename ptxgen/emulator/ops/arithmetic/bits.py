@@ -1,0 +1,371 @@
+"""Logic, shifts and bit fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.arithmetic.compare import predicate
+from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import SIGNED
+from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Pair
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+def raw(kind: str) -> str:
+    return "pred" if kind == "pred" else f"u{8 * SIZES[kind]}"
+
+
+def population(x: Array) -> Array:
+    """The number of bits that are set."""
+    a = x.astype(np.uint64)
+    a = a - ((a >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    a = (a & np.uint64(0x3333333333333333)) + ((a >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    a = (a + (a >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (a * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@instruction("and", "or", "xor")
+def logic(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins)
+    ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[ins.op]
+    return simple(b, ins, raw(kind), ufunc)
+
+
+@instruction("not", "cnot")
+def logical_not(b: Builder, ins: Instruction) -> Step:
+    kind = raw(only_type(b, ins))
+    if ins.op == "not":
+        return simple(b, ins, kind, np.invert, 1)
+    x = b.src(ins.operands[1], kind)
+
+    def compute(v: list[Array], out: Array) -> None:
+        out[...] = v[x] == 0
+
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@instruction("shl", "shr")
+def shift(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins)
+    if kind not in SIGNED or ins.op == "shl":
+        kind = raw(kind)
+    bits = 8 * SIZES[kind]
+    amount = ins.operands[2]
+    x = b.src(ins.operands[1], kind)
+    if isinstance(amount, Imm):
+        n = amount.value & 0xFFFFFFFF
+        dst = b.dst(ins.operands[0], kind)
+        ufunc: Any = np.left_shift if ins.op == "shl" else np.right_shift
+        if n >= bits:
+            if kind not in SIGNED:
+                return into(b, dst, lambda v, out: out.fill(0))
+            n = bits - 1
+        by = b.const(n, kind)
+        return into(b, dst, lambda v, out: ufunc(v[x], v[by], out))
+    by = b.src(amount, "u32")
+    dst = b.dst(ins.operands[0], kind)
+
+    def compute(v: list[Array], out: Array) -> None:
+        n = v[by]
+        a = v[x]
+        if ins.op == "shr" and kind in SIGNED:
+            out[...] = a >> np.minimum(n, bits - 1).astype(a.dtype)
+            return
+        small = np.minimum(n, bits - 1).astype(a.dtype)
+        shifted = a << small if ins.op == "shl" else a >> small
+        out[...] = np.where(n >= bits, np.zeros((), a.dtype), shifted)
+
+    return into(b, dst, compute)
+
+
+@instruction("shf")
+def funnel(b: Builder, ins: Instruction) -> Step:
+    left, wrap = "l" in ins.mods, "wrap" in ins.mods
+    if ins.mods[-1] != "b32":
+        raise b.unsupported()
+    lo, hi, by = (b.src(o, "u32") for o in ins.operands[1:])
+
+    def compute(v: list[Array], out: Array) -> None:
+        n = v[by].astype(np.uint64)
+        n = n & np.uint64(31) if wrap else np.minimum(n, np.uint64(32))
+        both = (v[hi].astype(np.uint64) << np.uint64(32)) | v[lo].astype(np.uint64)
+        out[...] = ((both << n) >> np.uint64(32) if left else both >> n).astype(np.uint32)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("bfe")
+def extract(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins)
+    bits = 8 * SIZES[kind]
+    x = b.src(ins.operands[1], raw(kind))
+    at, length = b.src(ins.operands[2], "u32"), b.src(ins.operands[3], "u32")
+    dst = b.dst(ins.operands[0], raw(kind))
+    signed = kind in SIGNED
+    limit = field_limit(bits)
+
+    def compute(v: list[Array], out: Array) -> None:
+        a = v[x].astype(np.uint64)
+        pos = (v[at] & limit).astype(np.int64)
+        count = (v[length] & limit).astype(np.int64)
+        shifted = np.where(pos >= 64, np.uint64(0), a >> np.minimum(pos, 63).astype(np.uint64))
+        mask = np.where(
+            count >= 64,
+            np.uint64(0xFFFFFFFFFFFFFFFF),
+            (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
+        )
+        value = shifted & mask
+        if signed:
+            top = np.minimum(pos + count - 1, bits - 1)
+            sign = (a >> np.maximum(top, 0).astype(np.uint64)) & np.uint64(1)
+            sign = np.where(count == 0, np.uint64(0), sign)
+            taken = np.clip(np.minimum(count, bits - pos), 0, 63).astype(np.uint64)
+            fill = np.uint64(0xFFFFFFFFFFFFFFFF) << taken
+            fill = np.where(np.minimum(count, bits - pos) >= 64, np.uint64(0), fill)
+            value = np.where(sign != 0, value | fill, value)
+        out[...] = value.astype(out.dtype)
+
+    return into(b, dst, compute)
+
+
+def field_limit(bits: int) -> Any:
+    """Mask of a position or a length: 8 bits as PTX defines; for 64-bit operands the hardware uses all 32 bits."""
+    return np.uint32(0xFF if bits == 32 else 0xFFFFFFFF)
+
+
+@instruction("bfi")
+def insert(b: Builder, ins: Instruction) -> Step:
+    kind = raw(only_type(b, ins))
+    bits = 8 * SIZES[kind]
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    at, length = b.src(ins.operands[3], "u32"), b.src(ins.operands[4], "u32")
+    limit = field_limit(bits)
+
+    def compute(v: list[Array], out: Array) -> None:
+        pos = (v[at] & limit).astype(np.int64)
+        count = (v[length] & limit).astype(np.int64)
+        ones = np.where(
+            count >= 64,
+            np.uint64(0xFFFFFFFFFFFFFFFF),
+            (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
+        )
+        by = np.minimum(pos, 63).astype(np.uint64)
+        mask = np.where(pos >= bits, np.uint64(0), ones << by)
+        field = np.where(pos >= bits, np.uint64(0), v[x].astype(np.uint64) << by)
+        out[...] = ((v[y].astype(np.uint64) & ~mask) | (field & mask)).astype(out.dtype)
+
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@instruction("bmsk")
+def bmsk(b: Builder, ins: Instruction) -> Step:
+    at, width = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")
+    clamp = "clamp" in ins.mods
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, w = v[at].astype(np.uint64), v[width].astype(np.uint64)
+        if not clamp:
+            a, w = a & np.uint64(31), w & np.uint64(31)
+        ones = (np.uint64(1) << np.minimum(w, np.uint64(32))) - np.uint64(1)
+        out[...] = np.where(a >= 32, np.uint64(0), ones << np.minimum(a, np.uint64(31))).astype(np.uint32)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("szext")
+def szext(b: Builder, ins: Instruction) -> Step:
+    """Extends the low bits of a word with zeros or with their sign."""
+    if len(ins.mods) != 2 or ins.mods[0] not in ("clamp", "wrap") or ins.mods[1] not in ("u32", "s32"):
+        raise b.unsupported()
+    x, n = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")
+    clamp, signed = ins.mods[0] == "clamp", ins.mods[1] == "s32"
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, width = v[x], v[n]
+        count = width & np.uint32(31)
+        keep = (np.uint32(1) << count) - np.uint32(1)
+        low = a & keep
+        if signed:
+            top = (a >> ((count - np.uint32(1)) & np.uint32(31))) & np.uint32(1)
+            low = np.where((top != 0) & (count != 0), low | ~keep, low)
+        out[...] = np.where(width >= 32, a, low) if clamp else low
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("brev")
+def reverse(b: Builder, ins: Instruction) -> Step:
+    kind = raw(only_type(b, ins))
+    x = b.src(ins.operands[1], kind)
+    size = SIZES[kind]
+
+    def compute(v: list[Array], out: Array) -> None:
+        a = np.array(v[x], ndmin=1)
+        bits = np.unpackbits(a.view(np.uint8), bitorder="little").reshape(-1, 8 * size)[:, ::-1]
+        out[...] = np.packbits(bits, axis=1, bitorder="little").view(a.dtype).reshape(-1)
+
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@instruction("popc")
+def popc(b: Builder, ins: Instruction) -> Step:
+    x = b.src(ins.operands[1], raw(only_type(b, ins)))
+
+    def compute(v: list[Array], out: Array) -> None:
+        out[...] = population(v[x])
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+def leading_zeros(a: Array, bits: int) -> Array:
+    """The number of zero bits above the highest bit that is set."""
+    a = np.array(a, np.uint64)
+    for s in (1, 2, 4, 8, 16, 32):
+        a |= a >> np.uint64(s)
+    return bits - population(a).astype(np.int64)
+
+
+@instruction("clz")
+def clz(b: Builder, ins: Instruction) -> Step:
+    kind = raw(only_type(b, ins))
+    x = b.src(ins.operands[1], kind)
+
+    def compute(v: list[Array], out: Array) -> None:
+        out[...] = leading_zeros(v[x], 8 * SIZES[kind])
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("bfind")
+def bfind(b: Builder, ins: Instruction) -> Step:
+    amount = "shiftamt" in ins.mods
+    kind = only_type(b, ins, {"shiftamt"}, LONG)
+    bits = 8 * SIZES[kind]
+    x = b.src(ins.operands[1], kind)
+
+    def compute(v: list[Array], out: Array) -> None:
+        a = v[x]
+        if kind in SIGNED:
+            a = np.where(a < 0, ~a, a)
+        zeros = leading_zeros(np.asarray(a).astype(np.uint64), bits)
+        at = zeros if amount else bits - 1 - zeros
+        out[...] = np.where(zeros == bits, 0xFFFFFFFF, at).astype(np.uint32)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("fns")
+def fns(b: Builder, ins: Instruction) -> Step:
+    mask, base, offset = (b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32"), b.src(ins.operands[3], "s32"))
+
+    def compute(v: list[Array], out: Array) -> None:
+        n = out.shape
+        for i, (word, start, k) in enumerate(
+            zip(*(np.broadcast_to(v[s], n).tolist() for s in (mask, base, offset)), strict=True)
+        ):
+            position = 0xFFFFFFFF
+            if k == 0:
+                if start < 32 and word >> start & 1:
+                    position = start
+            else:
+                candidates = range(start, 32) if k > 0 else range(min(start, 31), -1, -1)
+                hits = [p for p in candidates if word >> p & 1]
+                if len(hits) >= abs(k):
+                    position = hits[abs(k) - 1]
+            out[i] = position
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)
+
+
+@instruction("lop3")
+def lop3(b: Builder, ins: Instruction) -> Step:
+    if ins.mods in (("or", "b32"), ("and", "b32")):
+        return lop3_predicate(b, ins)
+    if ins.mods != ("b32",) or len(ins.operands) != 5:
+        raise b.unsupported()
+    return into(b, b.dst(ins.operands[0], "u32"), truth_table(b, ins))
+
+
+def truth_table(b: Builder, ins: Instruction) -> Any:
+    """A function that applies an 8-bit truth table to the bits of three words."""
+    if not isinstance(ins.operands[4], Imm):
+        raise b.malformed("the table must be a constant")
+    x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
+    table = ins.operands[4].value & 0xFF
+
+    def compute(v: list[Array], out: Array) -> None:
+        total = np.zeros_like(out)
+        inputs = [v[x], v[y], v[z]]
+        for i in range(8):
+            if table >> i & 1:
+                term = np.full_like(out, 0xFFFFFFFF)
+                for k, value in enumerate(inputs):
+                    term &= value if i >> (2 - k) & 1 else ~value
+                total |= term
+        out[...] = total
+
+    return compute
+
+
+def lop3_predicate(b: Builder, ins: Instruction) -> Step:
+    """lop3.BoolOp: also combines the predicate "the result is not zero" with another predicate."""
+    d = ins.operands[0]
+    if len(ins.operands) != 6 or not isinstance(d, Pair):
+        raise b.malformed("d|p and six operands are needed")
+    compute = truth_table(b, ins)
+    p, negated = predicate(b, ins.operands[5])
+    dst, flag, scratch = b.dst(d.first, "u32"), b.dst(d.second, "pred"), b.temp("u32")
+    both = ins.mods[0] == "and"
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        word = v[scratch]
+        compute(v, word)
+        q = ~v[p] if negated else v[p]
+        answer = (word != 0) & q if both else (word != 0) | q
+        where: Any = True if m is None else m
+        np.copyto(v[dst], word, where=where)
+        np.copyto(v[flag], answer, where=where)
+
+    return step
+
+
+@instruction("prmt")
+def prmt(b: Builder, ins: Instruction) -> Step:
+    mode = ins.mods[0] if len(ins.mods) == 2 else ""
+    if ins.mods[-1] != "b32" or mode not in ("", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"):
+        raise b.unsupported()
+    x, y, z = (b.src(o, "u32") for o in ins.operands[1:4])
+    tables = {
+        "f4e": ([3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]),
+        "b4e": ([5, 6, 7, 0], [6, 7, 0, 1], [7, 0, 1, 2], [0, 1, 2, 3]),
+        "rc8": ([0, 0, 0, 0], [1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]),
+        "ecl": ([3, 2, 1, 0], [3, 2, 1, 1], [3, 2, 2, 2], [3, 3, 3, 3]),
+        "ecr": ([0, 0, 0, 0], [1, 1, 1, 0], [2, 2, 1, 0], [3, 2, 1, 0]),
+        "rc16": ([1, 0, 1, 0], [3, 2, 3, 2], [1, 0, 1, 0], [3, 2, 3, 2]),
+    }
+
+    def compute(v: list[Array], out: Array) -> None:
+        both = (v[y].astype(np.uint64) << np.uint64(32)) | v[x].astype(np.uint64)
+        select = v[z]
+        total = np.zeros(out.shape, np.uint64)
+        for i in range(4):
+            if mode:
+                table = np.array([row[3 - i] for row in tables[mode]], np.uint64)
+                nibble = table[select & np.uint32(3)]
+                sign = np.zeros((), bool)
+            else:
+                field = (select >> np.uint32(4 * i)) & np.uint32(15)
+                nibble, sign = (field & np.uint32(7)).astype(np.uint64), field >= 8
+            byte = (both >> (nibble * np.uint64(8))) & np.uint64(0xFF)
+            byte = np.where(sign, np.where(byte & np.uint64(0x80) != 0, np.uint64(0xFF), np.uint64(0)), byte)
+            total |= byte << np.uint64(8 * i)
+        out[...] = total.astype(np.uint32)
+
+    return into(b, b.dst(ins.operands[0], "u32"), compute)

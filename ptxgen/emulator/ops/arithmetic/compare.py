@@ -1,0 +1,241 @@
+"""Comparisons and selections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.arithmetic.numerics import FLOAT, flush
+from ptxgen.emulator.ops.operands.builder import Array, Builder, into
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Pair, Sink
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+_ORDERED: dict[str, Any] = {
+    "eq": np.equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lo": np.less,
+    "ls": np.less_equal,
+    "hi": np.greater,
+    "hs": np.greater_equal,
+}
+
+
+#: an unordered comparison is the negation of the opposite ordered one
+_OPPOSITE: dict[str, Any] = {
+    "ltu": np.greater_equal,
+    "leu": np.greater,
+    "gtu": np.less_equal,
+    "geu": np.less,
+}
+
+
+COMPARISONS = {*_ORDERED, *_OPPOSITE, "ne", "neu", "equ", "num", "nan"}
+
+
+_COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def compare(name: str, kind: str, a: Array, c: Array, out: Array) -> None:
+    if name in _ORDERED:
+        _ORDERED[name](a, c, out)
+    elif name in _OPPOSITE:
+        _OPPOSITE[name](a, c, out)
+        np.logical_not(out, out)
+    elif name == "neu" or (name == "ne" and kind not in FLOATS):
+        np.not_equal(a, c, out)
+    elif name == "ne":
+        out[...] = (a < c) | (a > c)
+    elif name == "equ":
+        out[...] = ~((a < c) | (a > c))
+    else:
+        nan = np.isnan(a) | np.isnan(c)
+        out[...] = nan if name == "nan" else ~nan
+
+
+def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
+    """The comparison, the type in which it compares, and whether it flushes subnormal numbers."""
+    name = next((m for m in ins.mods if m in COMPARISONS), "")
+    kind = ins.mods[-1]
+    known = COMPARISONS | set(_COMBINE) | set(SIZES) | {"ftz"}
+    if not name or kind not in SIZES or not set(ins.mods) <= known:
+        raise b.unsupported()
+    if name in ("lo", "ls", "hi", "hs") and kind in FLOATS:
+        raise b.malformed(f".{name} compares unsigned integers")
+    if kind[0] == "b" and kind != "bf16" and kind != "bf16x2":
+        kind = "u" + kind[1:]
+    return name, kind, "ftz" in ins.mods
+
+
+def predicate(b: Builder, op: Operand) -> tuple[int, bool]:
+    """The view of a predicate operand, and whether the operand is negated."""
+    if isinstance(op, Not):
+        return b.src(op.reg, "pred"), True
+    return b.src(op, "pred"), False
+
+
+@instruction("setp")
+def setp(b: Builder, ins: Instruction) -> Step:
+    name, kind, ftz = compared_type(b, ins)
+    if kind.endswith("x2"):
+        return setp_pair(b, ins, name, kind, ftz)
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
+    other = predicate(b, ins.operands[3]) if combine is not None else None
+    d = ins.operands[0]
+    first, second = (d.first, d.second) if isinstance(d, Pair) else (d, Sink())
+    dp = b.dst(first, "pred")
+    if combine is None and isinstance(second, Sink) and not ftz:
+        direct = _ORDERED.get(name) or (np.not_equal if name in ("ne", "neu") and kind not in FLOATS else None)
+        if direct is not None:
+            return into(b, dp, lambda v, out: direct(v[x], v[y], out))
+        return into(b, dp, lambda v, out: compare(name, kind, v[x], v[y], out))
+    dq = b.dst(second, "pred")
+    scratch = b.temp("pred")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        t = v[scratch]
+        a, s = v[x], v[y]
+        if ftz:
+            a, s = flush(a, kind), flush(s, kind)
+        compare(name, kind, a, s, t)
+        where: Any = True if m is None else m
+        if other is None:
+            yes, no = t, ~t
+        else:
+            assert combine is not None
+            k = v[other[0]]
+            if other[1]:
+                k = ~k
+            yes, no = combine(t, k), combine(~t, k)
+        np.copyto(v[dp], yes, where=where)
+        np.copyto(v[dq], no, where=where)
+
+    return step
+
+
+def setp_pair(b: Builder, ins: Instruction, name: str, kind: str, ftz: bool) -> Step:
+    """setp of a packed type: one predicate for each half."""
+    base = kind.removesuffix("x2")
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
+    other = predicate(b, ins.operands[3]) if combine is not None else None
+    d = ins.operands[0]
+    if not isinstance(d, Pair):
+        raise b.malformed("two predicates are needed")
+    dsts = [b.dst(d.first, "pred"), b.dst(d.second, "pred")]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        a, s = np.broadcast_to(v[x], (2 * c.n,)), np.broadcast_to(v[y], (2 * c.n,))
+        if ftz:
+            a, s = flush(a, base), flush(s, base)
+        t = np.zeros(2 * c.n, bool)
+        compare(name, base, a, s, t)
+        halves = [t[::2], t[1::2]]
+        if other is not None and combine is not None:
+            k = ~v[other[0]] if other[1] else v[other[0]]
+            halves = [combine(half, k) for half in halves]
+        for dst, half in zip(dsts, halves, strict=True):
+            np.copyto(v[dst], half, where=True if m is None else m)
+
+    return step
+
+
+@instruction("set")
+def set_(b: Builder, ins: Instruction) -> Step:
+    result, kind = ins.types[-2:]
+    name = next((m for m in ins.mods if m in COMPARISONS), "")
+    ftz = "ftz" in ins.mods
+    combine = next((_COMBINE[m] for m in ins.mods if m in _COMBINE), None)
+    if not name:
+        raise b.unsupported()
+    base = kind.removesuffix("x2")
+    if base[0] == "b" and base != "bf16":
+        base = kind = "u" + kind[1:]
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    other = predicate(b, ins.operands[3]) if combine is not None else None
+    packed = kind.endswith("x2")
+    if packed and result in ("u32", "s32"):
+        result = "u16x2"  # one half for each comparison
+    dst = b.dst(ins.operands[0], result)
+    out_base = result.removesuffix("x2")
+    one: Any = 1 if out_base in FLOAT else -1
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, c = v[x], v[y]
+        if ftz:
+            a, c = flush(a, base), flush(c, base)
+        t = np.zeros(out.shape, bool)
+        compare(name, base, a, c, t)
+        if other is not None and combine is not None:
+            k = ~v[other[0]] if other[1] else v[other[0]]
+            t = combine(t, np.repeat(k, 2) if packed else k)
+        out[...] = t if one == 1 else np.where(t, -1, 0).astype(out.dtype)
+
+    return into(b, dst, compute)
+
+
+@instruction("selp")
+def selp(b: Builder, ins: Instruction) -> Step:
+    kind = ins.mods[-1]
+    if kind not in SIZES or len(ins.mods) != 1:
+        raise b.unsupported()
+    x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+    p, negated = predicate(b, ins.operands[3])
+    dst = b.dst(ins.operands[0], kind)
+
+    def compute(v: list[Array], out: Array) -> None:
+        out[...] = np.where(v[p], v[y], v[x]) if negated else np.where(v[p], v[x], v[y])
+
+    return into(b, dst, compute)
+
+
+@instruction("slct")
+def slct(b: Builder, ins: Instruction) -> Step:
+    kind, test = ins.types
+    if kind in PACKED or test not in ("s32", "f32"):
+        raise b.unsupported()
+    x, y, z = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind), b.src(ins.operands[3], test)
+    ftz = "ftz" in ins.mods
+
+    def compute(v: list[Array], out: Array) -> None:
+        t = flush(v[z], test) if ftz else v[z]
+        out[...] = np.where(t >= 0, v[x], v[y])
+
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@instruction("testp")
+def testp(b: Builder, ins: Instruction) -> Step:
+    test, kind = ins.mods
+    if test not in ("finite", "infinite", "number", "notanumber", "normal", "subnormal") or kind not in FLOAT:
+        raise b.unsupported()
+    x = b.src(ins.operands[1], kind)
+    finfo: Any = ml_dtypes.finfo
+    tiny: Any = finfo(FLOAT[kind]).tiny
+
+    def compute(v: list[Array], out: Array) -> None:
+        a = v[x]
+        if test in ("finite", "infinite"):
+            answer = np.isfinite(a) if test == "finite" else np.isinf(a)
+        elif test in ("number", "notanumber"):
+            answer = np.isnan(a) if test == "notanumber" else ~np.isnan(a)
+        elif test == "normal":
+            answer = np.isfinite(a) & ((np.abs(a) >= tiny) | (a == 0))
+        else:
+            answer = (a != 0) & (np.abs(a) < tiny)
+        out[...] = answer
+
+    return into(b, b.dst(ins.operands[0], "pred"), compute)

@@ -1,0 +1,304 @@
+"""Integer arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.arithmetic import floating_point
+from ptxgen.emulator.ops.operands.builder import LONG, Array, Builder, into, only_type, simple
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+def unsigned(kind: str) -> str:
+    return "u" + kind[1:]
+
+
+@instruction("add", "sub")
+def add(b: Builder, ins: Instruction) -> Step:
+    kind = ins.mods[-1] if ins.mods else ""
+    if kind in FLOATS or (kind in PACKED and kind[0] in "fb"):
+        return floating_point.add(b, ins)
+    if "cc" in ins.mods:
+        return carry(b, ins)
+    kind = only_type(b, ins, {"sat"})
+    ufunc = np.add if ins.op == "add" else np.subtract
+    if "sat" in ins.mods:
+        if kind != "s32":
+            raise b.unsupported()
+        x, y = b.src(ins.operands[1], kind), b.src(ins.operands[2], kind)
+        dst = b.dst(ins.operands[0], kind)
+
+        def compute(v: list[Array], out: Array) -> None:
+            out[...] = np.clip(ufunc(v[x].astype(np.int64), v[y].astype(np.int64)), -(2**31), 2**31 - 1)
+
+        return into(b, dst, compute)
+    return simple(b, ins, unsigned(kind), ufunc)
+
+
+@instruction("addc", "subc")
+def carry(b: Builder, ins: Instruction) -> Step:
+    """Addition and subtraction with the carry flag.
+
+    A difference is the sum a + ~b + 1, and its flag is the carry of that sum: clear if the subtraction borrows. Chains
+    may mix sums and differences.
+    """
+    kind = only_type(b, ins, {"cc"}, LONG)
+    x, y = (b.src(o, unsigned(kind)) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], unsigned(kind))
+    reads_carry, writes_carry, adds = ins.op.endswith("c"), "cc" in ins.mods, ins.op.startswith("add")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        flag = carry_flag(c)
+        a, s = np.broadcast_to(v[x], (c.n,)), np.broadcast_to(v[y], (c.n,))
+        if not adds:
+            s = ~s
+        k = flag.astype(a.dtype) if reads_carry else np.array(not adds, a.dtype)
+        one = a + s
+        out = one + k
+        over = (one < a) | (out < one)
+        where: Any = True if m is None else m
+        np.copyto(v[dst], out, where=where)
+        if writes_carry:
+            np.copyto(flag, over, where=where)
+
+    return step
+
+
+def carry_flag(c: WarpBatch) -> Array:
+    flag = c.state.get("carry")
+    if flag is None:
+        flag = c.state["carry"] = np.zeros(c.n, bool)
+    return flag
+
+
+def high(kind: str, x: Array, y: Array) -> Any:
+    """The high half of a product."""
+    bits = 8 * SIZES[kind]
+    if bits < 64:
+        double = np.int64 if kind in SIGNED else np.uint64
+        return ((x.astype(double) * y.astype(double)) >> double(bits)).astype(x.dtype)
+    a, b = x.view(np.uint64) if x.ndim else x.astype(np.uint64), y.view(np.uint64) if y.ndim else y.astype(np.uint64)
+    low = np.uint64(0xFFFFFFFF)
+    s = np.uint64(32)
+    al, ah, bl, bh = a & low, a >> s, b & low, b >> s
+    mid = ah * bl + ((al * bl) >> s)
+    mid2 = al * bh + (mid & low)
+    out = ah * bh + (mid >> s) + (mid2 >> s)
+    if kind in SIGNED:
+        zero = np.uint64(0)
+        out = out - np.where(a >> np.uint64(63) != 0, b, zero) - np.where(b >> np.uint64(63) != 0, a, zero)
+    return out.view(x.dtype)
+
+
+def products(b: Builder, ins: Instruction, kind: str) -> tuple[str, Callable[[list[Array], int, int, Array], object]]:
+    """The type of a product, and a function that writes the product into an array."""
+    mode = next((m for m in ins.mods if m in ("lo", "hi", "wide")), "")
+    if mode == "lo":
+        return unsigned(kind), lambda v, x, y, out: np.multiply(v[x], v[y], out)
+    if mode == "wide":
+        if SIZES[kind] == 8:
+            raise b.unsupported()
+        double = f"{kind[0]}{16 * SIZES[kind]}"
+        dtype = np.dtype(f"<{'i' if kind[0] == 's' else 'u'}{2 * SIZES[kind]}")
+        return double, lambda v, x, y, out: np.multiply(v[x], v[y], out, dtype=dtype)
+    if mode == "hi":
+
+        def write(v: list[Array], x: int, y: int, out: Array) -> None:
+            out[...] = high(kind, v[x], v[y])
+
+        return kind, write
+    raise b.unsupported("needs .lo, .hi or .wide")
+
+
+@instruction("mul")
+def mul(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
+        return floating_point.mul(b, ins)
+    kind = only_type(b, ins, {"lo", "hi", "wide"})
+    result, write = products(b, ins, kind)
+    source = unsigned(kind) if "lo" in ins.mods else kind
+    x, y = (b.src(o, source) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], result)
+    if "lo" in ins.mods:
+        return simple(b, ins, source, np.multiply)
+    return into(b, dst, lambda v, out: write(v, x, y, out))
+
+
+@instruction("mad")
+def mad(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] in FLOATS:
+        return floating_point.fma(b, ins)
+    if "cc" in ins.mods:
+        return mad_carry(b, ins)
+    kind = only_type(b, ins, {"lo", "hi", "wide", "sat"})
+    result, write = products(b, ins, kind)
+    source = unsigned(kind) if "lo" in ins.mods else kind
+    x, y = (b.src(o, source) for o in ins.operands[1:3])
+    z = b.src(ins.operands[3], result)
+    dst = b.dst(ins.operands[0], result)
+    scratch = b.temp(result)
+    if "sat" in ins.mods:
+        if kind != "s32" or "hi" not in ins.mods:
+            raise b.unsupported()
+
+        def saturated(v: list[Array], out: Array) -> None:
+            total = high(kind, v[x], v[y]).astype(np.int64) + v[z]
+            out[...] = np.clip(total, -(2**31), 2**31 - 1)
+
+        return into(b, dst, saturated)
+
+    def compute(v: list[Array], out: Array) -> None:
+        t = v[scratch]
+        write(v, x, y, t)
+        np.add(t, v[z], out)
+
+    return into(b, dst, compute)
+
+
+@instruction("madc")
+def mad_carry(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins, {"lo", "hi", "cc"}, LONG)
+    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], unsigned(kind))
+    reads_carry, writes_carry, hi = ins.op == "madc", "cc" in ins.mods, "hi" in ins.mods
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        flag = carry_flag(c)
+        a, s, t = (np.broadcast_to(v[i], (c.n,)) for i in (x, y, z))
+        whole = (high(kind, a, s) if hi else a * s).astype(v[dst].dtype)
+        k = flag.astype(v[dst].dtype) if reads_carry else np.zeros((), v[dst].dtype)
+        one = whole + t.astype(v[dst].dtype)
+        out = one + k
+        where: Any = True if m is None else m
+        np.copyto(v[dst], out, where=where)
+        if writes_carry:
+            np.copyto(flag, (one < whole) | (out < one), where=where)
+
+    return step
+
+
+@instruction("mul24", "mad24")
+def mul24(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins, {"lo", "hi", "sat"}, {"u32", "s32"})
+    if len(ins.operands) != (3 if ins.op == "mul24" else 4):
+        raise b.malformed(f"{2 if ins.op == 'mul24' else 3} sources are needed")
+    sat = "sat" in ins.mods
+    if sat and (kind != "s32" or ins.op != "mad24" or "hi" not in ins.mods):
+        raise b.unsupported()
+    src = [b.src(o, kind) for o in ins.operands[1:]]
+    dst = b.dst(ins.operands[0], kind)
+    shift = 16 if "hi" in ins.mods else 0
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, s = ((v[i].astype(np.int64) << 40) for i in src[:2])
+        product: Any
+        if kind == "u32":
+            product = ((a.view(np.uint64) >> np.uint64(40)) * (s.view(np.uint64) >> np.uint64(40))) >> np.uint64(shift)
+        else:
+            product = ((a >> 40) * (s >> 40)) >> shift
+        total = product + v[src[2]] if len(src) == 3 else product
+        if sat:
+            total = np.clip(total, -(2**31), 2**31 - 1)
+        out[...] = np.asarray(total).astype(out.dtype)
+
+    return into(b, dst, compute)
+
+
+@instruction("div", "rem")
+def div(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] in FLOATS:
+        return floating_point.div(b, ins)
+    kind = only_type(b, ins)
+    x, y = (b.src(o, kind) for o in ins.operands[1:])
+    dst = b.dst(ins.operands[0], kind)
+    remainder = ins.op == "rem"
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, d = v[x], v[y]
+        zero = d == 0
+        if kind in SIGNED:
+            rest = np.fmod(a, d)
+            answer = rest if remainder else np.floor_divide(a - rest, d)
+        else:
+            answer = np.remainder(a, d) if remainder else np.floor_divide(a, d)
+        if zero.any():
+            # undefined in PTX; the hardware gives all ones for div and for rem
+            ones = np.array(-1 if kind in SIGNED else (1 << 8 * SIZES[kind]) - 1).astype(out.dtype)
+            answer = np.where(zero, ones, answer)
+        out[...] = answer
+
+    return into(b, dst, compute)
+
+
+@instruction("min", "max")
+def minmax(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] in FLOATS or ins.mods[-1] in ("f16x2", "bf16x2"):
+        return floating_point.minmax(b, ins)
+    kind = only_type(b, ins, {"relu"})
+    ufunc = np.minimum if ins.op == "min" else np.maximum
+    if "relu" not in ins.mods:
+        return simple(b, ins, kind, ufunc)
+    x, y = (b.src(o, kind) for o in ins.operands[1:])
+    return into(b, b.dst(ins.operands[0], kind), lambda v, out: np.maximum(ufunc(v[x], v[y]), 0, out=out))
+
+
+@instruction("abs", "neg")
+def unary(b: Builder, ins: Instruction) -> Step:
+    if ins.mods[-1] in FLOATS or ins.mods[-1] in PACKED:
+        return floating_point.sign(b, ins)
+    kind = only_type(b, ins)
+    if kind not in SIGNED:
+        raise b.unsupported()
+    return simple(b, ins, kind, np.abs if ins.op == "abs" else np.negative, 1)
+
+
+@instruction("sad")
+def sad(b: Builder, ins: Instruction) -> Step:
+    kind = only_type(b, ins)
+    x, y, z = (b.src(o, kind) for o in ins.operands[1:])
+
+    def compute(v: list[Array], out: Array) -> None:
+        a, s = v[x], v[y]
+        out[...] = v[z] + np.where(a < s, s - a, a - s)
+
+    return into(b, b.dst(ins.operands[0], kind), compute)
+
+
+@instruction("dp4a", "dp2a")
+def dot(b: Builder, ins: Instruction) -> Step:
+    four = ins.op == "dp4a"
+    ta, tb = ins.types
+    half = next((m for m in ins.mods if m in ("lo", "hi")), "")
+    x, y = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")
+    result = "s32" if "s32" in (ta, tb) else "u32"
+    z = b.src(ins.operands[3], result)
+    dst = b.dst(ins.operands[0], result)
+
+    def pieces(word: Array, kind: str, width: int, first: int, count: int) -> list[Array]:
+        out = []
+        for i in range(first, first + count):
+            piece = (word.astype(np.int64) >> (width * i)) & ((1 << width) - 1)
+            if kind == "s32":
+                piece = (piece ^ (1 << (width - 1))) - (1 << (width - 1))
+            out.append(piece)
+        return out
+
+    def compute(v: list[Array], out: Array) -> None:
+        if four:
+            a, s = pieces(v[x], ta, 8, 0, 4), pieces(v[y], tb, 8, 0, 4)
+        else:
+            a, s = pieces(v[x], ta, 16, 0, 2), pieces(v[y], tb, 8, 2 if half == "hi" else 0, 2)
+        out[...] = (v[z].astype(np.int64) + sum(p * q for p, q in zip(a, s, strict=True))).astype(out.dtype)
+
+    return into(b, dst, compute)

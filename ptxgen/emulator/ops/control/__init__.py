@@ -1,0 +1,1 @@
+"""Branches, exits, calls and system calls."""

@@ -1,0 +1,163 @@
+"""The system calls of device code: vprintf, which prints, and __assertfail, which is a fault."""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import (
+    GLOBAL_BASE,
+    LOCAL_END,
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_BASE,
+    SHARED_WINDOW,
+    WINDOW,
+)
+from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.errors import Fault, OutOfBoundsFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+_CONVERSION = re.compile(
+    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d+)?(?:\.(?P<precision>\*|\d*))?"
+    r"(?P<length>hh|h|ll|l|j|z|t|L)?(?P<type>[a-zA-Z%])"
+)
+
+
+def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
+    """The bytes from a generic address of one lane to the end of the allocation or variable space around it."""
+    engine, wave = c.wave.engine, c.wave
+    window, at = address // WINDOW * WINDOW, address % WINDOW
+    data: Array = np.zeros(0, np.uint8)
+    if window == SHARED_WINDOW:
+        at &= (1 << 24) - 1
+        first = int(c.shared_base[lane])
+        data = wave.shared[first + at : first + wave.end] if at >= SHARED_BASE else data
+    elif LOCAL_WINDOW <= address < LOCAL_END:
+        size, at = wave.program.local_size, address - int(c.local_windows()[lane])
+        if "local" in c.state and 0 <= at < size:
+            data = c.state["local"][1][lane * size + at : (lane + 1) * size]
+    elif window == PARAM_WINDOW:
+        data = engine.param_bytes[at:]
+    else:
+        extent = engine.memory.extent(address)
+        if extent is not None:
+            data = engine.memory.buffer[address - GLOBAL_BASE : extent[1] - GLOBAL_BASE]
+    if not len(data):
+        raise fault(OutOfBoundsFault, f"{address:#x} is not an address of any memory", c, ins, lane, address)
+    return data
+
+
+def string_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> str:
+    """The zero-terminated string at a generic address."""
+    data = memory_at(c, ins, lane, address)
+    ends = np.flatnonzero(data == 0)
+    if not len(ends):
+        raise fault(OutOfBoundsFault, "a string without a terminating zero", c, ins, lane, address)
+    return data[: int(ends[0])].tobytes().decode("utf-8", "replace")
+
+
+class Arguments:
+    """The buffer of vprintf: each argument at a multiple of its size."""
+
+    def __init__(self, c: WarpBatch, ins: Instruction, lane: int, address: int) -> None:
+        self.c, self.ins, self.lane, self.address = c, ins, lane, address
+        self.at = self.count = 0
+
+    def take(self, size: int, code: str) -> Any:
+        """The next argument; `code`: its format for `struct`."""
+        self.at = -(-self.at // size) * size
+        self.count += 1
+        data = memory_at(self.c, self.ins, self.lane, self.address + self.at)[:size].tobytes()
+        if len(data) < size:
+            raise fault(
+                OutOfBoundsFault,
+                f"argument {self.count} of printf is outside the argument buffer",
+                self.c,
+                self.ins,
+                self.lane,
+                self.address + self.at,
+            )
+        self.at += size
+        return struct.unpack(code, data)[0]
+
+    def convert(self, match: re.Match[str]) -> str:
+        """One conversion of the format, as C prints it."""
+        kind, length = match["type"], match["length"] or ""
+        if kind == "%":
+            return "%"
+        flags, width, precision = match["flags"], match["width"] or "", match["precision"]
+        if width == "*":
+            width = str(self.take(4, "<i"))
+        if precision == "*":
+            precision = str(max(self.take(4, "<i"), 0))
+        style = f"%{flags}{width}" + ("" if precision is None else f".{precision}")
+        if kind in "diouxX":
+            value = self.take(*((8, "<q") if length in ("ll", "l", "j", "z", "t") else (4, "<i")))
+            bits = {"hh": 8, "h": 16, "": 32}.get(length, 64)
+            value &= (1 << bits) - 1
+            if kind in "di" and value >> (bits - 1):
+                value -= 1 << bits
+            return str((style + ("d" if kind == "u" else kind)) % value)
+        if kind in "fFeEgG":
+            return str((style + kind) % self.take(8, "<d"))
+        if kind in "aA":
+            text = re.sub(r"\.?0*p", "p", float(self.take(8, "<d")).hex())
+            return f"%{flags}{width}s" % (text.upper() if kind == "A" else text)
+        if kind == "c":
+            return (style + "c") % chr(self.take(4, "<i") & 255)
+        if kind == "s":
+            return (style + "s") % string_at(self.c, self.ins, self.lane, self.take(8, "<Q"))
+        if kind == "p":
+            return f"%{flags}{width}s" % hex(self.take(8, "<Q"))
+        return match.group()
+
+
+@instruction("*vprintf")
+def vprintf(b: Builder, ins: Instruction) -> Step:
+    """(result, format, arguments): prints to standard output, lanes in ascending order; returns the argument count."""
+    dst = b.dst(ins.operands[0], "u32")
+    views = [b.src(op, "u64") for op in ins.operands[1:]]
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lanes = np.flatnonzero(c.live() if m is None else m)
+        formats, buffers = (np.broadcast_to(c.v[view], (c.n,))[lanes].tolist() for view in views)
+        out = []
+        for lane, text, buffer in zip(lanes.tolist(), formats, buffers, strict=True):
+            arguments = Arguments(c, ins, lane, buffer)
+            out.append(_CONVERSION.sub(arguments.convert, string_at(c, ins, lane, text)))
+            c.v[dst][lane] = arguments.count
+        sys.stdout.write("".join(out))
+
+    return step
+
+
+@instruction("*assertfail")
+def assertfail(b: Builder, ins: Instruction) -> Step:
+    """(expression, file, line, function, bytes of a character)"""
+    expression, file, line, function = (
+        b.src(op, kind) for op, kind in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
+    )
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        lane = int(np.argmax(c.live() if m is None else m))
+        number = int(np.broadcast_to(c.v[line], (c.n,))[lane])
+        condition, path, name = (
+            string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane])) for v in (expression, file, function)
+        )
+        raise fault(Fault, f"{path}:{number}: {name}: assertion `{condition}` failed", c, ins, lane)
+
+    return step

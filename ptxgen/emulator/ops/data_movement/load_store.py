@@ -1,0 +1,369 @@
+"""ld, st and prefetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.memory.address_map import LOCAL_BITS, LOCAL_END, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from ptxgen.emulator.memory.global_memory import typed_views
+from ptxgen.emulator.ops.operands.access import (
+    Positions,
+    Site,
+    cluster_parts,
+    global_access,
+    global_access_at,
+    is_generic_shared,
+    shared,
+    shared_at,
+)
+from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
+from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sym, Vec
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.errors import OutOfBoundsFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+SPACES = ("global", "shared", "local", "param", "const")
+
+
+_HINTS = {
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "v2",
+    "v4",
+    "v8",
+    "unified",
+}
+
+
+def is_hint(m: str) -> bool:
+    """Whether a modifier is a cache hint."""
+    return m.startswith(("L1::", "L2::"))
+
+
+def space_of(ins: Instruction) -> str:
+    return next((m.split("::")[0] for m in ins.mods if m.split("::")[0] in SPACES), "generic")
+
+
+def checked_mods(b: Builder, ins: Instruction, allowed: set[str] = _HINTS) -> None:
+    for m in ins.mods:
+        if m not in allowed and m not in SIZES and m.split("::")[0] not in SPACES and not is_hint(m):
+            raise b.unsupported(f".{m}")
+
+
+#: the memory that an instruction accesses: (typed views of an arena, positions) for each state space
+Parts = list[tuple[dict[int, Array], Positions]]
+
+
+def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
+    """A function from (warp batch, site, mask, unit) to the accessed memory; `any_block`: with .shared::cluster."""
+    if any_block:
+        return cluster_parts
+    if space == "shared":
+        return lambda c, site, m, unit: [(c.wave.views, shared(c, site, m, unit))]
+    if space in ("global", "const"):
+        return lambda c, site, m, unit: [(c.wave.engine.memory.views, global_access(c, site, m, unit))]
+    if space == "local":
+        return lambda c, site, m, unit: [local(c, site, m, unit, 0)]
+    return generic
+
+
+def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
+    """The memory that generic addresses refer to."""
+    lanes = np.flatnonzero(active(c, m))
+    at = site.addresses(c, lanes)
+    if len(lanes) and (at < SHARED_WINDOW).all():
+        return [(c.wave.engine.memory.views, global_access(c, site, m, unit))]
+    return generic_at(c, site, at, lanes, unit)
+
+
+def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+    """As `generic`, for explicit addresses of some lanes."""
+    parts: Parts = []
+    some = at < SHARED_WINDOW
+    if some.any():
+        place = global_access_at(c, site, None, unit, at[some], lanes[some])
+        parts.append((c.wave.engine.memory.views, place))
+    some = is_generic_shared(at)
+    if some.any():
+        parts.append((c.wave.views, shared_at(c, site, at[some] - SHARED_WINDOW, lanes[some], unit)))
+    some = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
+    if some.any():
+        parts.append(local_at(c, site, local_offsets(c, site, at[some], lanes[some]), lanes[some], unit))
+    some = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
+    if some.any():
+        parts.append(parameters_at(c, site, at[some] - PARAM_WINDOW, lanes[some], unit))
+    return parts
+
+
+def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
+    """The memory of explicit addresses of some lanes in the space of the site: global, shared or generic."""
+    if site.space == "shared":
+        return [(c.wave.views, shared_at(c, site, at, lanes, unit))]
+    if site.space == "global":
+        return [(c.wave.engine.memory.views, global_access_at(c, site, None, unit, at, lanes))]
+    return generic_at(c, site, at, lanes, unit)
+
+
+def local_offsets(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
+    """Offsets in local memory of generic addresses; faults if an address belongs to another thread."""
+    offset = at - c.local_windows()[lanes].astype(np.int64)
+    bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
+    if bad.any():
+        i = int(np.argmax(bad))
+        text = "a generic address of the local memory of another thread"
+        raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
+    return offset
+
+
+def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Positions]:
+    lanes = np.flatnonzero(active(c, m))
+    return local_at(c, site, site.addresses(c, lanes) - base, lanes, unit)
+
+
+def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
+    size = c.wave.program.local_size
+    bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
+    if bad.any():
+        text = f"{site.size} bytes at a misaligned address or outside the {size} bytes of local memory"
+        raise site.out_of_bounds(text, c, bad, lanes, at)
+    views = c.state.get("local")
+    if views is None:
+        views = c.state["local"] = typed_views(np.zeros(c.n * size, np.uint8))
+    return views, Positions((at + lanes * size) >> (unit.bit_length() - 1), 0, lanes, None)
+
+
+def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
+    data = c.wave.engine.param_bytes
+    bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
+    if bad.any():
+        text = f"{site.size} bytes at a misaligned address or outside the {len(data)} bytes of parameters"
+        raise site.out_of_bounds(text, c, bad, lanes, at)
+    padded = np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)])
+    return typed_views(padded), Positions(at >> (unit.bit_length() - 1), 0, lanes, None)
+
+
+def vector(ins: Instruction) -> int:
+    """The number of elements of a vector access."""
+    return next((int(m[1:]) for m in ins.mods if m in ("v2", "v4", "v8")), 1)
+
+
+def elements(b: Builder, op: Operand, count: int) -> tuple[Operand, ...]:
+    """The elements of a vector operand, or a single operand; there must be `count`."""
+    items = op.items if isinstance(op, Vec) else (op,)
+    if len(items) != count:
+        raise b.malformed(f"{count} registers are needed")
+    return items
+
+
+@instruction("ld.acquire", "ld.relaxed", "ld.volatile", polls=True)
+def ld_strong(b: Builder, ins: Instruction) -> Step:
+    return ld(b, ins)
+
+
+@instruction("ld", "ldu")
+def ld(b: Builder, ins: Instruction) -> Step:
+    checked_mods(b, ins)
+    kind = ins.types[-1] if ins.types else ""
+    space = space_of(ins)
+    if SIZES.get(kind) not in (1, 2, 4, 8):
+        raise b.unsupported()
+    count, size = vector(ins), SIZES[kind]
+    address = ins.operands[1]
+    items = elements(b, ins.operands[0], count)
+    if not isinstance(address, Mem):
+        raise b.malformed("an address in brackets is needed")
+    if space == "param":
+        return ld_param(b, ins, kind, items, address)
+    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+    site = Site(b, ins, address, space, size * count, "read")
+    b.sites.append(site)
+    dsts = [b.dst_wide(item, number) for item in items]
+    exact = all(b.views[d].width == size for d in dsts)  # type: ignore[union-attr]
+    raws = [b.raw(d) for d in dsts] if exact else dsts
+    if all(isinstance(item, Reg) for item in items):
+        site.slots = [item.slot for item in items if isinstance(item, Reg)]
+    any_block = "shared::cluster" in ins.mods
+    resolve = resolver(site.space, any_block)
+    dtype = DTYPES[number]
+    hints = [m for m in ins.mods if m in ("volatile", "relaxed", "acquire")]
+
+    if exact and space in ("shared", "global") and not hints and not any_block:
+        locate: Any = shared if space == "shared" else global_access
+
+        def fast(c: WarpBatch, m: Mask) -> None:
+            place = locate(c, site, m, size)
+            arena = (c.wave if space == "shared" else c.wave.engine.memory).views[size]
+            v = c.v
+            lanes, index, shift = place.lanes, place.index, place.shift
+            if lanes is None and place.mask is None and 0 <= shift < len(arena):
+                for d in raws:
+                    arena[shift:].take(index, None, v[d], "clip")
+                    shift += 1
+            else:
+                scatter(v, raws, arena, place, None)
+
+        return fast
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        for views, place in resolve(c, site, m, size):
+            scatter(c.v, raws, views[size], place, None if exact else dtype)
+
+    return step
+
+
+def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dtype: Any) -> None:
+    """Writes loaded elements to registers; `dtype`: the type that determines how wider registers are extended."""
+    lanes, index = place.lanes, place.index
+    if lanes is None and place.mask is not None:
+        lanes = np.flatnonzero(place.mask)
+        index = index[lanes]
+    index = index + place.shift
+    for i, d in enumerate(dsts):
+        value = arena[index + i]
+        if dtype is not None:
+            value = value.view(dtype)
+        if lanes is None:
+            v[d][...] = value
+        else:
+            v[d][lanes] = value
+
+
+def ld_param(b: Builder, ins: Instruction, kind: str, items: tuple[Operand, ...], address: Mem) -> Step:
+    """Loads a kernel parameter; the value is the same in all lanes unless the address is in a register."""
+    size = SIZES[kind]
+    number = f"{'s' if kind in SIGNED else 'u'}{8 * size}"
+    base = address.base
+    dsts = [b.dst_wide(item, number) for item in items]
+    dtype = DTYPES[number]
+    if not isinstance(base, Sym):
+        site = Site(b, ins, address, "param", size * len(items), "read")
+
+        def gather(c: WarpBatch, m: Mask) -> None:
+            lanes = np.flatnonzero(active(c, m))
+            views, place = parameters_at(c, site, site.addresses(c, lanes), lanes, size)
+            scatter(c.v, dsts, views[size], place, dtype)
+
+        return gather
+    offset = base.var.address + base.offset + address.offset
+    if offset < base.var.address or offset + size * len(items) > base.var.address + base.var.size:
+        raise b.malformed(f"the access is outside the {base.var.size} bytes of {base.var.name}")
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        data = c.wave.engine.params
+        v = c.v
+        for i, d in enumerate(dsts):
+            value = np.frombuffer(data, dtype, 1, offset + i * size)[0]
+            if m is None:
+                v[d][...] = value
+            else:
+                v[d][m] = value
+
+    return step
+
+
+@instruction("st")
+def st(b: Builder, ins: Instruction) -> Step:
+    checked_mods(b, ins)
+    kind = ins.types[-1] if ins.types else ""
+    space = space_of(ins)
+    if SIZES.get(kind) not in (1, 2, 4, 8) or space in ("param", "const"):
+        raise b.unsupported()
+    count, size = vector(ins), SIZES[kind]
+    site = Site(b, ins, ins.operands[0], space, size * count, "write")
+    b.sites.append(site)
+    items = elements(b, ins.operands[1], count)
+    source = kind if kind in ("f32", "f64") else f"u{8 * size}"
+    srcs = [b.src(item, source) for item in items]
+    srcs = [b.raw(s) if not isinstance(b.views[s], np.ndarray) and _is_row(b, s, size) else s for s in srcs]
+    unsigned = np.dtype(f"<u{size}")
+    resolve = resolver(site.space, "shared::cluster" in ins.mods)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        v = c.v
+        engine = c.wave.engine
+        engine.progress += 1
+        for views, place in resolve(c, site, m, size):
+            arena = views[size]
+            lanes, index = place.lanes, place.index
+            whole = lanes is None
+            if lanes is None and place.mask is not None:
+                lanes = np.flatnonzero(place.mask)
+                index = index[lanes]
+            shift = place.shift
+            if engine.shadow is not None and views is engine.memory.views:
+                record_store(c, ins, arena, place, [v[s] for s in srcs], size)
+            for s in srcs:
+                value = v[s]
+                if value.dtype != unsigned:
+                    value = value.view(unsigned)
+                if lanes is not None and value.ndim:
+                    value = value[lanes]
+                if whole and 0 <= shift < len(arena):
+                    arena[shift:][index] = value
+                else:
+                    arena[index + shift] = value
+                shift += 1
+
+    return step
+
+
+def record_store(
+    c: WarpBatch, ins: Instruction, arena: Array, place: Positions, values: list[Array], size: int
+) -> None:
+    """Applies the race checks to a store to global memory, before it writes."""
+    lanes, index = place.lanes, place.index
+    if lanes is None:
+        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        index = index[lanes]
+    index = index + place.shift
+    new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])
+    old = np.stack([arena[index + i] for i in range(len(values))])
+    shadow = c.wave.engine.shadow
+    assert shadow is not None
+    shadow.store(c, ins, index * size, lanes, size * len(values), old, new)
+
+
+def _is_row(b: Builder, index: int, size: int) -> bool:
+    view = b.views[index]
+    return getattr(view, "width", 0) == size
+
+
+@instruction("prefetch", "prefetchu", "applypriority", "discard")
+def prefetch(b: Builder, ins: Instruction) -> Step:
+    for op in ins.operands:
+        if isinstance(op, Mem):
+            b.address_key(op.base, space_of(ins))
+    return lambda c, m: None
+
+
+@instruction("createpolicy")
+def createpolicy(b: Builder, ins: Instruction) -> Step:
+    dst = b.dst(ins.operands[0], "u64")
+    return lambda c, m: c.v[dst].__setitem__(slice(None) if m is None else m, 0)

@@ -1,0 +1,1 @@
+"""Matrix instructions of a warp and of a warpgroup, their fragments and their rounding."""

@@ -1,0 +1,1 @@
+"""Operands of instructions: registers and constants, memory operands, undefined values."""

@@ -1,0 +1,291 @@
+"""Undefined values in registers: their origins, their propagation, and the uses of them that are faults.
+
+A register is defined or undefined in each lane. An instruction that only computes makes its results undefined in the
+lanes in which they depend on an undefined operand. Any other use of such an operand is a fault: as an address, as the
+predicate of a branch or a guard, as a stored value, as an operand of a barrier.
+
+Registers that a path through the program may read before it writes them are tracked from the start. Other registers
+are tracked as soon as an undefined value may reach them; until then they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ptx.dtypes import FLOATS
+from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg
+from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault
+from ptxgen.errors import UninitialisedFault
+
+Array = NDArray[Any]
+
+
+Mask = NDArray[np.bool_] | None
+
+
+#: the undefined operands of an instruction, each with the lanes in which it is undefined
+Operands = list[tuple[Reg, Array]]
+
+
+#: (warp batch, undefined operands) -> undefined lanes of each destination, in the order of the instruction's writes;
+#: None: an undefined operand of this instruction is a fault
+Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
+
+
+#: plain instructions that affect control flow
+CONTROL_FLOW = {"call", "brx", "case"}
+
+
+#: integer instructions whose result may be independent of an operand: x - x, x & 0
+SELECTIVE = {
+    "and",
+    "or",
+    "xor",
+    "lop3",
+    "sub",
+    "mul",
+    "mul24",
+    "mad",
+    "mad24",
+    "shl",
+    "shr",
+    "selp",
+    "slct",
+    "prmt",
+    "bfe",
+    "bfi",
+    "min",
+    "max",
+    "rem",
+    "sad",
+}
+
+
+#: values substituted for undefined operands, to test whether a result depends on them; small ones for shifts
+TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The origin of an undefined value: the first instruction that reads the register, or the load that fills it
+    from shared memory at `address`."""
+
+    name: str
+    line: int
+    address: int | None = None
+
+    def fault_text(self, name: str) -> str:
+        """The message of a fault at a use of register `name`."""
+        if self.address is None:
+            if name == self.name:
+                return f"register {name} is read before it is written"
+            return f"{name} is used; it depends on {self.name}, which line {self.line} reads before it is written"
+        loaded = f"line {self.line} loaded it from uninitialised shared memory"
+        return f"{name} is used; {loaded if name == self.name else f'it depends on {self.name}, and {loaded}'}"
+
+
+def across_warp(c: WarpBatch, operands: Operands) -> list[Array] | None:
+    """The propagation of a reduction: the result of each lane depends on all lanes of the warp."""
+    return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
+
+
+def union(operands: Operands) -> Array:
+    """The lanes in which any of the operands is undefined."""
+    out = operands[0][1]
+    for _, bad in operands[1:]:
+        out = out | bad
+    return out
+
+
+class Compiled(Protocol):
+    """The program whose registers are tracked."""
+
+    builder: Builder
+    bodies: list[dict[str, Any]]
+
+    def rebuild_steps(self) -> None:
+        """Builds the steps again, after their checks have changed."""
+
+
+class Undefined:
+    """The tracked registers of one program.
+
+    ``flags``: for each tracked slot, the index into ``WarpBatch.written``; ``initial``: the slots tracked from the
+    start; ``late``: those tracked later; ``fresh``: the initial ``WarpBatch.written`` of a block.
+    """
+
+    def __init__(self, program: Compiled, initial: set[int]) -> None:
+        self.program, self.initial = program, initial
+        self.flags = {slot: i for i, slot in enumerate(sorted(initial))}
+        self.fresh = [False] * len(self.flags)
+        self.late: set[int] = set()
+
+    # ---- the checks of an instruction
+
+    def check(self, body: dict[str, Any]) -> Step | None:
+        """The check before an instruction that reads tracked registers."""
+        regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
+        return self.checked(body["ins"], regs, self.propagation_of(body), list(body["writes"])) if regs else None
+
+    def guard_check(self, ins: Instruction) -> Step | None:
+        """The check before an instruction whose guard is tracked."""
+        tracked = ins.pred is not None and ins.pred.slot in self.flags
+        return self.checked(ins, [ins.pred], None, []) if tracked else None
+
+    def probe(self, body: dict[str, Any]) -> Callable[[WarpBatch, Mask], bool] | None:
+        """A function that tests whether an operand tracked from the start is undefined."""
+        flags = [self.flags[slot] for slot in body["reads"] if slot in self.initial]
+
+        def probe(c: WarpBatch, m: Mask) -> bool:
+            return any(c.written[flag] is not True and undefined(c, m, flag) is not None for flag in flags)
+
+        return probe if flags else None
+
+    def steps_after(self, body: dict[str, Any]) -> list[Step]:
+        """The steps after an instruction that writes tracked registers."""
+        return [self.record_write(slot) for slot in body["writes"] if slot in self.flags]
+
+    def early(self, body: dict[str, Any]) -> bool:
+        """Whether an instruction reads or writes a register that is tracked from the start."""
+        return not (self.initial.isdisjoint(body["reads"]) and self.initial.isdisjoint(body["writes"]))
+
+    def propagation_of(self, body: dict[str, Any]) -> Propagation | None:
+        """The propagation to the results of an instruction; None: an undefined operand is a fault."""
+        ins: Instruction = body["ins"]
+        if body["propagation"] is not None or body["row"].kind != "plain" or not body["writes"]:
+            propagation: Propagation | None = body["propagation"]
+            return propagation
+        if ins.op in CONTROL_FLOW or any(isinstance(op, Mem) for op in ins.operands):
+            return None
+
+        def elementwise(c: WarpBatch, operands: Operands) -> list[Array]:
+            trial = all(selective(ins, reg) for reg, _ in operands)
+            return [self.dependent(c, body, operands) if trial else union(operands)] * len(body["writes"])
+
+        return elementwise
+
+    def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
+        """The lanes in which a result depends on undefined operands: executes the step with several values of them."""
+        place = self.program.builder.place
+        regs = [*(reg for reg, _ in operands), *body["writes"].values()]
+        rows = [c.file[width][row] for width, row in map(place, regs)]
+        saved = [row.copy() for row in rows]
+        bad = union(operands)
+        first: list[Array] = []
+        differs = np.zeros_like(bad)
+        for i in range(len(TRIALS)):
+            for j, (row, (_, where)) in enumerate(zip(rows, operands, strict=False)):
+                # several registers: all 0, all ones, then different values
+                value = TRIALS[i if i < 2 else 2 + (i + 3 * j) % (len(TRIALS) - 2)]
+                row[where] = i >> j & 1 if row.dtype == bool else value & ((1 << 8 * row.itemsize) - 1)
+            body["step"](c, bad)
+            results = [row.copy() for row in rows[len(operands) :]]
+            for row, old in zip(rows, saved, strict=True):
+                row[...] = old
+            first = first or results
+            for one, other in zip(first, results, strict=True):
+                differs |= one != other
+        return bad & differs
+
+    def checked(
+        self, ins: Instruction, regs: Sequence[Reg | None], propagation: Propagation | None, writes: list[int]
+    ) -> Step:
+        tracked = [(self.flags[reg.slot], reg) for reg in regs if reg is not None]
+
+        def check(c: WarpBatch, m: Mask) -> None:
+            operands: Operands = []
+            origin = None
+            for flag, reg in tracked:
+                bad = None if c.written[flag] is True else undefined(c, m, flag)
+                if bad is not None:
+                    operands.append((reg, bad))
+                    origin = origin or c.undefined_origins.get(flag) or Origin(reg.name, ins.line)
+            if origin is None:
+                return
+            results = propagation(c, operands) if propagation is not None else None
+            if results is None:
+                reg, bad = operands[0]
+                text = origin.fault_text(reg.name)
+                raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)), origin.address)
+            reached = {slot: (where if m is None else where & m) for slot, where in zip(writes, results, strict=True)}
+            self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
+
+        return check
+
+    def record_write(self, slot: int) -> Step:
+        flag = self.flags[slot]
+
+        def step(c: WarpBatch, m: Mask) -> None:
+            state = c.written[flag]
+            if c.undefined_next and flag in c.undefined_next:
+                bad = c.undefined_next.pop(flag)
+                executing = c.live() if m is None else m
+                old = c.live() if state is True else state
+                c.written[flag] = (executing if old is False else old | executing) & ~bad
+            elif state is True:
+                pass
+            elif m is None:  # lanes that do not execute have exited
+                c.written[flag] = True
+            else:
+                now = m if state is False else m | state
+                c.written[flag] = True if np.count_nonzero(now & c.live()) == c.count else now
+
+        return step
+
+    # ---- propagation
+
+    def mark_undefined(self, c: WarpBatch, reached: dict[int, tuple[Array, Origin]]) -> None:
+        """Records that the executing instruction makes registers undefined in some lanes."""
+        new = reached.keys() - self.flags.keys()
+        if new:
+            self.track(new, c.wave.engine)
+        for slot, (where, origin) in reached.items():
+            flag = self.flags[slot]
+            if slot in new:
+                c.written[flag] = c.live() & ~where  # the executing step does not record writes of this register yet
+            else:
+                c.undefined_next[flag] = where
+            c.undefined_origins[flag] = origin
+
+    def track(self, slots: set[int], engine: Launch) -> None:
+        """Starts to track registers, and all registers that their values may reach."""
+        program = self.program
+        new, last = set(slots), set[int]()
+        propagating = [body for body in program.bodies if self.propagation_of(body) is not None]
+        while new != last:
+            last = set(new)
+            for body in propagating:
+                if not new.isdisjoint(body["reads"]):
+                    new |= body["writes"].keys() - self.flags.keys()
+        for added in sorted(new):
+            self.flags[added] = len(self.flags)
+            self.fresh.append(True)
+        self.late |= new
+        for wave in engine.waves():
+            for batch in wave.batches:
+                batch.written += [True] * len(new)
+        program.rebuild_steps()
+
+
+def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
+    """The executing lanes in which a register is undefined; None if there are none."""
+    state = c.written[flag]
+    if m is None:
+        m = c.live()
+    bad: Array = m if state is False else m & ~state
+    return bad if bad.any() else None
+
+
+def selective(ins: Instruction, reg: Reg) -> bool:
+    """Whether the result of an instruction may be independent of one of its source registers."""
+    if reg.type == "pred":
+        return True
+    if ins.op not in SELECTIVE or "cc" in ins.mods:
+        return False
+    return ins.op in ("selp", "slct") or FLOATS.isdisjoint(ins.mods)

@@ -1,0 +1,78 @@
+"""Fences, and the test of a program for asynchronous work."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxgen.emulator.ops.control.branch import nothing
+from ptxgen.emulator.ops.operands.builder import Builder
+from ptxgen.emulator.ops.registry import instruction
+from ptxgen.emulator.ptx.syntax import Instruction, Unit
+from ptxgen.emulator.sync.async_state import async_state
+from ptxgen.emulator.warp_batch import Step, WarpBatch
+
+Mask = NDArray[np.bool_] | None
+
+
+_ASYNC_PREFIXES = (
+    "mbarrier",
+    "setmaxnreg",
+    "wgmma",
+    "cp.async.bulk",
+    "cp.reduce",
+    "cp.async.mbarrier",
+    "st.async",
+    "red.async",
+    "barrier.cluster",
+)
+
+
+def asynchronous(unit: Unit) -> tuple[bool, bool]:
+    """(has asynchronous work or accesses to other blocks, accesses shared memory through the async proxy)"""
+    names = {ins.name for f in unit.functions.values() for ins in f.code}
+    tracked = {n for n in names if n.startswith(_ASYNC_PREFIXES) or "shared::cluster" in n}
+    return bool(tracked), any(n.startswith(("wgmma", "cp.async.bulk", "cp.reduce")) for n in tracked)
+
+
+@instruction("fence", "membar")
+def fence(b: Builder, ins: Instruction) -> Step:
+    """A fence; memory is sequentially consistent, so only the race checks use it."""
+    spaces = ""  # the state spaces of a proxy fence
+    if ins.mods[:1] == ("proxy",):
+        if ins.mods[1] not in ("async", "async::generic"):
+            return nothing
+        named = ins.mods[2].partition("::")[0] if len(ins.mods) > 2 else ""
+        spaces = named if named in ("shared", "global") else "shared global"
+    init = ins.mods[:1] == ("mbarrier_init",)
+    cluster_scope = not {"gpu", "gl", "sys"} & set(ins.mods)
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        blocks = np.flatnonzero(c.warps(m))
+        messages = c.wave.messages
+        if c.wave.async_state is not None:
+            state = async_state(c.wave)
+            if not spaces:
+                state.barriers.publish(c, blocks)
+            if not init:
+                state.order.fence(c, blocks, spaces)
+        if messages is not None and not spaces and not init:
+            messages.fence(c, blocks, cluster_scope)
+
+    return step
+
+
+@instruction("griddepcontrol")
+def griddepcontrol(b: Builder, ins: Instruction) -> Step:
+    """Grids execute one after another; only the race checks use the wait."""
+    if ins.mods not in (("wait",), ("launch_dependents",)):
+        raise b.unsupported()
+    if ins.mods == ("launch_dependents",):
+        return nothing
+
+    def step(c: WarpBatch, m: Mask) -> None:
+        shadow = c.wave.engine.shadow
+        if shadow is not None:
+            shadow.wait(c, c.warps(m))
+
+    return step
