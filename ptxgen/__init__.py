@@ -66,6 +66,13 @@ _MODULES = {
 }
 
 
+def register_own() -> object:
+    """Imports the families and the operations of the package, which register themselves. ``plugins.load`` calls it."""
+    from ptxgen import families, operations
+
+    return families, operations
+
+
 def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 

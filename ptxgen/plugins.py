@@ -1,4 +1,5 @@
-"""Plugins: functions outside the package that register operations and kernel families.
+"""Fills the registries: the objects of the package, then those of plugins, functions outside it that register
+operations and kernel families.
 
 A distribution names its function as an entry point of the group ``ptxgen.plugins``; the variable PTXGEN_PLUGINS names
 others as ``module:function``, or modules that register when they are imported. They are called when a process first
@@ -7,27 +8,26 @@ looks up an operation or a family; the processes that measure kernels call the s
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
+from ptxgen import register_own
 from ptxgen.errors import InputError
 from ptxgen.settings import settings
 
 GROUP = "ptxgen.plugins"
-OWN = "ptxgen.families"  #: registers the families of the package; plugins follow it
 
 _state = {"begun": False, "loaded": False}
 _called: set[EntryPoint] = set()  #: plugins that have registered: a second call would register them again
 
 
 def load() -> None:
-    """Registers the families of the package, then calls the plugins, each once per process.
+    """Registers the families and the operations of the package, then calls the plugins, each once per process.
 
     InputError: a plugin raises an error, whatever its class. Each later call raises one again until the plugin works.
     """
     if _state["loaded"]:
         return
-    import_module(OWN)  # waits for a thread that is importing it
+    register_own()  # waits for a thread that is importing the same
     if _state["begun"]:  # plugins read the registries themselves
         return
     _state["begun"] = True

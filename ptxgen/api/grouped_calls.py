@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptxgen.api import launches, recording, streams
 from ptxgen.api.arrays import records_gradient
-from ptxgen.runtime.grouped_launch import GroupCall
+from ptxgen.operations.grouped.launch import GroupCall
 
 Ints = NDArray[np.int64]
 

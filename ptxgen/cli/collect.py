@@ -21,7 +21,8 @@ from ptxgen.tuning.deadline import Deadline, stop_on_signals
 if TYPE_CHECKING:
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.collect.collect import JobRunner
-    from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
+    from ptxgen.tuning.draws import Limits
+    from ptxgen.tuning.problem_generator import ProblemGenerator
 
 #: limits of generated problems on the emulated device
 EMULATED_LIMITS = {"extent": 32, "bytes": 1 << 20, "flops": 1 << 18}
@@ -76,7 +77,7 @@ def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGene
 
 def limits_of(clock: str, max_extent: int | None) -> Limits:
     """The limits of generated problems on a device."""
-    from ptxgen.tuning.problem_generator import Limits
+    from ptxgen.tuning.draws import Limits
 
     limits = Limits(**EMULATED_LIMITS) if clock == "model" else Limits()
     return limits if max_extent is None else replace(limits, extent=max_extent)

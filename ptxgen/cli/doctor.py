@@ -7,15 +7,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.errors import PtxgenError, UnavailableError
 from ptxgen.install_advice import build_pycuda, install, install_extra
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.progress import SILENT, Progress, counted
+
+if TYPE_CHECKING:
+    from ptxgen.problem.operation import Installation
 
 Finding = dict[str, Any]
 
@@ -71,8 +75,7 @@ def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
     checks: dict[str, Callable[[], Finding]] = {
         "GPU": lambda: _gpu(gpu),
         "ptxas": lambda: _ptxas(bool(gpu)),
-        "cuBLASLt": lambda: _cublaslt(bool(gpu)),
-        "cuDNN": lambda: _cudnn(bool(gpu)),
+        **_vendor_libraries(bool(gpu)),
         "database": lambda: _database(database),
         "cache": _cache,
         "shipped tuning data": _shipped,
@@ -168,27 +171,22 @@ def _ptxas(gpu: bool) -> Finding:
     return finding("ptxas", "optional", found_text, install("nvidia-cuda-nvcc>=13.0,<14"))
 
 
-def _cublaslt(gpu: bool) -> Finding:
-    from ptxgen.runtime.vendor.cublaslt import available
+def _vendor_libraries(gpu: bool) -> dict[str, Callable[[], Finding]]:
+    """The checks of the baselines of operations; none if a plugin cannot be loaded, which "selection" reports."""
+    from ptxgen.problem.operation import operations
 
-    found = available()
+    with suppress(PtxgenError):
+        baselines = [b for operation in operations() for b in operation.baselines.values()]
+        return {b.title: partial(_vendor_library, b.title, b.installation, gpu) for b in baselines if b.installation}
+    return {}
+
+
+def _vendor_library(name: str, library: Installation, gpu: bool) -> Finding:
+    found = library.version()
     if found:
-        return finding("cuBLASLt", "ok", found)
-    return _no_library("cuBLASLt", gpu, "not installed", install_extra("baseline"))
-
-
-def _cudnn(gpu: bool) -> Finding:
-    from ptxgen.runtime.vendor.cudnn import available
-
-    found = available()
-    if found:
-        return finding("cuDNN", "ok", found)
-    return _no_library("cuDNN", gpu, "not installed with PyTorch", install("torch"))
-
-
-def _no_library(name: str, gpu: bool, found: str, remedy: str) -> Finding:
+        return finding(name, "ok", found)
     if gpu:
-        return finding(name, "optional", found, remedy)
+        return finding(name, "optional", library.absent, library.remedy())
     return finding(name, "optional", "none: it requires an NVIDIA GPU")
 
 

@@ -12,9 +12,9 @@ from ptxgen.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
     from ptxgen.cli.tables import Parts
+    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule
     from ptxgen.problem.grouped import GroupedGemm
     from ptxgen.problem.suites import Case
-    from ptxgen.runtime.tlp_schedule import TlpSchedule
 
 SCHEDULES = ("tlp",)
 
@@ -29,7 +29,7 @@ def require(schedule: str, config: str | None = None) -> None:
 
 def select(target: Target) -> Answer:
     """The tiles that Algorithm 1 chooses for each problem."""
-    from ptxgen.runtime.tlp_schedule import TlpSchedule, threshold_of
+    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_of
 
     device = target.find_device()
     limit = threshold_of(device, target.path)
@@ -41,7 +41,7 @@ def select(target: Target) -> Answer:
 def emit(target: Target) -> Answer:
     """The PTX of the kernel of each tile that occurs, the largest first."""
     from ptxgen.cli import report
-    from ptxgen.runtime.tlp_schedule import TlpSchedule, threshold_of
+    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_of
 
     cases, device = _groups(target), target.find_device()
     if len(cases) != 1:
@@ -62,7 +62,7 @@ def emit(target: Target) -> Answer:
 def check(target: Target, seed: int) -> Answer:
     """Compares the results of the schedule with float64."""
     from ptxgen.cli import report
-    from ptxgen.runtime.tlp_schedule import TlpBaseline, TlpSchedule, threshold_of
+    from ptxgen.operations.grouped.tlp_schedule import TlpBaseline, TlpSchedule, threshold_of
 
     driver, rows = target.find_driver(), []
     limit = threshold_of(driver.device, target.path)
@@ -85,7 +85,7 @@ def check(target: Target, seed: int) -> Answer:
 
 def bench(target: Target) -> Answer:
     """Times the schedule, after a check of its results, and the host's choice of tiles."""
-    from ptxgen.runtime.tlp_schedule import TlpSchedule, choice_us, threshold_of
+    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, choice_us, threshold_of
 
     driver, rows = target.find_driver(), []
     limit = threshold_of(driver.device, target.path)
@@ -119,7 +119,7 @@ def tune(target: Target) -> Answer:
     """Times every schedule that Algorithm 1 visits, and stores the device's threshold with the least mean time."""
     from ptxgen.cli import report
     from ptxgen.lowering.tlp_policy import tune_threshold
-    from ptxgen.runtime.tlp_schedule import TlpSchedule, threshold_file, thresholds
+    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_file, thresholds
     from ptxgen.tuning.store.exchange import replacing
 
     driver, rows, measured = target.find_driver(), [], []
@@ -176,7 +176,7 @@ def _stepped(name: str, groups: list[tuple[Case, GroupedGemm]]) -> Iterator[tupl
 def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, dict[str, Any]]]:
     """(microseconds, deviation from float64) of each schedule of one problem. LaunchError: a result is wrong."""
     from ptxgen.cli import report
-    from ptxgen.runtime.tlp_schedule import TlpBaseline
+    from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
     from ptxgen.tuning.measure.bench import FINAL_TIMING, Bench, full_check_elements
 
     problem = schedules[0].problem

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.base import ProblemBase
-from ptxgen.problem.operation import operation_of, resolve
+from ptxgen.problem.operation import operation_of
 
 CACHE_SIZE = 256  #: cached lowered problems
 
@@ -20,5 +20,5 @@ def lower(problem: ProblemBase) -> KernelGemm:
     """
     if isinstance(problem, KernelGemm):
         return problem
-    lowered: KernelGemm = resolve(operation_of(problem).lowering)(problem)
+    lowered: KernelGemm = operation_of(problem).lowering(problem)
     return lowered

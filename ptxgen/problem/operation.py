@@ -1,30 +1,15 @@
-"""The registry of operations. An ``Operation`` object describes one operation to the whole package.
-
-Objects in packages above this one are given as ``"module:attribute"`` and imported on first use.
-"""
+"""The registry of operations. An ``Operation`` object describes one operation to the whole package."""
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, NamedTuple
 
 from ptxgen import plugins
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
-
-#: a function, or its location "module:attribute"
-Function = Callable[..., Any] | str
-
-#: name of an operation of the package -> location of its ``Operation``
-ROWS = {
-    "gemm": "ptxgen.problem.gemm_operation:GEMM",
-    "conv": "ptxgen.problem.conv_operation:CONV",
-    "grouped": "ptxgen.problem.grouped_operation:GROUPED",
-}
 
 
 @dataclass(frozen=True)
@@ -61,20 +46,29 @@ class VendorTimes(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Installation:
+    """What ``doctor`` reports of a vendor's library. ``version()``: its name and version, None: it is missing;
+    ``absent``: says so; ``remedy()``: how to install it."""
+
+    version: Callable[[], str | None]
+    absent: str
+    remedy: Callable[[], str]
+
+
+@dataclass(frozen=True)
 class Baseline:
-    """A vendor library to compare with. ``title``: its name in tables; ``implementation``: a class that is constructed
-    with (driver, problem, addresses of the epilogue's arrays); ``library``: a function that loads the library, or
-    raises UnavailableError; None: it is part of ptxgen."""
+    """A vendor library to compare with. ``title``: its name in tables; ``load()``: loads the library, or raises
+    UnavailableError, and returns what is called with (driver, problem, addresses of the epilogue's arrays);
+    ``installation``: None: ``doctor`` does not report it."""
 
     name: str
     title: str
-    implementation: Function
-    library: Function | None = None
+    load: Callable[[], Callable[..., Any]]
+    installation: Installation | None = None
 
     def require(self) -> None:
         """UnavailableError: the library is missing."""
-        if self.library is not None:
-            resolve(self.library)()
+        self.load()
 
     def best(
         self, driver: Any, problem: ProblemBase, sets: Any, timing: Any, epilogue_args: tuple[int, ...] = ()
@@ -84,20 +78,20 @@ class Baseline:
         ``sets``: addresses of the operand sets that the kernel of ptxgen was timed on. UnavailableError: the library or
         a GPU is missing; LaunchError: the library cannot compute the problem.
         """
-        times: VendorTimes = resolve(self.implementation)(driver, problem, epilogue_args).best(sets, timing)
+        times: VendorTimes = self.load()(driver, problem, epilogue_args).best(sets, timing)
         return times
 
 
 @dataclass(frozen=True)
 class RandomKind:
     """Random problems of one kind, which models are trained on. ``draw(rng, values, limits)``: one problem with the
-    fields ``values`` (dtype, compute) within ``tuning.problem_generator.Limits``; ShapeError: to be drawn again;
+    fields ``values`` (dtype, compute) within ``tuning.draws.Limits``; ShapeError: to be drawn again;
     ``weight``: its share unless told otherwise. ``vary(rng, problem, limits)``: the problem with other extents of about
     the same alignment; ShapeError as of ``draw``. None: problems of this kind are not varied."""
 
-    draw: Function
+    draw: Callable[..., ProblemBase]
     weight: float
-    vary: Function | None = None
+    vary: Callable[..., ProblemBase] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,18 +112,18 @@ class Operation:
     """
 
     problem: type[ProblemBase]
-    lowering: Function
+    lowering: Callable[[Any], Any]
     product: Callable[..., tuple[Any, Any]]
     slices: Callable[[Any, Any], tuple[slice, ...]]
-    checks: Function
-    operand_sets: Function
+    checks: Callable[..., Iterable[Any]]
+    operand_sets: Callable[[Any, Any, Any], Any]
     titles: tuple[str, ...]
     cells: Callable[[dict[str, Any]], list[Any]]
     suites: Mapping[str, Suite] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
     column_major: Callable[[dict[str, Any]], Case] | None = None
-    scheduling: Function | None = None
+    scheduling: Callable[[Any, Any, Any], float] | None = None
 
     @property
     def name(self) -> str:
@@ -142,35 +136,33 @@ class Operation:
         return tuple(f.name for f in fields(self.problem) if f.name not in self.problem.SHAPE)
 
 
-_registered: dict[str, Operation] = {}
+#: the operations by name, in the order of registration; ``ptxgen.operations`` adds those of the package
+OPERATIONS: dict[str, Operation] = {}
 
 
 def register(operation: Operation) -> None:
     """Adds an operation. InputError: there is one with this name."""
     if operation.name in operation_names():
         raise InputError(f"operation {operation.name!r} is registered already")
-    _registered[operation.name] = operation
+    OPERATIONS[operation.name] = operation
 
 
 def unregister(name: str) -> None:
     """Removes an operation that ``register`` added."""
-    del _registered[name]
+    del OPERATIONS[name]
 
 
 def operation_names() -> tuple[str, ...]:
     plugins.load()
-    return (*ROWS, *_registered)
+    return tuple(OPERATIONS)
 
 
 def operation_named(name: str) -> Operation:
     """The operation ``name``. InputError: there is none."""
     names = operation_names()
-    if name in ROWS:
-        found: Operation = resolve(ROWS[name])
-        return found
-    if name not in _registered:
+    if name not in OPERATIONS:
         raise InputError(f"operation is {name!r}; it must be one of {', '.join(names)}")
-    return _registered[name]
+    return OPERATIONS[name]
 
 
 def operation_of(problem: ProblemBase) -> Operation:
@@ -179,17 +171,6 @@ def operation_of(problem: ProblemBase) -> Operation:
 
 def operations() -> list[Operation]:
     return [operation_named(name) for name in operation_names()]
-
-
-def resolve(function: Any) -> Any:
-    """``function``, or the attribute that a string ``"module:attribute"`` names."""
-    return _imported(function) if isinstance(function, str) else function
-
-
-@cache
-def _imported(location: str) -> Any:
-    module, _, attribute = location.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def by_name(*suites: Suite) -> dict[str, Suite]:

@@ -17,7 +17,6 @@ import numpy as np
 
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.dtypes import Dtype, promotion_k
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
@@ -78,13 +77,6 @@ def _as(values: Array, kind: Dtype) -> Array:
     if kind.integer and not np.array_equal(values, np.rint(values)):
         values = np.clip(np.rint(values * 40), -127, 127)
     return values.astype(kind.numpy)
-
-
-def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
-    """A as M×K and B as K×N in float64. The first axis of a batch is the item."""
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    transposed_a, transposed_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
-    return (wide_a if p.layout[0] == "N" else transposed_a), (wide_b if p.layout[1] == "N" else transposed_b)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-from ptxgen.problem.gemm_suites import ColumnMajor
 from ptxgen.problem.operation import Case, operation_named
 from ptxgen.problem.registry import from_dict
 
@@ -108,4 +107,4 @@ def _object(text: str) -> dict[str, Any]:
     return values
 
 
-__all__ = ["Case", "ColumnMajor", "cases", "read"]
+__all__ = ["Case", "cases", "read"]

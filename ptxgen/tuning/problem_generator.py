@@ -11,12 +11,11 @@ import numpy as np
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.operation import RandomKind, operations, resolve
+from ptxgen.problem.operation import RandomKind, operations
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.collect.problem_groups import kernel_class
+from ptxgen.tuning.draws import Limits, weighted_choice
 
-VARIATION = 4.0  #: the largest ratio of an extent of a variant to that of the first problem of its group
-ALIGNMENT = 16  #: variants keep the common divisors of extents with this number
 VARIANTS_TRIED = 32  #: before a problem of another class is drawn
 
 #: arithmetic -> the fields of a problem, and its default weight
@@ -30,18 +29,6 @@ ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The largest problems: extents of a GEMM, bytes of the operands, floating-point operations."""
-
-    extent: int = 8192
-    bytes: int = 1 << 30
-    flops: int = 2_000_000_000_000
-
-    def admits(self, p: Problem) -> bool:
-        return bool(p.bytes <= self.bytes and p.flops <= self.flops)
-
-
-@dataclass(frozen=True)
 class ProblemGenerator:
     """Problem number i of a seed is always the same. ``kinds``, ``arithmetic``: weights by name; a name that is absent
     has weight 0. Of each ``group`` of consecutive problems, the others have the kernel class of the first, and other
@@ -52,7 +39,7 @@ class ProblemGenerator:
     arithmetic: Mapping[str, float] = field(
         default_factory=lambda: {n: weight for n, (_, weight) in ARITHMETIC.items()}
     )
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     group: int = 1
 
     def __post_init__(self) -> None:
@@ -73,11 +60,10 @@ class ProblemGenerator:
 
     def _drawn(self, rng: np.random.Generator) -> tuple[RandomKind, Problem]:
         kind = kinds()[weighted_choice(rng, self.kinds)]
-        draw = resolve(kind.draw)
         values = ARITHMETIC[weighted_choice(rng, self.arithmetic)][0]
         while True:
             try:
-                drawn: Problem = draw(rng, values, self.limits)
+                drawn = kind.draw(rng, values, self.limits)
             except ShapeError:  # a filter that is larger than its image, or more memory than a GPU has
                 continue
             if self.limits.admits(drawn):
@@ -88,26 +74,12 @@ class ProblemGenerator:
         key = kernel_class(first)
         if kind.vary is None:
             return self._drawn(rng)[1]
-        vary = resolve(kind.vary)
         for _ in range(VARIANTS_TRIED):
             with suppress(ShapeError):
-                found: Problem = vary(rng, first, self.limits)
+                found = kind.vary(rng, first, self.limits)
                 if found != first and self.limits.admits(found) and kernel_class(found) == key:
                     return found
         return self._drawn(rng)[1]
-
-
-def varied_extent(rng: np.random.Generator, extent: int, largest: int, alignment: int = ALIGNMENT) -> int:
-    """An extent up to ``largest`` that is less than VARIATION times larger or smaller, with the same common divisor
-    with ``alignment``, a power of two."""
-    unit = math.gcd(extent, alignment)
-    most = max(largest // unit, 1)
-    up = min(max(largest / extent, 1.0), VARIATION)
-    new = extent * math.exp(rng.uniform(-math.log(VARIATION), math.log(up)))
-    count = min(max(1, round(new / unit)), most)
-    if unit < alignment and count % 2 == 0:
-        count -= 1
-    return count * unit
 
 
 def kinds() -> dict[str, RandomKind]:
@@ -136,14 +108,3 @@ def read_weights(name: str, text: str) -> dict[str, float]:
         except ValueError:
             raise InputError(f"{name} has {shown(part)}; it must be names with weights, as f32=2,f16=1") from None
     return out
-
-
-def weighted_choice(rng: np.random.Generator, weights: Mapping[str, float]) -> str:
-    """A name with a chance in proportion to its weight."""
-    total = sum(weights.values())
-    return str(rng.choice(list(weights), p=[w / total for w in weights.values()]))
-
-
-def log_uniform(rng: np.random.Generator, largest: int) -> int:
-    """An integer from 1 to ``largest`` whose logarithm is uniform."""
-    return min(int(2.0 ** rng.uniform(0.0, math.log2(largest + 1))), largest)

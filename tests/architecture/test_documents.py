@@ -259,14 +259,14 @@ def test_modules_that_import_a_family_are_listed() -> None:
 
 
 def test_modules_that_import_an_operation_are_listed() -> None:
-    """Modules whose names begin with the operation's name are its own; those of the lowering belong to its lowered problem."""
+    """Those in its folder and in ``api`` are its own, and another operation may use it; the lowering has its lowered problem."""
     own = re.compile(
-        r"problem\.conv(_\w+)?|lowering\.\w+|runtime\.(vendor\.cudnn\w*|conv_check)|api\.conv\w*|tuning\.random_conv"
+        r"(problem|operations)\.conv(\.\w+)?|operations\.grouped\.(cudnn|operation)|lowering\.\w+|api\.conv\w*"
     )
     users = {
         m
         for m in modules()
-        if not own.fullmatch(m) and any(re.match(r"problem\.conv\b|problem\.conv_", i) for _, i in own_imports(m))
+        if not own.fullmatch(m) and any(re.match(r"(problem|operations)\.conv\b", i) for _, i in own_imports(m))
     }
     paths = {str(modules()[m].relative_to(ROOT)) for m in users}
     assert paths - set(listed("An operation")) == set()

@@ -9,6 +9,8 @@ from functools import cache
 
 import pytest
 
+import ptxgen
+
 from .source import ARCHITECTURE, PACKAGE, REFERENCE, imports, modules, own_imports, table
 
 #: the public face and the command's entry stand above every layer
@@ -40,7 +42,7 @@ def owners() -> dict[str, list[str]]:
 
 
 def test_the_page_draws_layers() -> None:
-    assert {"", "emulator", "emulator.ops", "tuning"} <= set(layers())
+    assert {"", "emulator", "emulator.ops", "operations", "tuning"} <= set(layers())
 
 
 @pytest.mark.parametrize("package", layers())
@@ -65,6 +67,13 @@ def test_imports_go_strictly_downward(package: str) -> None:
             if other and other != mine and order[other] >= order[mine] and not lowest:
                 wrong.append(f"{modules()[module].relative_to(PACKAGE)}:{line} imports {imported}")
     assert not wrong, "upward:\n" + "\n".join(wrong)
+
+
+def test_one_module_calls_the_face() -> None:
+    """``register_own`` imports what fills the registries; any other name of the face would hide an import upward."""
+    names = {f"ptxgen.{name}" for name in {*vars(ptxgen), *ptxgen.__all__} - {*modules(), "__version__"}}
+    found = {(module, name) for module in modules() for _, name in imports(module) if module not in FACES}
+    assert {(module, name) for module, name in found if name in names} == {("plugins", "ptxgen.register_own")}
 
 
 @pytest.mark.parametrize("name", [m for m in modules() if m and modules()[m].name == "__init__.py"])

@@ -13,6 +13,9 @@ import numpy as np
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
+from ptxgen.operations.conv import checks as conv_check
+from ptxgen.operations.gemm import checks as gemm_check
+from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.gemm import Gemm
@@ -20,7 +23,6 @@ from ptxgen.problem.reference import Array, compare, operands, reference
 from ptxgen.problem.registry import Problem
 from ptxgen.problem.strided_arrays import elements, extent, padded
 from ptxgen.runtime import check as runtime_check
-from ptxgen.runtime import conv_check, grouped_check
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
@@ -148,7 +150,7 @@ def right(
     chosen = parse_config(c) if isinstance(c, str) else c
     target = device(on) if isinstance(on, str) else on
     with ExitStack() as patches:
-        for module in (runtime_check, conv_check, grouped_check):
+        for module in (gemm_check, conv_check, grouped_check):
             patches.enter_context(patch.object(module, "CASES", cases or some_cases(seed)))
         results = runtime_check.check(EmulatedDriver(target, seed=seed), p, chosen, seed)
     assert results

@@ -11,10 +11,10 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.checks import GUARD
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
-from ptxgen.runtime.conv_check import GUARD
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES

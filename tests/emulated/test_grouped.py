@@ -12,16 +12,16 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import RaceFault
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.grouped.checks import group_deviation, random_group
+from ptxgen.operations.grouped.launch import GroupLaunch
+from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.runtime.grouped_check import group_deviation, random_group
-from ptxgen.runtime.grouped_launch import GroupLaunch
 from ptxgen.runtime.runner import Buffers, Runner
-from ptxgen.runtime.tlp_schedule import TlpBaseline
 from ptxgen.runtime.workspace import Workspaces
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right

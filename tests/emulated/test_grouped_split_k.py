@@ -11,11 +11,11 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import AsyncFault, RaceFault
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.grouped.checks import random_group
 from ptxgen.problem.device import Device, device
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.runtime.grouped_check import random_group
 from ptxgen.runtime.runner import Runner
 from tests.emulated.gemm_runs import right
 

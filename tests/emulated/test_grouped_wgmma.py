@@ -11,11 +11,11 @@ from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime import check
 from ptxgen.runtime.emulated import EmulatedDriver
-from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.runner import Runner
 from tests.emulated.gemm_runs import right
 

@@ -16,12 +16,12 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import TILES
+from ptxgen.operations.conv.checks import guarded
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.check import CASES, check
-from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES

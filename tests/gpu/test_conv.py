@@ -93,7 +93,7 @@ def test_other_numbers_of_axes(driver, torch):
 
 
 def test_baseline_computes_every_direction_and_layout(driver, torch):
-    from ptxgen.runtime.vendor.cudnn import Cudnn
+    from ptxgen.operations.conv.cudnn import Cudnn
 
     for p in LARGE[:6]:
         times = Cudnn(driver, p).best([(0, 0, 0)] * 2, Timing(samples=1, target_ms=1))

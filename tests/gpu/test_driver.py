@@ -19,12 +19,12 @@ import pytest
 from ptxgen.codegen.source import Source, Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError
+from ptxgen.operations.gemm import cublaslt
+from ptxgen.operations.gemm.cublaslt import CublasLt
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.cuda import CudaDriver, CudaKernel
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.runtime.vendor import cublaslt
-from ptxgen.runtime.vendor.cublaslt import CublasLt
 from tests.gpu import TESTED
 from tests.threads import join
 

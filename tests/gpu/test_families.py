@@ -9,11 +9,11 @@ import pytest
 
 from ptxgen.errors import AssembleError, PtxgenError
 from ptxgen.families import registry
+from ptxgen.operations.conv.checks import guarded
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
 from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
 from ptxgen.runtime.assemble import assemble
-from ptxgen.runtime.conv_check import guarded
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import SOURCES

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import ptxgen
+from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.reference import KINDS
 from ptxgen.runtime.assemble import assemble
-from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, generate
 from tests.cases import SOURCES

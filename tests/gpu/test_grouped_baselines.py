@@ -8,17 +8,19 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from ptxgen.operations.conv import cudnn
+from ptxgen.operations.grouped import cublas as cublas_grouped
+from ptxgen.operations.grouped import pytorch as torch_grouped
+from ptxgen.operations.grouped.checks import group_deviation, random_group
+from ptxgen.operations.grouped.cublas import CublasGrouped
+from ptxgen.operations.grouped.cudnn import CudnnGrouped
+from ptxgen.operations.grouped.pytorch import TorchGrouped
+from ptxgen.operations.grouped.suites import INCEPTION
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.problem.grouped_suites import INCEPTION
 from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.runtime.vendor import cublas_grouped, cudnn, torch_grouped
-from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
-from ptxgen.runtime.vendor.cudnn_grouped import CudnnGrouped
-from ptxgen.runtime.vendor.torch_grouped import TorchGrouped
 
 pytestmark = pytest.mark.gpu
 

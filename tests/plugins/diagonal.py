@@ -13,13 +13,13 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.operations.gemm.operand_sets import GemmOperandSets
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case, Operation, Suite, by_name, operation_named, register, unregister
 from ptxgen.problem.reference import Array, operands, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
-from ptxgen.tuning.measure.bench import GemmOperandSets
 
 
 @dataclass(frozen=True)

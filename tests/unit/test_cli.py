@@ -36,6 +36,7 @@ from ptxgen.errors import (
     UnavailableError,
 )
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.grouped.tlp_schedule import threshold_of
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -43,7 +44,6 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Baseline, Case, operation_named, operation_names
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
-from ptxgen.runtime.tlp_schedule import threshold_of
 from ptxgen.tuning import selection
 from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.search.sampler import Categorical

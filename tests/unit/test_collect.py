@@ -32,7 +32,8 @@ from ptxgen.tuning.collect import collect, executor, problem_groups
 from ptxgen.tuning.collect.collect import CollectBudget, Collector, DevicePool, DeviceThread, Preparer
 from ptxgen.tuning.collect.executor import DevicePoolOptions, ExecutorPool
 from ptxgen.tuning.deadline import Deadline
-from ptxgen.tuning.problem_generator import Limits, ProblemGenerator
+from ptxgen.tuning.draws import Limits
+from ptxgen.tuning.problem_generator import ProblemGenerator
 from ptxgen.tuning.progress import Progress
 from ptxgen.tuning.store.database import Database, config_text
 from ptxgen.tuning.store.tuning_files import shipped_winners

@@ -12,9 +12,10 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, ImplicitGemm, ImplicitOperand
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.reference import convolve
+from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
-from ptxgen.problem.conv_reference import convolve
-from ptxgen.problem.reference import as_matrices, compare, epilogue_arrays, operands, reference
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases.conv import problems

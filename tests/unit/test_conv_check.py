@@ -11,14 +11,14 @@ import pytest
 
 from ptxgen.codegen.config import Config
 from ptxgen.lowering.lower import lower
-from ptxgen.problem import conv_reference
+from ptxgen.operations.conv import checks as conv_check
+from ptxgen.operations.conv import reference as conv_reference
+from ptxgen.operations.conv.checks import ConvOperandSets, adjoint, boxes, guarded
+from ptxgen.operations.conv.reference import region_slices
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_reference import region_slices
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.runtime import conv_check
 from ptxgen.runtime.check import CASES, check
-from ptxgen.runtime.conv_check import ConvOperandSets, adjoint, boxes, guarded
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.measure.bench import CHECKED_ELEMENTS

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.operations.conv import cudnn
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.operation import VendorTimes, operation_named
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import cudnn
 
 P = Conv(2, 8, 6, 5, 16, 3, 3, padding=1)
 NO_DRIVER: Any = None
@@ -96,7 +96,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(problem: Conv, microseconds: dict[tuple[str, str], float]) -> tuple[VendorTimes, Torch]:
         torch = Torch(microseconds)
-        monkeypatch.setattr(cudnn, "_torch", lambda: torch)
+        monkeypatch.setattr(cudnn, "load_torch", lambda: torch)
 
         @contextmanager
         def context(doing: str) -> Any:
@@ -156,7 +156,7 @@ def test_gradients(asked: Any, direction: str, mask: list[bool]) -> None:
 
 
 def test_the_bias_of_an_input_gradient_is_one_per_channel_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cudnn, "_torch", lambda: Torch({}))
+    monkeypatch.setattr(cudnn, "load_torch", lambda: Torch({}))
     for direction, channels in (("forward", 16), ("input_grad", 8)):
         p = Conv(2, 8, 6, 5, 16, 3, 3, padding=1, direction=direction, epilogue="bias")
         assert cudnn.Cudnn(NO_DRIVER, p)._tensors("first")["bias"].shape == (channels,)

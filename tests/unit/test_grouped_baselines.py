@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.operations.grouped import cublas as cublas_grouped
+from ptxgen.operations.grouped import cudnn as cudnn_grouped
+from ptxgen.operations.grouped import pytorch as torch_grouped
+from ptxgen.operations.grouped.cublas import CublasGrouped
+from ptxgen.operations.grouped.pytorch import TorchGrouped
+from ptxgen.operations.grouped.suites import INCEPTION
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.problem.grouped_suites import INCEPTION
 from ptxgen.problem.operation import VendorTimes
+from ptxgen.runtime import vendor_libraries as libraries
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import cublas_grouped, cudnn_grouped, libraries, torch_grouped
-from ptxgen.runtime.vendor.cublas_grouped import CublasGrouped
-from ptxgen.runtime.vendor.torch_grouped import TorchGrouped
 
 SETS = [(1 << 20, 2 << 20, 3 << 20), (4 << 20, 5 << 20, 6 << 20)]
 #: items 0 and 2 are equal, item 1 is empty
@@ -94,7 +97,7 @@ def value_of(argument: Any) -> Any:
 @pytest.fixture
 def cublas(monkeypatch: pytest.MonkeyPatch) -> StandInCublas:
     library = StandInCublas()
-    monkeypatch.setattr(cublas_grouped, "_library", lambda: library)
+    monkeypatch.setattr(cublas_grouped, "load_library", lambda: library)
     return library
 
 
@@ -255,14 +258,14 @@ def test_absent_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(libraries, "_wheels", lambda name: [])
     monkeypatch.setattr(ct, "CDLL", no_library)
-    cublas_grouped._library.cache_clear()
+    cublas_grouped.load_library.cache_clear()
     with pytest.raises(UnavailableError, match=r"libcublas was not found; .*pip install .*baseline"):
         CublasGrouped(StandInDriver(), GroupedGemm(ITEMS))  # type: ignore[arg-type]
     assert cublas_grouped.available() is None
     monkeypatch.setattr(ct, "CDLL", lambda name: SimpleNamespace())
     with pytest.raises(UnavailableError, match=r"no grouped calls; version 12.5"):
-        cublas_grouped._library()
-    cublas_grouped._library.cache_clear()
+        cublas_grouped.load_library()
+    cublas_grouped.load_library.cache_clear()
 
 
 def test_version_of_cublas(cublas: StandInCublas, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +355,7 @@ class StandInTorch(SimpleNamespace):
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> StandInTorch:
     stand_in = StandInTorch()
-    monkeypatch.setattr(torch_grouped, "_torch", lambda: stand_in)
+    monkeypatch.setattr(torch_grouped, "load_torch", lambda: stand_in)
     return stand_in
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxgen.problem import grouped_suites as suites
-from ptxgen.problem.grouped_suites import Experts
+from ptxgen.operations.grouped import suites as suites
+from ptxgen.operations.grouped.suites import Experts
 from ptxgen.problem.suites import cases
 
 

@@ -12,9 +12,9 @@ from mako.lookup import TemplateLookup
 from ptxgen.codegen.config import FAMILIES, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.problem.device import device
 from ptxgen.problem.registry import parse
-from ptxgen.runtime import grouped_check
 from tests.architecture.source import ROOT
 from tests.scripts import script as load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.common import perf_costs
@@ -12,18 +12,24 @@ from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
 
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
-def _plan(p: KernelGemm, c: Config) -> Any:
+
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.depthwise.feature_map_plan import FeatureMapPlan
+    from ptxgen.families.depthwise.patch_plan import DepthwisePatchPlan
+    from ptxgen.families.depthwise.plan import DepthwisePlan
+    from ptxgen.families.depthwise.wgrad_feature_map_plan import FeatureMapWgradPlan
+    from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
+
     if p.strip is not None and p.strip.wgrad:
-        plan = "wgrad_feature_map_plan:FeatureMapWgradPlan" if c.feature_map_bytes else "wgrad_plan:DepthwiseWgradPlan"
-    elif c.feature_map_bytes:
-        plan = "feature_map_plan:FeatureMapPlan"
-    else:
-        plan = "patch_plan:DepthwisePatchPlan" if c.strip_columns > 1 else "plan:DepthwisePlan"
-    return resolve(f"ptxgen.families.depthwise.{plan}")
+        return FeatureMapWgradPlan if c.feature_map_bytes else DepthwiseWgradPlan
+    if c.feature_map_bytes:
+        return FeatureMapPlan
+    return DepthwisePatchPlan if c.strip_columns > 1 else DepthwisePlan
 
 
 ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.config import parse_config
+from typing import TYPE_CHECKING
+
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
@@ -11,7 +13,9 @@ from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
 from ptxgen.families.registry import Family, Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.operation import resolve
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 
 def _probes() -> tuple[Probe, ...]:
@@ -25,6 +29,12 @@ def _probes() -> tuple[Probe, ...]:
     return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
 
 
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.mma.plan import MmaPlan
+
+    return MmaPlan
+
+
 FAMILY = Family(
     name="mma",
     axes=axes.AXES,
@@ -36,7 +46,7 @@ FAMILY = Family(
     rate=perf_costs.mma_rate,
     issuer_tile=issuer_tile,
     thread_products=lambda c: thread_products(c) // WARP,
-    plan=lambda p, c: resolve("ptxgen.families.mma.plan:MmaPlan"),
+    plan=_plan,
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
@@ -10,12 +12,20 @@ from ptxgen.families.simt import axes, perf_model, rules
 from ptxgen.families.simt.candidates import SimtSpace
 from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.operation import resolve
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 
 def _probes() -> tuple[Probe, ...]:
     configs = Config(), Config(ms=4, ns=8, ml=32, u=32, kl=2, kg=7, splitk=SPLIT_WORKSPACE)
     return (KernelGemm(512, 768, 1024, "TN"), configs), (KernelGemm(32, 2560, 5120, "NT"), configs)
+
+
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.simt.plan import GlobalFragmentPlan, SimtPlan
+
+    return SimtPlan if c.stages else GlobalFragmentPlan
 
 
 FAMILY = Family(
@@ -29,7 +39,7 @@ FAMILY = Family(
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,
     thread_products=thread_products,
-    plan=lambda p, c: resolve(f"ptxgen.families.simt.plan:{'SimtPlan' if c.stages else 'GlobalFragmentPlan'}"),
+    plan=_plan,
     gathers=lambda p: True,
     offset_tables=True,
     grouped=lambda p: True,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.codegen.config import parse_config
+from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
@@ -14,7 +14,9 @@ from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import counts, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.operation import resolve
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 
 def _thread_products(c: Any) -> Any:
@@ -30,6 +32,12 @@ def _probes() -> tuple[Probe, ...]:
     return ((KernelGemm(4096, 1, 4096, "NT", "f16"), configs),)
 
 
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.skinny.plan import SkinnyPlan
+
+    return SkinnyPlan
+
+
 FAMILY = Family(
     name="skinny",
     axes=axes.AXES,
@@ -41,7 +49,7 @@ FAMILY = Family(
     rate=perf_model.rate,
     issuer_tile=issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: resolve("ptxgen.families.skinny.plan:SkinnyPlan"),
+    plan=_plan,
     features={
         "lanes_m": lambda c: c.lanes_long,
         "transposed_mma": lambda c: c.long_n,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.codegen.config import SPLIT_SHARE, parse_config
+from ptxgen.codegen.config import SPLIT_SHARE, Config, parse_config
 from ptxgen.families.common import perf_costs
 from ptxgen.families.registry import Family, Probe
 from ptxgen.families.wgmma import axes, grouped_rows, perf_model, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.operation import resolve
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 WARPGROUP = 128  #: threads
 
@@ -46,6 +48,12 @@ def _probes() -> tuple[Probe, ...]:
     return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
 
 
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.wgmma.plan import WgmmaPlan
+
+    return WgmmaPlan
+
+
 FAMILY = Family(
     name="wgmma",
     axes=axes.AXES,
@@ -56,7 +64,7 @@ FAMILY = Family(
     rate=lambda p, d: perf_costs.wgmma_rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
-    plan=lambda p, c: resolve("ptxgen.families.wgmma.plan:WgmmaPlan"),
+    plan=_plan,
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
     grouped=grouped_rows.supports,

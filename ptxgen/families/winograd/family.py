@@ -4,6 +4,7 @@ and of 4x4 results."""
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config import Config
 from ptxgen.families.common import perf_costs
@@ -15,8 +16,10 @@ from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import TILES, WinogradGemm, product_of
-from ptxgen.problem.operation import resolve
 from ptxgen.problem.registry import parse
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 
 def _training_class(family: str, p: KernelGemm) -> str:
@@ -27,6 +30,12 @@ def _training_class(family: str, p: KernelGemm) -> str:
 def _probes(family: str) -> tuple[Probe, ...]:
     configs = Config(family=family), Config(family=family, ml=128, nl=128, vec_a=4, vec_b=4, vec_c=4)
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NCHW f32")), configs),)
+
+
+def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+    from ptxgen.families.winograd.plan import WinogradPlan
+
+    return WinogradPlan
 
 
 def _family(name: str) -> Family:
@@ -41,7 +50,7 @@ def _family(name: str) -> Family:
         rate=perf_costs.fma_rate,
         issuer_tile=issuer_tile,
         thread_products=thread_products,
-        plan=lambda p, c: resolve("ptxgen.families.winograd.plan:WinogradPlan"),
+        plan=_plan,
         gathers=lambda p: True,
         product=lambda p: product_of(p, name),
         exact_integers=TILES[name] == 2,

@@ -29,7 +29,7 @@ Candidate = Callable[[Tensors], Any]
 def available() -> str | None:
     """``cuDNN`` and its version. None: PyTorch does not have it."""
     try:
-        number = int(_torch().backends.cudnn.version())
+        number = int(load_torch().backends.cudnn.version())
     except UnavailableError:
         return None
     return f"cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
@@ -44,7 +44,7 @@ class Cudnn:
     def __init__(self, driver: CudaDriver, problem: Conv, more: tuple[int, ...] = ()) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuDNN does not support")
-        self.problem, self._driver, self._torch = problem, driver, _torch()
+        self.problem, self._driver, self._torch = problem, driver, load_torch()
         first = 0 if len(problem.stored[0]) == 5 else 1  # index of the first axis of (depth, height, width)
         self._stride, self._dilation = list(problem.strides[first:]), list(problem.dilations[first:])
         self._filter = [problem.t, problem.r, problem.s][first:]
@@ -191,7 +191,7 @@ class Cudnn:
 
 
 @functools.cache
-def _torch() -> Any:
+def load_torch() -> Any:
     """PyTorch with cuDNN and a GPU. UnavailableError: one of them is missing."""
     try:
         import torch

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.operations.gemm.random_problems import BATCH, MULTIPLE, extent
 from ptxgen.problem.gemm import LAYOUTS
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.tuning.problem_generator import Limits, log_uniform
-from ptxgen.tuning.random_gemm import BATCH, MULTIPLE, extent
+from ptxgen.tuning.draws import Limits, log_uniform
 
 LEAST_BOUND = 64  #: of the extents of the items of a group
 

@@ -21,7 +21,7 @@ Addresses = tuple[int, int, int]
 def available() -> str | None:
     """``PyTorch`` and its version. None: it is missing, has no GPU or no grouped product."""
     try:
-        return f"PyTorch {_torch().__version__}"
+        return f"PyTorch {load_torch().__version__}"
     except UnavailableError:
         return None
 
@@ -46,7 +46,7 @@ class TorchGrouped:
             raise LaunchError(f"epilogue is {problem.epilogue!r}; PyTorch's grouped product has none")
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
-        self.problem, self._driver, self._torch = problem, driver, _torch()
+        self.problem, self._driver, self._torch = problem, driver, load_torch()
         with driver.context("PyTorch"), self._torch.cuda.stream(self._stream):  # its GPU is the current one
             self._ends = self._torch.as_tensor(_Memory(more[-1], (len(problem.items),), "<i4"), device="cuda")
         self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
@@ -128,7 +128,7 @@ class _Memory:
 
 
 @functools.cache
-def _torch() -> Any:
+def load_torch() -> Any:
     """PyTorch with a GPU. UnavailableError: it is missing, or has no grouped product."""
     try:
         import torch

@@ -26,9 +26,9 @@ from ptxgen.install_advice import install_extra
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.problem.strided_arrays import A, B, C
+from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import libraries
 
 WORKSPACE = 64 << 20  #: bytes
 #: dtype, compute -> cublasComputeType_t: the combinations that the grouped call supports, with C of the type of A and B
@@ -50,7 +50,7 @@ Addresses = tuple[int, int, int]
 def available() -> str | None:
     """``cuBLAS`` and its version. None: the library cannot be loaded."""
     try:
-        library = _library()
+        library = load_library()
     except UnavailableError:
         return None
     parts = []
@@ -70,7 +70,7 @@ class CublasGrouped:
     """
 
     def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...] = ()) -> None:
-        self.problem, self._driver, self._library = problem, driver, _library()
+        self.problem, self._driver, self._library = problem, driver, load_library()
         types = problem.dtype, problem.compute
         if problem.epilogue_ops:
             raise LaunchError(f"epilogue is {problem.epilogue!r}; cuBLAS fuses none into grouped products")
@@ -269,9 +269,9 @@ def _check(library: Any, status: int) -> None:
 
 
 @functools.cache
-def _library() -> ct.CDLL:
+def load_library() -> ct.CDLL:
     """The loaded library. UnavailableError: it is not found, or has no grouped calls."""
-    library = libraries.load("cublas")
+    library = vendor_libraries.load("cublas")
     if not hasattr(library, "cublasGemmGroupedBatchedEx"):
         raise UnavailableError(f"cuBLAS has no grouped calls; version 12.5 has them: {install_extra('baseline')}")
     library.cublasGetStatusName.restype = ct.c_char_p

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
-from ptxgen.tuning.problem_generator import Limits, log_uniform, varied_extent
+from ptxgen.tuning.draws import Limits, log_uniform, varied_extent
 
 BATCH = 512  #: the most products of a batch
 MULTIPLE = 8  #: half of the problems have extents that are multiples of this

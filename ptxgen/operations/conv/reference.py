@@ -22,6 +22,15 @@ ORDER = {"x": "ncdhw", "w": "kctrs", "y": "nkzpq"}
 UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix that exist at once
 
 
+def product(v: Conv, a: Array, b: Array, region: Box | None = None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b| of each element of the result, or of a box of the result, in float64."""
+    return convolve(v, a, b, region, False), convolve(v, a, b, region, True)
+
+
+def slices(v: Conv, region: Box | None = None) -> tuple[slice, ...]:
+    return region_slices(v, region) if region else ()
+
+
 def whole_tensor(v: Conv, tensor: str) -> Box:
     return {letter: slice(0, extent) for letter, extent in v.extents(tensor).items()}
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from ptxgen.errors import ShapeError
+from ptxgen.operations.conv.suites import SUITES
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.conv_suites import SUITES
-from ptxgen.tuning.problem_generator import Limits, log_uniform, varied_extent, weighted_choice
+from ptxgen.tuning.draws import Limits, log_uniform, varied_extent, weighted_choice
 
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites whose layers are varied
 DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}

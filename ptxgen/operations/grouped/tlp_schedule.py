@@ -31,13 +31,13 @@ from ptxgen.lowering.tlp_policy import (
     idle_blocks,
     schemes,
 )
+from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.device import Device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Driver, Kernel, Timing
-from ptxgen.runtime.grouped_check import group_deviation, random_group
 from ptxgen.runtime.runner import Buffers
 from ptxgen.settings import settings
 

@@ -21,9 +21,9 @@ from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import FAST_ACCUM, dtype
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import VendorTimes
+from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor import libraries
 
 CANDIDATES = 256  #: algorithms requested from the heuristic
 WORKSPACE = 64 << 20  #: bytes
@@ -63,7 +63,7 @@ class Algorithm(ct.Structure):
 def available() -> str | None:
     """``cuBLASLt`` and its version. None: the library cannot be loaded."""
     try:
-        number = int(_library().cublasLtGetVersion())
+        number = int(load_library().cublasLtGetVersion())
     except UnavailableError:
         return None
     return f"cuBLASLt {number // 10000}.{number // 100 % 100}.{number % 100}"
@@ -90,7 +90,7 @@ class CublasLt:
         self._more = dict(zip(problem.epilogue_operands, more, strict=True))
         self.failed = 0
         self._driver = driver
-        self._library = _library()
+        self._library = load_library()
         self._open: list[tuple[str, ct.c_void_p]] = []
         self._space = 0
         try:
@@ -281,14 +281,14 @@ def _check(status: int) -> None:
 
 
 def _status_name(status: int) -> str:
-    text = _library().cublasLtGetStatusName(status)
+    text = load_library().cublasLtGetStatusName(status)
     return text.decode() if text else "unknown"
 
 
 @functools.cache
-def _library() -> ct.CDLL:
+def load_library() -> ct.CDLL:
     """The loaded library. UnavailableError: it is not found."""
-    library = libraries.load("cublasLt")
+    library = vendor_libraries.load("cublasLt")
     library.cublasLtGetVersion.restype = ct.c_size_t
     library.cublasLtGetStatusName.restype = ct.c_char_p
     return library

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from ptxgen.errors import ShapeError
+from ptxgen.operations.conv.cudnn import Cudnn
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
-from ptxgen.runtime.vendor.cudnn import Cudnn
 
 
 class CudnnGrouped:

@@ -1,0 +1,1 @@
+"""Convolutions of one to three axes, and their gradients."""

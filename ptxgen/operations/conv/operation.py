@@ -1,0 +1,62 @@
+"""The operation ``conv``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ptxgen.install_advice import install
+from ptxgen.lowering.conv_to_gemm import lower_conv
+from ptxgen.operations.conv import random_problems
+from ptxgen.operations.conv.reference import product, slices
+from ptxgen.operations.conv.suites import SUITES, TITLES, cells
+from ptxgen.problem.conv import Conv
+from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.config import Config
+    from ptxgen.operations.conv.checks import ConvOperandSets
+    from ptxgen.runtime.check import CheckResult
+    from ptxgen.runtime.driver import Driver, Timing
+
+
+def _checks(driver: Driver, p: Conv, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
+    from ptxgen.operations.conv.checks import check_conv
+
+    return check_conv(driver, p, config, seed, row_padding)
+
+
+def _operand_sets(driver: Driver, p: Conv, timing: Timing) -> ConvOperandSets:
+    from ptxgen.operations.conv.checks import ConvOperandSets
+
+    return ConvOperandSets(driver, p, timing)
+
+
+def _cudnn() -> Callable[..., Any]:
+    from ptxgen.operations.conv import cudnn
+
+    cudnn.load_torch()
+    return cudnn.Cudnn
+
+
+def _cudnn_version() -> str | None:
+    from ptxgen.operations.conv import cudnn
+
+    return cudnn.available()
+
+
+_CUDNN = Installation(_cudnn_version, "not installed with PyTorch", lambda: install("torch"))
+
+CONV = Operation(
+    Conv,
+    lowering=lower_conv,
+    product=product,
+    slices=slices,
+    checks=_checks,
+    operand_sets=_operand_sets,
+    titles=TITLES,
+    cells=cells,
+    suites=SUITES,
+    baselines={"cudnn": Baseline("cudnn", "cuDNN", _cudnn, _CUDNN)},
+    random_kinds={"conv": RandomKind(random_problems.conv, 0.22, random_problems.varied)},
+)

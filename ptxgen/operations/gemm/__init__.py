@@ -1,0 +1,1 @@
+"""C = A·B, one product or a batch of them."""

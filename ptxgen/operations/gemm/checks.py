@@ -1,0 +1,63 @@
+"""Checks of GEMMs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ptxgen.codegen.config import Config
+from ptxgen.problem.gemm import STRIDES, Gemm
+from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
+from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.driver import Driver
+from ptxgen.runtime.runner import Runner
+
+
+def check_gemm(
+    driver: Driver, problem: Gemm, config: Config, seed: int = 0, row_padding: int = 0
+) -> Iterator[CheckResult]:
+    """The checks of a GEMM."""
+    p = with_row_padding(problem, row_padding)
+    runner = Runner.of(driver, p, config)
+    try:
+        yield from _check(runner, p, seed)
+    finally:
+        runner.workspace.release()
+
+
+def with_row_padding(p: Gemm, row_padding: int) -> Gemm:
+    """The problem with leading dimensions larger by ``row_padding`` elements."""
+    changes = {f"ld{x}": getattr(p, f"ld{x}") + row_padding for x in "abc"}
+    for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
+        stride = getattr(p, name)
+        changes[name] = stride + rows * row_padding if stride > rows * ld else stride
+    return replace(p, **changes)
+
+
+def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
+    """The checks of a loaded kernel."""
+    results = []
+    for kind, alpha, beta, initial in CASES:
+        a, b, c = operands(p, seed, kind)
+        if initial == "nan":
+            c = np.full_like(c, p.output.poison)
+        if p.epilogue_dtype.integer:
+            alpha, beta = round(alpha), round(beta)
+        more = epilogue_arrays(p, seed, kind)
+        at = padded(p, (a, b, c))
+        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
+        ref = reference(p, a, b, c, alpha, beta, more)
+        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
+        got = elements(p, C, out)
+        deviation = verdict(kind, got, ref)
+        got[...] = p.output.poison
+        if not np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True):
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        if runner.workspace_dirty():
+            deviation = Deviation(np.inf, (-1, -1), deviation.worst)
+        label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
+        results.append(CheckResult(label, deviation))
+    return results

@@ -1,0 +1,103 @@
+"""The operand sets that GEMMs are timed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
+
+import numpy as np
+
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
+from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
+from ptxgen.runtime.driver import Driver, Timing
+from ptxgen.runtime.operand_sets import OperandSets
+
+RUNS = 8  #: ranges of rows, or of products of a batch, that are compared
+HELD = 1 << 22  #: elements of C that are compared at once
+
+
+def _ranges(extent: int, count: int) -> Iterator[slice]:
+    """At most RUNS ranges, evenly spread from first to last, of ``count`` in all; or one range of everything."""
+    if extent <= count:
+        yield slice(0, extent)
+        return
+    runs = min(RUNS, max(count, 1))
+    run = max(1, count // runs)
+    starts = {round(i * (extent - run) / max(runs - 1, 1)) for i in range(runs)}
+    yield from (slice(s, s + run) for s in sorted(starts))
+
+
+class GemmOperandSets(OperandSets):
+    """``OperandSets`` of a GEMM."""
+
+    problem: Gemm
+
+    def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
+        wide = [store_operand(problem, i, x) for i, x in enumerate(islice(random_operands(problem, seed), 2))]
+        self.problem, self.more = problem, epilogue_arrays(problem, seed)
+        self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
+        self._references: dict[tuple[int, int, bytes], Reference] = {}
+        bytes_c, after = span(problem, C) * problem.output.bytes, stored_epilogue_operands(problem, self.more)
+        super().__init__(driver, timing, wide[0], wide[1], bytes_c, after)
+
+    def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
+        """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
+        p = self.problem
+        lines = max(1, limit // max(p.n, 1))
+        if lines >= p.m * p.batch:
+            step = max(1, HELD // max(p.m * p.n, 1))
+            yield from ((slice(i, min(i + step, p.batch)), slice(0, p.m)) for i in range(0, p.batch, step))
+        elif lines >= RUNS * p.m:
+            yield from ((items, slice(0, p.m)) for items in _ranges(p.batch, lines // p.m))
+        else:
+            few = list(_ranges(p.batch, min(RUNS, lines)))
+            for items in few:
+                yield from ((items, rows) for rows in _ranges(p.m, max(1, lines // len(few))))
+
+    def deviation(self, limit: int) -> Deviation:
+        """Compares the first set's C on the device with float64."""
+        p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
+        if not p.results:
+            return worst
+        for items, blocks in groupby(self.blocks(limit), itemgetter(0)):
+            runs = [rows for _, rows in blocks]
+            rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+            got = np.concatenate([self._result(items, run) for run in runs], axis=-2)
+            deviation = compare(got, self._reference(items, rows))
+            if not deviation.ratio <= worst.ratio:
+                *item, row, column = deviation.where
+                where = (*(items.start + i for i in item), int(rows[row]), column)
+                worst = Deviation(deviation.ratio, where, deviation.worst)
+        return worst
+
+    def _reference(self, items: slice, rows: Array) -> Reference:
+        """The reference of these rows of these products; cached."""
+        p, key = self.problem, (items.start, items.stop, rows.tobytes())
+        if key not in self._references:
+            a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
+            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
+            along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
+            along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
+            if p.batch == 1:
+                along |= set(p.elementwise_operands)
+            more = [
+                x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
+                for name, x in zip(p.epilogue_operands, self.more, strict=True)
+            ]
+            part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
+            self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
+        return self._references[key]
+
+    def _result(self, items: slice, rows: slice) -> Array:
+        """These rows of these products of the first set's C. The last row in memory need not be whole."""
+        p = self.problem
+        shape, strides = [rows.stop - rows.start, p.n], [p.ldc, 1]
+        if p.batch != 1:
+            shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
+        size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
+        flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
+        self.driver.download(self.sets[0][2] + first * size, flat)
+        return strided(flat, shape, strides)

@@ -1,0 +1,67 @@
+"""The operation ``gemm``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ptxgen.install_advice import install_extra
+from ptxgen.lowering.kernel_gemm import lower_gemm
+from ptxgen.operations.gemm import random_problems
+from ptxgen.operations.gemm.reference import product, slices
+from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.config import Config
+    from ptxgen.operations.gemm.operand_sets import GemmOperandSets
+    from ptxgen.runtime.check import CheckResult
+    from ptxgen.runtime.driver import Driver, Timing
+
+
+def _checks(driver: Driver, p: Gemm, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
+    from ptxgen.operations.gemm.checks import check_gemm
+
+    return check_gemm(driver, p, config, seed, row_padding)
+
+
+def _operand_sets(driver: Driver, p: Gemm, timing: Timing) -> GemmOperandSets:
+    from ptxgen.operations.gemm.operand_sets import GemmOperandSets
+
+    return GemmOperandSets(driver, p, timing)
+
+
+def _cublas() -> Callable[..., Any]:
+    from ptxgen.operations.gemm import cublaslt
+
+    cublaslt.load_library()
+    return cublaslt.CublasLt
+
+
+def _cublas_version() -> str | None:
+    from ptxgen.operations.gemm import cublaslt
+
+    return cublaslt.available()
+
+
+_CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))
+
+GEMM = Operation(
+    Gemm,
+    lowering=lower_gemm,
+    product=product,
+    slices=slices,
+    checks=_checks,
+    operand_sets=_operand_sets,
+    titles=TITLES,
+    cells=cells,
+    column_major=from_column_major,
+    suites=SUITES,
+    baselines={"cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS)},
+    random_kinds={
+        "gemm": RandomKind(random_problems.gemm, 0.45, random_problems.varied),
+        "thin": RandomKind(random_problems.thin, 0.25, random_problems.varied),
+        "batch": RandomKind(random_problems.batch, 0.08, random_problems.varied),
+    },
+)

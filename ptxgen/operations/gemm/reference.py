@@ -1,0 +1,32 @@
+"""Float64 products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.reference import Array
+
+
+def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
+    """A as M×K and B as K×N in float64. The first axis of a batch is the item."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    transposed_a, transposed_b = np.swapaxes(wide_a, -1, -2), np.swapaxes(wide_b, -1, -2)
+    return (wide_a if p.layout[0] == "N" else transposed_a), (wide_b if p.layout[1] == "N" else transposed_b)
+
+
+def product(p: Gemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
+    wide_a, wide_b = as_matrices(p, a, b)
+    exact = wide_a @ wide_b
+    scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
+    if exact.ndim == 3 and len(exact) < p.batch:  # A and B have batch stride 0
+        return np.repeat(exact, p.batch, axis=0), np.repeat(scale, p.batch, axis=0)
+    return exact, scale
+
+
+def slices(p: Gemm, region: Any = None) -> tuple[slice, ...]:
+    """The whole result. Regions are not used: a part of a GEMM is a smaller GEMM."""
+    return ()

@@ -1,0 +1,1 @@
+"""Lists of products with shapes of their own, and jagged groups."""

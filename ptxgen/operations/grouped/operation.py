@@ -1,0 +1,102 @@
+"""The operation ``grouped``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxgen.lowering.grouped_to_gemm import lower_grouped
+from ptxgen.operations.grouped import random_problems
+from ptxgen.operations.grouped.reference import product, slices
+from ptxgen.operations.grouped.suites import SUITES
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.operation import Baseline, Operation, RandomKind
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.config import Config
+    from ptxgen.operations.grouped.checks import GroupedOperandSets
+    from ptxgen.problem.device import Device
+    from ptxgen.runtime.check import CheckResult
+    from ptxgen.runtime.driver import Driver, Timing
+
+
+def cells(row: dict[str, Any]) -> list[Any]:
+    p = row["problem"]
+    items = np.asarray(p["items"], np.int64).reshape(-1, 3)
+    spans = (f"{x.min()}-{x.max()}" if x.min() != x.max() else str(x.min()) for x in items.T) if len(items) else ()
+    others = (p[field] if p[field] != p["dtype"] else "" for field in ("compute", "out"))
+    return [len(items), ",".join(spans), p["jagged"], p["layout"], p["dtype"], *others]
+
+
+TITLES = ("items", "M,N,K", "jagged", "layout", "dtype", "compute", "out")
+
+
+def _checks(driver: Driver, p: GroupedGemm, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
+    from ptxgen.operations.grouped.checks import check_grouped
+
+    return check_grouped(driver, p, config, seed, row_padding)
+
+
+def _operand_sets(driver: Driver, p: GroupedGemm, timing: Timing) -> GroupedOperandSets:
+    from ptxgen.operations.grouped.checks import GroupedOperandSets
+
+    return GroupedOperandSets(driver, p, timing)
+
+
+def _table_us(p: GroupedGemm, config: Config, device: Device) -> float:
+    from ptxgen.operations.grouped.launch import table_us
+
+    return table_us(p, config, device)
+
+
+def _cublas() -> Callable[..., Any]:
+    from ptxgen.operations.grouped import cublas
+
+    cublas.load_library()
+    return cublas.CublasGrouped
+
+
+def _tlp() -> Callable[..., Any]:
+    from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
+
+    return TlpBaseline
+
+
+def _cudnn() -> Callable[..., Any]:
+    from ptxgen.operations.conv import cudnn
+    from ptxgen.operations.grouped.cudnn import CudnnGrouped
+
+    cudnn.load_torch()
+    return CudnnGrouped
+
+
+def _torch() -> Callable[..., Any]:
+    from ptxgen.operations.grouped import pytorch
+
+    pytorch.load_torch()
+    return pytorch.TorchGrouped
+
+
+_BASELINES = (
+    Baseline("cublas", "cuBLAS", _cublas),
+    Baseline("tlp", "tile policy by TLP", _tlp),
+    Baseline("cudnn", "cuDNN", _cudnn),
+    Baseline("torch", "torch._grouped_mm", _torch),
+)
+
+GROUPED = Operation(
+    GroupedGemm,
+    lowering=lower_grouped,
+    product=product,
+    slices=slices,
+    checks=_checks,
+    operand_sets=_operand_sets,
+    titles=TITLES,
+    cells=cells,
+    suites=SUITES,
+    baselines={baseline.name: baseline for baseline in _BASELINES},
+    scheduling=_table_us,
+    random_kinds={"grouped": RandomKind(random_problems.grouped, 0.0)},
+)

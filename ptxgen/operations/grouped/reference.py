@@ -1,0 +1,42 @@
+"""Float64 products of groups, and the operands of their items in the arrays that hold those of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.operations.gemm import reference as gemm
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
+from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.problem.reference import Array
+from ptxgen.problem.strided_arrays import A, B, C, strided
+
+
+def item_view(p: GroupedGemm, operand: int, memory: Array, i: int) -> Array:
+    """Operand A, B or C of item ``i`` in the array that holds those of all items."""
+    shape = int(p.rows[i, operand]), int(p.columns[i, operand])
+    return strided(memory[int(p.starts[i, operand]) :], shape, (int(p.lds[i, operand]), 1))
+
+
+def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
+    """The operand ``name`` of the epilogue of item ``i``."""
+    if name in ELEMENTWISE_OPERANDS:
+        return item_view(p, C, memory, i)
+    starts, size = p.epilogue_sizes(name)
+    return memory[int(starts[i]) : int(starts[i + 1]) if i + 1 < len(starts) else size]
+
+
+def product(p: GroupedGemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+    """Σab and Σ|a||b| of each element of the array that holds C of all items; zero between items."""
+    exact, scale = (np.zeros(p.sizes[C]) for _ in range(2))
+    for i in range(len(p.items)):
+        if p.items[i][0] and p.items[i][1]:
+            found = gemm.product(p.item(i), item_view(p, A, a, i), item_view(p, B, b, i))
+            item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = found
+    return exact, scale
+
+
+def slices(p: GroupedGemm, region: Any = None) -> tuple[slice, ...]:
+    """The whole result. Regions are not used: a part of a group is a smaller group."""
+    return ()
