@@ -40,15 +40,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Variable:
-    """A row of the table. ``read``: converts name and text to a value, or raises InputError; ``shown``: the default
-    as documentation prints it."""
+    """A row of the table. ``name``: PTXGEN_ and the name of the field of Settings; ``read``: converts name and text to
+    a value, or raises InputError; ``shown``: the default as documentation prints it."""
 
     name: str
-    field: str
     read: Callable[[str, str], Any]
     default: Callable[[], Any]
     shown: str
     meaning: str
+
+    @property
+    def field(self) -> str:
+        return self.name.removeprefix("PTXGEN_").lower()
 
 
 def _path(name: str, text: str) -> Path:
@@ -84,7 +87,6 @@ def _switch(name: str, text: str) -> str:
 VARIABLES = (
     Variable(
         "PTXGEN_DATABASE",
-        "database",
         _path,
         lambda: platformdirs.user_data_path("ptxgen") / "tuning.sqlite",
         "tuning.sqlite in the user's data directory",
@@ -92,7 +94,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_CACHE",
-        "cache",
         _path,
         lambda: platformdirs.user_cache_path("ptxgen"),
         "the user's cache directory",
@@ -100,7 +101,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_DRIVER",
-        "driver",
         _driver,
         lambda: "auto",
         "auto",
@@ -111,7 +111,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_PTXAS",
-        "ptxas",
         _path,
         lambda: None,
         "found automatically",
@@ -119,7 +118,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_PLUGINS",
-        "plugins",
         _names,
         tuple,
         "none",
@@ -127,7 +125,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_RECORD",
-        "record",
         _path,
         lambda: None,
         "none",
@@ -135,7 +132,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_TUNE",
-        "tune",
         _tune,
         lambda: "off",
         "off",
@@ -144,7 +140,6 @@ VARIABLES = (
     ),
     Variable(
         "PTXGEN_WINOGRAD",
-        "winograd",
         _switch,
         lambda: "on",
         "on",

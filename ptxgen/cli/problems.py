@@ -59,13 +59,13 @@ BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sampl
 
 def _given(text: str | None) -> Config | None:
     """The configuration of ``--config``, if it is given. ConfigError: it is none."""
-    from ptxgen.codegen.config import parse_config
+    from ptxgen.codegen.config import default_family, parse_config
 
     if text is None:
         return None
     if not text.strip():
         raise ConfigError(
-            f"config is {text!r}; it must set an axis: 'family=simt' is the default configuration", "axis"
+            f"config is {text!r}; it must set an axis: 'family={default_family()}' is the default configuration", "axis"
         )
     return parse_config(text)
 

@@ -122,8 +122,8 @@ _BOUNDS = (
 _ORDER = "order of a warp's MMA instructions of one k: rows or columns in serpentine order, or rows in plain order"
 _PATH = (
     "direct: {} is loaded from where it is; pack: an auxiliary kernel first copies it to 128-byte rows (images: to rows"
-    " of channels; where wgmma needs it, transposed); realign: TMA loads unaligned rows, which are shifted in shared"
-    " memory"
+    " of channels; where the MMA instruction needs it, transposed); realign: TMA loads unaligned rows, which are"
+    " shifted in shared memory"
 )
 _PATHS = ("direct", "pack", "realign")
 _PDL = (

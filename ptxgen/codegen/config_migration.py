@@ -2,14 +2,37 @@
 
 Form 1 (until schema version 2 of the database and format 1 of exported files) had other axis names, and integers in
 place of words. Form 2 (until schema version 3 and format 2) had the axes of all families in every configuration. In
-form 3 (until schema version 5 and format 3) the family depthwise had axes with names of other families' axes. The
-tables below describe those forms; they do not change when an axis does.
+form 3 (until schema version 5 and format 3) a family had axes with names of other families' axes. The tables below and
+the ``Former`` of each family describe those forms; they do not change when an axis does.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from ptxgen import plugins
+
+
+@dataclass(frozen=True)
+class Former:
+    """How configurations of a family were written in earlier forms.
+
+    ``code``: the integer of the family in form 1; ``axes``: its axes of form 2, separated by spaces; ``name``: its name
+    in form 1, if it was another; ``renamed``: axis of form 2 or 3 -> present axis; ``words``: words of form 1 -> words
+    of form 2, if it shared axes of another family in form 1."""
+
+    code: int
+    axes: str
+    name: str = ""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+#: by the name of the family; ``families.registry`` adds them
+FORMER: dict[str, Former] = {}
 
 #: axis of form 1 -> axis of form 2
 RENAMED = {
@@ -44,7 +67,6 @@ RENAMED = {
 
 #: axis of form 2 -> the words of the integers 0, 1, … of form 1
 WORDS = {
-    "family": ("simt", "mma", "wgmma", "skinny", "depthwise"),
     "splitk": ("memset_red", "flag_red", "workspace", "last_cta", "distributed"),
     "bounds": ("none", "clamp", "predicate"),
     "mma_order": ("row_serpentine", "column_serpentine", "row_major"),
@@ -52,17 +74,6 @@ WORDS = {
     "dsmem_completion": ("tx_bytes", "barrier"),
     "l2_evict_first": ("none", "a", "b", "ab"),
     "pdl": ("off", "on_exit", "on_start", "within_launch"),
-}
-
-#: families of form 1 that had another name
-FAMILIES = {"stream": "skinny", "slide": "depthwise"}
-
-#: words of form 1 -> words of the axes of the family skinny, which shared the axes of wgmma then
-_SKINNY = {
-    "transposed_mma=0": "long_n=0",
-    "transposed_mma=1": "long_n=1",
-    "tma_rows=0": "mma_m16=0",
-    "tma_rows=16": "mma_m16=1",
 }
 
 #: axis of form 2 -> the text of its default
@@ -115,51 +126,18 @@ _DEFAULTS = {
     "pdl": "off",
 }
 
-#: family -> its axes, of those of form 2
-_AXES = {
-    family: frozenset(axes.split())
-    for family, axes in (
-        (
-            "simt",
-            "ms ns ml nl u ks kl kg stages cp_async_a cp_async_b kmajor_smem_a kmajor_smem_b vec_a vec_b "
-            "vec_c lanes_m splitk epilogue_smem bounds lane_interleave mma_order fragment_prefetch prefetch_k "
-            "deferred_sts raster_group store_policy min_ctas_per_sm pdl",
-        ),
-        (
-            "mma",
-            "ms ns ml nl u kl kg stages cp_async_a cp_async_b vec_a vec_b vec_c splitk epilogue_smem bounds "
-            "mma_order fragment_prefetch prefetch_k deferred_sts raster_group store_policy min_ctas_per_sm "
-            "operand_path_a operand_path_b pdl",
-        ),
-        (
-            "wgmma",
-            "ml nl u kg stages vec_c splitk epilogue_smem raster_group min_ctas_per_sm transposed_mma "
-            "math_warpgroups pingpong cluster_x cluster_y cluster_k dsmem_completion persistent "
-            "epilogue_subtiles epilogue_buffers epilogue_aliases_ab l2_evict_first operand_path_a "
-            "operand_path_b tma_rows pdl",
-        ),
-        (
-            "skinny",
-            "ms ns ml nl u kl kg vec_a vec_b vec_c lanes_m splitk fragment_prefetch raster_group store_policy "
-            "min_ctas_per_sm long_n mma_m16 pdl",
-        ),
-        (
-            "depthwise",
-            "ns ml nl kg vec_a splitk store_policy min_ctas_per_sm pdl",
-        ),
-    )
-}
-
-#: (family, axis of form 2 or 3) -> present axis
-_RENAMED_IN = {
-    ("skinny", "lanes_m"): "lanes_long",
-    ("depthwise", "ns"): "strip_results",
-    ("depthwise", "ml"): "block_rows",
-    ("depthwise", "nl"): "block_lanes",
-    ("depthwise", "vec_a"): "vec_lane",
-}
-
 _PATHS = {0: "direct", 1: "pack", 2: "realign"}
+
+
+def formers() -> dict[str, Former]:
+    """By the name of the family."""
+    plugins.load()
+    return FORMER
+
+
+def present_family(name: str) -> str:
+    """The present name of a family of form 1."""
+    return next((family for family, former in formers().items() if former.name == name), name)
 
 
 def operand_paths(code: int) -> tuple[str, str] | None:
@@ -171,17 +149,20 @@ def operand_paths(code: int) -> tuple[str, str] | None:
 
 def renamed(name: str, family: str = "") -> str:
     """The present name of an axis of an earlier form; empty if it had the same name, or is unknown."""
-    if (family, RENAMED.get(name, name)) in _RENAMED_IN:
-        return _RENAMED_IN[family, RENAMED.get(name, name)]
+    former = formers().get(family)
+    if former is not None and RENAMED.get(name, name) in former.renamed:
+        return former.renamed[RENAMED.get(name, name)]
     name = RENAMED.get(name, name if name == "operand_path" else "")
     return "operand_path_a, operand_path_b" if name == "operand_path" else name
 
 
 def word_of(name: str, value: str) -> str:
     """The word of form 2 for an integer, or an old family's name, of form 1; empty if there is none."""
-    if name == "family" and value in FAMILIES:
-        return FAMILIES[value]
     words = WORDS.get(name, ())
+    if name == "family":
+        if (present := present_family(value)) != value:
+            return present
+        words = tuple(sorted(formers(), key=lambda family: FORMER[family].code))
     return words[int(value)] if re.fullmatch("[0-9]", value) and int(value) < len(words) else ""
 
 
@@ -194,21 +175,23 @@ def _translated(word: str) -> str:
     return f"{name}{equals}{word_of(name, value) or value}"
 
 
-def _own(word: str, family: str) -> str:
+def _own(word: str, former: Former) -> str:
     """A word of form 2 in the present form; empty for another family's axis at its default."""
     name, _, value = word.partition("=")
-    if name in _DEFAULTS and name not in _AXES[family] and value == _DEFAULTS[name]:
+    if name in _DEFAULTS and name not in former.axes.split() and value == _DEFAULTS[name]:
         return ""
-    return f"{_RENAMED_IN[family, name]}={value}" if (family, name) in _RENAMED_IN else word
+    return f"{former.renamed[name]}={value}" if name in former.renamed else word
 
 
 def translate(text: str) -> str:
     """A configuration of an earlier form in the present one. Unknown words, and those of the present form, are
     unchanged."""
     words = [word for old in text.replace(",", " ").split() for word in _translated(old).split()]
-    if "family=skinny" in words and not any(word.startswith(("long_n=", "mma_m16=")) for word in words):
-        words = [_SKINNY.get(word, word) for word in words]
-    family = next((word.partition("=")[2] for word in words if word.startswith("family=")), "simt")
-    if family in _AXES:
-        words = [own for word in words if (own := _own(word, family))]
+    family = next((word.partition("=")[2] for word in words if word.startswith("family=")), word_of("family", "0"))
+    former = formers().get(family)
+    if former is not None:
+        own = tuple(f"{word.partition('=')[0]}=" for word in former.words.values())
+        if not any(word.startswith(own) for word in words):
+            words = [former.words.get(word, word) for word in words]
+        words = [present for word in words if (present := _own(word, former))]
     return " ".join(words)

@@ -15,7 +15,8 @@ class Rule:
     """A condition of every legal configuration.
 
     ``holds(p, c, g, d)``: a bool, or a column of them, where ``g`` is the family's geometry (None: the rule needs
-    none). ``message``: a format over p, c, g and d that names both numbers. ``family``: the only family that the rule
+    none). ``message``: a format over p, c, g, d and f (``rules._Families``) that names both
+    numbers. ``family``: the only family that the rule
     is for; empty: all. ``registry.register`` sets it.
     """
 

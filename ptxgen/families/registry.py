@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ptxgen.codegen import config
 from ptxgen.codegen.axes import SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.config_migration import FORMER, Former
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
 from ptxgen.errors import InputError
@@ -64,6 +65,9 @@ class Family:
     ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
     the feature's name; name -> values of columns ``c``.
     ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
+    ``native(p, d)``: whether it has a kernel for ``p`` whose instructions multiply elements that the instructions of
+    other families convert on ``d`` first. ``messages``: rule -> what the rule's message adds about this family.
+    ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
     ``instructions``: the PTX instructions of its products; several: axes or types choose one.
     """
@@ -91,6 +95,9 @@ class Family:
     calibrated: Callable[[KernelGemm], bool] = lambda p: False
     training_class: Callable[[KernelGemm], str] = lambda p: ""
     exact_integers: bool = True
+    native: Callable[[KernelGemm, Device], bool] = lambda p, d: False
+    messages: Mapping[str, str] = field(default_factory=dict)
+    former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
 
     @property
@@ -117,6 +124,8 @@ def register(family: Family) -> Family:
         raise InputError(f"family is {family.name!r}; its name must be an identifier")
     config.declare(family.name, family.axes)
     FAMILIES[family.name] = family
+    if family.former is not None:
+        FORMER[family.name] = family.former
     RULES.extend(replace(rule, family=family.name) for rule in family.rules)
     SPACES.append(family.candidates)
     return family
@@ -129,6 +138,7 @@ def unregister(name: str) -> None:
         raise InputError(f"family {name!r} has families after it, whose codes would change")
     config.retract(name)
     del FAMILIES[name]
+    FORMER.pop(name, None)
     RULES[:] = [rule for rule in RULES if rule.family != name]
     SPACES.remove(family.candidates)
 

@@ -13,7 +13,7 @@ from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, i
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.strided_dgrad import dgrad_phases
 from ptxgen.lowering.tma_im2col import ALIGNED, im2col_of
-from ptxgen.lowering.winograd import winograd_gemms
+from ptxgen.lowering.winograd import winograd_gemm
 from ptxgen.problem.conv import Conv
 
 #: axes of an image
@@ -56,7 +56,8 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
         depthwise_strip_of(v),
         bool(v.fold) and "bias" in v.epilogue_ops,
         v.swapped,
-        winograd_gemms(v),
+        winograd=winograd_gemm(v, 2),
+        winograd_4x4=winograd_gemm(v, 4),
         **fields,
     )
 

@@ -8,10 +8,9 @@ channel, filter row, filter column), each with a fixed stride.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -314,12 +313,11 @@ def implicit_gemm_of(
     strip: Any = None,
     scalar_bias: bool = False,
     swapped: bool = False,
-    winograd: Mapping[str, Any] = MappingProxyType({}),
     **fields: Any,
 ) -> KernelGemm:
     """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch
     and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes moved;
-    ``winograd``: the GEMMs of Winograd's algorithms, by the field of KernelGemm; ``fields``: fields of Gemm."""
+    ``fields``: fields of KernelGemm."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
@@ -343,7 +341,7 @@ def implicit_gemm_of(
     fields.update(zip(("batch", *STRIDES), items, strict=True))
     batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
     if {lowered[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
-        return KernelGemm(**fields, swapped=swapped, **winograd)
+        return KernelGemm(**fields, swapped=swapped)
     if strip is not None:
         lowered.update(strip=strip, strip_kind=strip.kind)
     return ImplicitGemm(
@@ -354,5 +352,4 @@ def implicit_gemm_of(
         im2col=im2col,
         scalar_bias=scalar_bias,
         swapped=swapped,
-        **winograd,
     )

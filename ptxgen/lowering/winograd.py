@@ -22,7 +22,6 @@ from ptxgen.problem.conv import Conv
 from ptxgen.problem.gemm import CONTIGUOUS
 from ptxgen.settings import settings
 
-TILES = {"winograd": 2, "winograd_4x4": 4}  #: family -> rows and columns of results of a tile
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
 #: tile -> channels of images and results: with fewer, transforms take longer than the products that they save, or sums
@@ -126,16 +125,11 @@ def patch_of(tile: int) -> int:
     return tile + TAPS[1] - 1
 
 
-def product_of(p: KernelGemm, family: str) -> KernelGemm:
-    """The GEMMs of a convolution by the algorithm of a family; ``p`` itself if it has none, or is one of them."""
-    product: KernelGemm | None = getattr(p, family)
+def product_of(p: KernelGemm, tile: int) -> KernelGemm:
+    """The GEMMs of a convolution over tiles of ``tile`` rows and columns; ``p`` itself if it has none, or is one of
+    them."""
+    product = {2: p.winograd, 4: p.winograd_4x4}[tile]
     return p if product is None else product
-
-
-def winograd_gemms(v: Conv) -> dict[str, WinogradGemm]:
-    """The GEMMs of a convolution or of a gradient by each algorithm that can compute it, by family."""
-    gemms = {family: winograd_gemm(v, tile) for family, tile in TILES.items()}
-    return {family: p for family, p in gemms.items() if p is not None}
 
 
 def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:

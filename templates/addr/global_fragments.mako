@@ -1,6 +1,6 @@
 ## Fragments that a thread loads from global memory: its rows and columns, their addresses, the loads of each step along K.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%namespace name="thread_map" file="/addr/simt_fragment_addr.mako"/>
+<%namespace name="thread_map" file="/addr/thread_fragments.mako"/>
 <%def name="thread_tile()">
     {
     .reg .b32 %lane, %warp, %lane_m, %lane_n;

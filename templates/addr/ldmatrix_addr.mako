@@ -1,5 +1,5 @@
 ## The tile of C that a warp multiplies, and the shared-memory addresses of the fragments of its lanes.
-<%namespace name="stages" file="/addr/simt_fragment_addr.mako"/>
+<%namespace name="stages" file="/addr/thread_fragments.mako"/>
 <%def name="setup()">
     {
     .reg .b32 %lane, %warp, %k_group, %mn, %k, %smem_addr;

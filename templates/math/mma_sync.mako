@@ -1,5 +1,5 @@
 ## mma.sync: a warp multiplies 16 x 8 tiles; fragments are loaded by ldmatrix or vector loads.
-<%namespace name="mma" file="/math/mma_product.mako"/>
+<%namespace name="matrix" file="/math/matrix_product.mako"/>
 <%def name="clear_accumulators()">
 % for x in plan.mainloop.operands:
     .reg .b32 ${x.swizzled_ptr};
@@ -40,7 +40,7 @@
 % endfor
 % for i, j in plan.mainloop.products_of(part):
 % for sums, a, b in plan.mainloop.issues(i, j, k):
-${mma.product(plan.mainloop.instruction, sums, a, b)}\
+${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 % endfor
 % endfor
 </%def>

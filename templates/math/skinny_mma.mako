@@ -1,6 +1,6 @@
 ## mma.sync on loaded registers: two words along K of 16 rows of the long operand and of 8 rows of the short one.
 <%namespace name="dot" file="/math/skinny_fma.mako"/>
-<%namespace name="mma" file="/math/mma_product.mako"/>
+<%namespace name="matrix" file="/math/matrix_product.mako"/>
 <%def name="clear_accumulators()">
     .reg .b32 %low_pair, %high_pair;
 % for tile in plan.mainloop.fragments.declared:
@@ -40,7 +40,7 @@ ${products(step)}\
     ${plan.mainloop.rounding} ${word}, ${x};
 % endfor
 % for sums, a, b in plan.mainloop.fragments.issues(step):
-${mma.product(plan.mainloop.instruction, sums, a, b)}\
+${matrix.product(plan.mainloop.instruction, sums, a, b)}\
 % endfor
 </%def>
 

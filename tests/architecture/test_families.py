@@ -1,24 +1,54 @@
-"""Code outside a kernel family does not ask which family it has, and reads common axes only."""
+"""Code outside a kernel family does not ask which family it has, names none, and reads common axes only."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ptxgen.codegen.axes import COMMON
 from ptxgen.codegen.config import AXIS, family_names
 
-from .source import modules
+from .source import ROOT, modules, own_imports
 
 FAMILIES = tuple(family_names())
-#: modules of no family
-OUTSIDE = sorted(
-    m
-    for m in modules()
-    if not m.startswith(("emulator", *(f"families.{f}." for f in FAMILIES))) and m != "codegen.config_migration"
+#: the name of a family as a word
+NAME = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(FAMILIES, key=len, reverse=True))})(?!\w)")
+#: PTX instructions, which tables of instructions and of rates name
+INSTRUCTION = re.compile(r"\b(?:mma\.sync|wmma\.mma|wgmma\.(?:mma_async|fence|commit_group|wait_group))\b")
+#: (modules, words in their strings, what they mean in place of a family)
+OTHER_MEANINGS = (
+    (r"emulator\..*|cli\.emulate", r"\b(?:wg)?mma\b", "instructions: the emulator executes any PTX"),
+    (r"problem\.conv|operations\.conv\.suites", r"\bdepthwise\b", "convolutions of one channel per group, whoever computes them"),
+    (r"operations\.gemm\.suites", r"\bskinny\b", "the paper's products with a short side"),
 )
+#: FMA kernels, which several families share, read the axes that these share
+SHARED = "families.common.fma."
+
+
+def owner(module: str) -> str:
+    """The folder of the family that a module belongs to; empty: none."""
+    package, _, rest = module.partition(".")
+    folder = rest.partition(".")[0]
+    return folder if package == "families" and folder in FAMILIES else ""
+
+
+def named(text: str, own: str = "") -> set[str]:
+    """The families that a text names, without those of the folder ``own``."""
+    found = set(NAME.findall(INSTRUCTION.sub("", text)))
+    return {name for name in found if not (own and (name == own or name.startswith(f"{own}_")))}
+
+
+def strings(text: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of each string of a module but docstrings."""
+    nodes = list(ast.walk(ast.parse(text)))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.lineno, node.value
 
 
 def attributes(text: str) -> set[str]:
@@ -34,11 +64,63 @@ def family_queries(text: str) -> list[str]:
     )
 
 
+OUTSIDE = sorted(m for m in modules() if not m.startswith("emulator") and not owner(m))
+
+
 @pytest.mark.parametrize("module", OUTSIDE)
-def test_module_outside_the_families_reads_common_axes_and_names_no_family(module: str) -> None:
+def test_module_outside_the_families_reads_common_axes_and_asks_for_no_family(module: str) -> None:
     text = modules()[module].read_text()
-    assert attributes(text) & (set(AXIS) - set(COMMON)) == set()
+    if not module.startswith(SHARED):
+        assert attributes(text) & (set(AXIS) - set(COMMON)) == set()
     assert family_queries(text) == []
+
+
+def family_names_in(module: str) -> list[str]:
+    """The strings of a module that name families, without its own and words with other meanings."""
+    own, found = owner(module), []
+    for line, text in strings(modules()[module].read_text()):
+        for where, words, _ in OTHER_MEANINGS:
+            text = re.sub(words, "", text) if re.fullmatch(where, module) else text
+        if named(text, own):
+            found.append(f"line {line}: {text!r}")
+    return found
+
+
+@pytest.mark.parametrize("module", modules())
+def test_module_names_no_family_but_its_own(module: str) -> None:
+    assert family_names_in(module) == []
+
+
+@pytest.mark.parametrize(("where", "words", "meaning"), OTHER_MEANINGS)
+def test_words_with_another_meaning_occur(where: str, words: str, meaning: str) -> None:
+    texts = [text for m in modules() if re.fullmatch(where, m) for _, text in strings(modules()[m].read_text())]
+    assert any(re.search(words, text) for text in texts), meaning
+
+
+def test_families_are_imported_by_the_registry_alone() -> None:
+    """``families/__init__.py`` registers them; a family imports no other one."""
+    found = [
+        f"{modules()[m].relative_to(ROOT)}:{line} imports {other}"
+        for m in modules()
+        for line, other in own_imports(m)
+        if m != "families" and owner(other) not in ("", owner(m))
+    ]
+    assert not found
+
+
+def template_owner(path: Path) -> str:
+    """The family whose name a template's begins with; empty: none."""
+    return next((name for name in FAMILIES if path.stem == name or path.stem.startswith(f"{name}_")), "")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "templates").rglob("*.mako")), ids=lambda path: path.name)
+def test_template_names_no_family_but_its_own(path: Path) -> None:
+    """Neither in text nor by templates that belong to a family. Comments of Mako may name some."""
+    code = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("##"))
+    own = template_owner(path)
+    assert named(code, own) == set()
+    used = {template_owner(Path(name)) for name in re.findall(r"[\w/]+\.mako", code)}
+    assert used <= {"", own}
 
 
 def test_checks_find_violations() -> None:
@@ -46,3 +128,10 @@ def test_checks_find_violations() -> None:
     for wrong in ('if c.family == "mma":', "rows = c.family == 1", 'code = FAMILIES.index("simt")', 'FAMILIES["mma"]'):
         assert family_queries(wrong), wrong
     assert family_queries("rows = c.family == code") == []
+    for wrong in ("family=wgmma", "simt and mma read tables", "ptxgen.families.mma.plan:MmaPlan", "winograd_4x4"):
+        assert named(wrong), wrong
+    for right in ("mma.sync", "wgmma.mma_async", "mma_order", "a simtified word"):
+        assert not named(right), right
+    assert named("winograd and winograd_4x4", "winograd") == set()
+    assert named("winograd and mma", "winograd") == {"mma"}
+    assert [text for _, text in strings('"""simt"""\nx = f"mma {x}"')] == ["mma "]

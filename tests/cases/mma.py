@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.families.common.rules import legal
-from ptxgen.families.mma.instructions import instruction
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS

@@ -8,8 +8,9 @@ import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, SPLIT_WORKSPACE, Columns, Config
 from ptxgen.families.common.rules import legal
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING, TILES
+from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import simt

@@ -13,9 +13,9 @@ from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import require
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import TILES
 from ptxgen.operations.conv.checks import guarded
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device

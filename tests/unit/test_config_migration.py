@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.codegen.config import AXIS, Config, parse_config
-from ptxgen.codegen.config_migration import RENAMED, WORDS, translate
+from ptxgen.codegen.config import AXIS, Config, axes_of, parse_config
+from ptxgen.codegen.config_migration import RENAMED, WORDS, formers, translate
 from ptxgen.errors import ConfigError, CorruptError
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.store.database import SCHEMA_VERSION, Database
@@ -239,8 +239,13 @@ def test_unknown_words_stay():
 
 
 def test_migration_tables_name_existing_axes():
-    assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path", "family"}
+    assert {*RENAMED.values(), *WORDS} - set(AXIS) == {"operand_path"}
     assert not set(RENAMED) & set(AXIS)
+    assert [former.code for former in formers().values()] == list(range(5))
+    for family, former in formers().items():
+        own = {a.name for a in axes_of(family)}
+        assert {former.renamed.get(name, name) for name in former.axes.split()} <= own
+        assert {word.partition("=")[0] for word in former.words.values()} <= own
 
 
 # ---- stored

@@ -12,7 +12,8 @@ import pytest
 
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.families.common.geometry import geometry, warp_rows
+from ptxgen.families.common.fma.geometry import warp_rows
+from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import FIRST
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_gemm import KernelGemm

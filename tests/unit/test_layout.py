@@ -1,5 +1,5 @@
 """Layouts of SIMT kernels: the elements that threads load, their positions in shared memory, the contents of fragments. The
-address parts of a thread repeat templates/addr/strided.mako and simt_fragment_addr.mako."""
+address parts of a thread repeat templates/addr/strided.mako and thread_fragments.mako."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.families.common.fma.layout import fits_32bit_offsets
+from ptxgen.families.common.issue_order import products
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.simt.layout import fits_32bit_offsets, products
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device

@@ -9,9 +9,9 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.common import space
+from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
-from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_gemm import KernelGemm

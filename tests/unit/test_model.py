@@ -25,8 +25,9 @@ from ptxgen.codegen.config_migration import RENAMED
 from ptxgen.errors import CorruptError, DeviceError, InputError, SchemaError
 from ptxgen.families.common import perf_costs, perf_model, rules, space
 from ptxgen.families.common.features import DEVICE, FORMER, PROBLEM, all_names, default_names, features
-from ptxgen.families.mma import cost
+from ptxgen.families.mma import cost as mma_cost
 from ptxgen.families.registry import FAMILIES
+from ptxgen.families.wgmma import cost as wgmma_cost
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -579,8 +580,8 @@ def test_shipped_model_predicts_shipped_measurements():
 
 
 def test_model_accepts_families_that_it_was_not_trained_on(small, monkeypatch):
-    monkeypatch.setattr(perf_costs, "WGMMA", 0.5)
-    monkeypatch.setattr(cost, "GLOBAL", 99.0)
+    monkeypatch.setattr(wgmma_cost, "WGMMA", 0.5)
+    monkeypatch.setattr(mma_cost, "GLOBAL", 99.0)
     assert Model.load(small).facts.families.keys() == {"simt"}
 
 

@@ -16,7 +16,7 @@ from ptxgen.families.common import perf_costs, rules, space
 from ptxgen.families.common.features import default_names, features
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.perf_model import Counts, blocks_of_rows, from_stats, least_us, microseconds, predict, work
-from ptxgen.families.mma import cost
+from ptxgen.families.wgmma import cost
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
@@ -347,7 +347,7 @@ def test_every_target_and_type_has_a_rate():
             assert perf_costs.mma_rate(p, d) >= 2, name
             if p.dtype == "f16":
                 assert perf_costs.mma_rate(p, d) >= perf_costs.fma_rate(p, d)
-    assert perf_costs.wgmma_rate(KernelGemm(8, 8, 8, "NN", "f16")) == 2048
+    assert cost.rate(KernelGemm(8, 8, 8, "NN", "f16")) == 2048
 
 
 def test_values_of_features():
@@ -401,7 +401,7 @@ def test_values_of_tensor_core_features():
     )
     x = dict(zip(default_names(), features(q, Columns.of([copied]), H200)[0].tolist(), strict=True))
     assert (x["family"], x["operand_path"], x["row_alignment_c"]) == (1, 2, 1)
-    assert x["peak_rate"] == pytest.approx(np.log2(cost.rate(q, H200)))
+    assert x["peak_rate"] == pytest.approx(np.log2(perf_costs.mma_rate(q, H200)))
 
 
 def test_nothing_beats_the_roofline_and_more_work_takes_longer():

@@ -21,9 +21,9 @@ from ptxgen.codegen import render as render_module
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
+from ptxgen.families.common.fma.mainloop import ThreadTile
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.simt.mainloop import ThreadTile
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv

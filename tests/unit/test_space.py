@@ -24,16 +24,17 @@ from ptxgen.codegen.render import render
 from ptxgen.families import registry
 from ptxgen.families.common import rules, space, space_bases
 from ptxgen.families.common.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
-from ptxgen.families.common.geometry import LazyGeometry, ceil_div, geometry, warp_rows
+from ptxgen.families.common.fma import candidates as fma
+from ptxgen.families.common.fma.geometry import warp_rows
+from ptxgen.families.common.geometry import LazyGeometry, ceil_div, geometry
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.families.simt import candidates as simt
 from ptxgen.families.skinny import candidates as skinny
 from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import resident_blocks
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.grouped import GroupedGemm
@@ -108,7 +109,7 @@ def configs(c: Columns) -> set[Config]:
 @pytest.fixture
 def small_axes(monkeypatch):
     for name, values in SMALL.items():
-        monkeypatch.setitem(simt.AXES, name, values)
+        monkeypatch.setitem(fma.AXES, name, values)
     for name, values in SMALL_MMA.items():
         monkeypatch.setitem(mma.AXES, name, values)
     for name, values in SMALL_WGMMA.items():
@@ -969,7 +970,7 @@ def test_refinements_reach_every_axis():
     assert len(found) == len(near)
     assert config not in found
     reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
-    assert reached == set(simt.AXES) - {"stream_k"}
+    assert reached == set(fma.AXES) - {"stream_k"}
     assert replace(config, ns=4, nl=32, lanes_m=4) in found
     assert any(x.ml == 128 and x.nl == 32 for x in found)
     for kg in (2, 6, 8, 12, 16):

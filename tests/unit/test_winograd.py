@@ -8,10 +8,10 @@ import pytest
 from ptxgen.codegen.config import Config
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model, space
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import TILES
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.tuning.model.model_files import Facts, known

@@ -468,5 +468,10 @@ def single_axis_changes(f: CandidateSpace) -> Iterator[dict[str, int]]:
         yield from ({name: v} for v in values)
 
 
+def multiplies_by(families: Collection[str], instruction: str) -> bool:
+    """True if all products of one of the families are by ``instruction``."""
+    return any(registry.FAMILIES[name].instructions == (instruction,) for name in families)
+
+
 def default(name: str) -> int:
     return AXIS[name].default

@@ -15,7 +15,6 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
-from ptxgen.families.simt.geometry import warp_rows
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
@@ -47,4 +46,4 @@ class LazyGeometry:
         return getattr(self._whole, name)
 
 
-__all__ = ["SECTOR", "WARP", "Geometry", "LazyGeometry", "ceil_div", "geometry", "register_cap", "warp_rows", "where"]
+__all__ = ["SECTOR", "WARP", "Geometry", "LazyGeometry", "ceil_div", "geometry", "register_cap", "where"]

@@ -1,15 +1,12 @@
 """The cost of instructions and launches: constants fitted to measured kernels, and the rates of units.
 
-In cycles unless another unit is named. With the constants of SIMT, fourteen measured f32 kernels are within 20 %; those
-of wgmma were fitted to 101 kernels, 2.5 to 1,430 µs on an H200 (within 5 % on average); those of mma.sync are in
-``families.mma.cost``.
+In cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are within
+20 %.
 """
 
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.families.mma.cost import rate as measured_rate
-from ptxgen.families.wgmma.bf16x3 import PAIRS, factor_bytes, planes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
@@ -39,52 +36,6 @@ SPLIT_US = {SPLIT_MEMSET: 1.0, SPLIT_FLAG: 0.4, SPLIT_WORKSPACE: 2.5, SPLIT_POLL
 
 LINE = 128  #: bytes of a cache line: a row of K that starts within one takes two
 
-# ---- wgmma and TMA
-
-COLD_US = 2.15  #: a launch, and the first loads, which miss the caches
-TMA_BYTES = 62.0  #: bytes per cycle of the TMA of one multiprocessor
-COLD_LATENCY_US = 1.3  #: from a load that misses the caches to the next load into the same stage
-TMA_LATENCY = 700.0
-TMA_STRADDLE = 0.85  #: extra share of the bytes where rows of K start within a cache line
-#: im2col: cycles per pixel besides its bytes, and the latency
-TMA_PIXEL, PIXEL_LATENCY = 1.4, 2400.0
-TMA_MULTICAST = 0.4  #: relative cost of bytes that other blocks of the cluster multicast
-WGMMA = 0.82  #: share of the data sheet's rate that kernels reach: the clock drops under load
-WGMMA_ITERATION = 90.0  #: of a K iteration besides its wgmma
-REALIGN_BYTE, REALIGN_ITERATION = 0.07, 300.0  #: of realignment in shared memory: per byte, per K iteration
-WGMMA_START = 3000.0  #: until the first wgmma of each wave after the first
-TILE_CYCLES, TILE_BYTE = 100.0, 0.015  #: a tile of C: constant, and per byte
-TILE_DIRECT = 1.6  #: factor of stores from registers
-#: further factor of stores of single 2-byte elements: with transposed_mma=1, and 0
-TILE_NARROW = 9.0, 22.0
-#: factor where rows of C are not whole 16 bytes and threads store them; elements of a row that cost as much as its two
-#: ends
-TILE_UNALIGNED, ROW_ENDS = 3.0, 60.0
-#: factors where rows of C are pixels of a phase: threads store 16 bytes each from shared memory, or from registers
-TILE_VECTORS, TILE_SCATTERED = 5.0, 18.0
-#: further factor of stores from registers where columns of C, not rows, are pixels of a phase, a stride apart: with
-#: transposed_mma=1, and with 0, where an instruction stores half as many elements of a 32-byte sector of L2
-TILE_STRIDED = 1.0, 2.0
-#: share of the store that products of other tiles do not hide: one block per multiprocessor, several, persistent,
-#: persistent with pingpong
-TILE_ONE_CTA, TILE_SEVERAL_CTAS, TILE_PERSISTENT, TILE_PINGPONG = 0.9, 0.6, 0.9, 0.2
-TILE_PINGPONG_PHASES = 0.5  #: the same with pingpong in phases of a strided input gradient, which have few products
-TILE_LAST = 1.9  #: factor of the last store where memory is the bottleneck
-CLUSTER_US, CLUSTER_STEP_US = 0.55, 0.12  #: slices of a cluster, and for each doubling of them
-LAST_CTA_US, LAST_CTA_STEP_US = 1.0, 0.055  #: splitk=last_cta, and for each doubling of the slices
-LAST_CTA_BYTES = 45e3  #: bytes of partial sums that one block adds per microsecond
-DISTRIBUTED_US = 1.35  #: splitk=distributed
-RED_US = 1.2  #: splitk=memset_red besides the memset
-TRANSPOSE_US, TRANSPOSE_DRAM = 2.5, 0.8  #: a transposing kernel, and its share of the bandwidth
-PACK_ROWS_US, PACK_ROWS_DRAM = 0.8, 0.7  #: a row-packing kernel, likewise
-PACK_CHANNELS_US, PACK_CHANNELS_DRAM = 1.9, 0.87  #: a kernel that packs images, likewise
-#: stores of parts of sectors of C, as so many stores of C; kernels that interleave images of phases
-PARTIAL_SECTORS, INTERLEAVE_US = 9.0, 4.0
-SPLIT_BF16X3_US, SPLIT_BF16X3_DRAM = 1.5, 0.75  #: the kernel that splits f32 into planes, likewise
-PLANES_NARROW = 0.16  #: slow-down of products of planes, times the share by which a tile is narrower than 128 columns
-PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: adding planes to the totals
-BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, with cluster_k and kg
-
 # ---- copies and stores of grouped SIMT kernels: docs/adr/grouped-loads.md
 
 #: cycles of the load/store unit per warp instruction: cp.async of 4 or 8 bytes, which passes through L1, and of 16
@@ -95,25 +46,23 @@ COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
 COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
 REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
 
-#: the target whose rates by mma.sync were measured; others have the vendor's rates
+#: the target whose rates by mma.sync were measured, and these, by the kind of types; others have the vendor's rates
 MEASURED = 90
+MMA_RATES = {"f16": 969.0, "tf32": 351.0, "f64": 116.0, "s8": 1900.0, "fp8": 400.0}
 
-#: the same by wgmma, by bytes of an element: 989 TFLOPS of f16 on an H100 or H200
-WGMMA_RATES = {1: 4096.0, 2: 2048.0, 4: 1024.0}
+
+def mma_kind(p: KernelGemm) -> str:
+    """The kind of types of a problem, a key of MMA_RATES."""
+    return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
 
 
 def mma_rate(p: KernelGemm, d: Device) -> float:
     """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks. Targets with
     tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
-        return measured_rate(p, d)
+        return MMA_RATES.get(mma_kind(p), MMA_RATES["f16"])
     rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
     return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
-
-
-def wgmma_rate(p: KernelGemm) -> float:
-    """Multiply-adds per clock and multiprocessor by wgmma."""
-    return WGMMA_RATES.get(factor_bytes(p), WGMMA_RATES[4]) / (len(PAIRS) if planes(p) > 1 else 1)
 
 
 def fma_rate(p: KernelGemm, d: Device) -> int:

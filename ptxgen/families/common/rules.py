@@ -65,7 +65,7 @@ FIRST = (
     Rule(
         "grouped",
         lambda p, c, g, d: not p.grouped or registry.of(c).grouped(p),
-        "family {c.family} has no tile loop over the items of this group; simt and mma have one, wgmma for rows",
+        "family {c.family} has no tile loop over the items of this group; {f.splits_lists} have one{f.grouped}",
     ),
 )
 
@@ -73,8 +73,8 @@ LAST = (
     Rule(
         "operand_addressing",
         lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.of(c).gathers(p),
-        "operands are addressed by {p.addr_a}, {p.addr_b}, {p.addr_c}: simt and mma read offset tables; wgmma loads"
-        " images by TMA im2col where it can",
+        "operands are addressed by {p.addr_a}, {p.addr_b}, {p.addr_c}: {f.offset_tables} read offset tables"
+        "{f.operand_addressing}",
     ),
     Rule(
         "offset_table_end",
@@ -96,7 +96,7 @@ LAST = (
         ),
         "kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
         " operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1, or,"
-        " for lists and families simt and mma, splitk=last_cta",
+        " for lists and families {f.splits_lists}, splitk=last_cta",
     ),
     Rule(
         "stream_k",
@@ -231,13 +231,29 @@ class _Worded:
         return str(self._config)
 
 
+class _Families:
+    """Families in messages about a problem on a device: the names of those that have a capability, joined by "and"; by
+    the name of a rule, what ``Family.messages`` add to its message."""
+
+    def __init__(self, p: KernelGemm, d: Device) -> None:
+        self._p, self._d = p, d
+
+    def __getattr__(self, name: str) -> str:
+        families = registry.FAMILIES.values()
+        if name in ("offset_tables", "splits_lists"):
+            return " and ".join(f.name for f in families if getattr(f, name))
+        if name == "native":
+            return " and ".join(f.name for f in families if f.native(self._p, self._d))
+        return "".join(f.messages.get(name, "") for f in families)
+
+
 def require(p: KernelGemm, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = first_violation(p, c, d)
     if rule is not None:
         p = registry.of(c).product(p)
         g = None if rule in FIRST else geometry(p, c)
-        message = rule.message.format(p=p, c=_Worded(c), g=g, d=d)
+        message = rule.message.format(p=p, c=_Worded(c), g=g, d=d, f=_Families(p, d))
         raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import Former
 from ptxgen.families.common import perf_costs
 from ptxgen.families.depthwise import axes, perf_model, rules
 from ptxgen.families.depthwise.candidates import DepthwiseSpace
@@ -69,5 +70,11 @@ FAMILY = Family(
         "nl": lambda c: c.block_lanes,
         "vec_a": lambda c: c.vec_lane,
     },
+    former=Former(
+        4,
+        "ns ml nl kg vec_a splitk store_policy min_ctas_per_sm pdl",
+        name="slide",
+        renamed={"ns": "strip_results", "ml": "block_rows", "nl": "block_lanes", "vec_a": "vec_lane"},
+    ),
     probes=_probes,
 )

@@ -13,10 +13,10 @@ from ptxgen.codegen.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_ME
 from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import Grid, Ints, default, effective_pdl, splitk_pairs
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction
 from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import adjacent_c
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 

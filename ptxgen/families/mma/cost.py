@@ -9,19 +9,7 @@ them was measured.
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_WORKSPACE
-from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.device import Device
 
-#: multiply-adds per clock and multiprocessor that mma.sync reaches, by target: sm_90 as measured, the others the
-#: vendor's dense peaks. Devices without f64 tensor cores multiply f64 at a hundredth of that.
-RATES = {
-    80: {"f16": 1000, "tf32": 480, "f64": 60, "s8": 2000},
-    86: {"f16": 480, "tf32": 120, "f64": 2, "s8": 960},
-    89: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "fp8": 960},
-    90: {"f16": 969, "tf32": 351, "f64": 116, "s8": 1900, "fp8": 400},
-    100: {"f16": 1000, "tf32": 370, "f64": 60, "s8": 1000, "fp8": 1000},
-    120: {"f16": 480, "tf32": 240, "f64": 2, "s8": 960, "fp8": 960},
-}
 CLOCK_SHARE = 0.94  #: share of the nominal clock with all multiprocessors busy
 #: clocks from one instruction of a warp to the next
 CHAIN = {"f16": 8.9, "tf32": 13.1, "f64": 21.0, "s8": 8.9, "fp8": 20.0}
@@ -41,14 +29,3 @@ PACK_US, PACK_DRAM = 1.6, 0.7  #: the packing kernel: a launch, and its share of
 STORE = 0.07  #: clocks per element of C
 REDUCE = 16.4  #: bytes of partial sums that are added per clock and multiprocessor
 SPLIT_US = {SPLIT_MEMSET: 1.2, SPLIT_FLAG: 1.9, SPLIT_WORKSPACE: 3.5}
-
-
-def kind(p: KernelGemm) -> str:
-    """The kind of types of a problem, a key of the tables."""
-    return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
-
-
-def rate(p: KernelGemm, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor."""
-    near = max((sm for sm in RATES if sm <= d.sm), default=80)
-    return float(RATES[near].get(kind(p), RATES[near]["f16"]))

@@ -11,8 +11,8 @@ from ptxgen.codegen.config import BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.families.mma import operand_packing
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 #: how fragments are loaded from shared memory

@@ -17,8 +17,8 @@ from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import log2
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction
 from ptxgen.families.mma.geometry import BYTES, MATRIX, POINTERS_LIMIT, SINGLE, VECTOR, MmaOperandGeometry
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction
 
 #: swizzles: for 8, 4 and 2 chunks per row, the (shift, mask) whose bits of a row make its key
 ROWS_IN_TURN = {8: ((0, 7),), 4: ((1, 3),), 2: ((2, 1),), 1: ()}  #: eight rows, one after the other

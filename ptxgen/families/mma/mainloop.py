@@ -8,9 +8,9 @@ from functools import cached_property
 from ptxgen.codegen.multistage import MultistageMainloop, TilePart
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, Instruction, lacks_wait
+from ptxgen.families.common.issue_order import products
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, Instruction, lacks_wait
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.simt.layout import products
 
 
 @dataclass(frozen=True)

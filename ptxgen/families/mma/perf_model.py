@@ -16,11 +16,11 @@ from ptxgen.codegen.config import Columns
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.geometry import WARP, register_cap
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
-from ptxgen.families.mma.instructions import COLUMNS, ROWS
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -51,7 +51,7 @@ def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
     waiting = (
         steps
         * (
-            tiles * cost.CHAIN[cost.kind(p)]
+            tiles * cost.CHAIN[perf_costs.mma_kind(p)]
             + np.where(c.fragment_prefetch == 1, cost.FRAGMENT_LATENCY[1], cost.FRAGMENT_LATENCY[0])
         )
         + cost.BARRIER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
+from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.mma.geometry import MmaGeometry
-from ptxgen.families.mma.instructions import Instruction, instruction
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.mma.mainloop import MmaMainloop
 from ptxgen.families.mma.operand_packing import packs

@@ -9,10 +9,10 @@ import numpy as np
 from ptxgen.codegen.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import where
+from ptxgen.families import registry
+from ptxgen.families.common.matrix_instructions import instruction, lacks_wait, multiplies
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
-from ptxgen.families.mma.instructions import instruction, lacks_wait, multiplies
-from ptxgen.families.wgmma import reach
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 from ptxgen.problem.device import Device
 
@@ -53,11 +53,10 @@ def _cp_async(p: KernelGemm, d: Device, x: MmaOperandGeometry) -> Any:
 
 
 def _native(p: KernelGemm, d: Device) -> bool:
-    """Whether mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than wgmma only
-    for operands that TMA cannot load, and serves where wgmma has no kernel."""
-    if not p.element.fp8 or d.sm != 90:
-        return True
-    return not reach.computes_fp8(p) or any(v * p.element.bytes < 16 for v in p.vectors[:2])
+    """Whether mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than native
+    products only of operands that TMA cannot load, and serves where there are none."""
+    native = any(f.native(p, d) for f in registry.FAMILIES.values())
+    return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
 
 
 RULES = (
@@ -70,7 +69,7 @@ RULES = (
     Rule(
         "mma_native",
         lambda p, c, g, d: _native(p, d),
-        "{d.target} emulates mma.sync of {p.dtype} in f16; wgmma multiplies it",
+        "{d.target} emulates mma.sync of {p.dtype} in f16; {f.native} multiplies it",
     ),
     Rule(
         "mma_tile",

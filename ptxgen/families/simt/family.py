@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Config
+from ptxgen.codegen.config_migration import Former
 from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.fma import axes, perf_model, rules
+from ptxgen.families.common.fma.candidates import FmaSpace
+from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.simt import axes, perf_model, rules
-from ptxgen.families.simt.candidates import SimtSpace
-from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FAMILY = Family(
     geometry=geometry,
     counts=counts,
     rules=rules.RULES,
-    candidates=SimtSpace(),
+    candidates=FmaSpace("simt"),
     model=perf_model,
     rate=perf_costs.fma_rate,
     issuer_tile=issuer_tile,
@@ -46,5 +47,11 @@ FAMILY = Family(
     splits_lists=True,
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
+    former=Former(
+        0,
+        "ms ns ml nl u ks kl kg stages cp_async_a cp_async_b kmajor_smem_a kmajor_smem_b vec_a vec_b vec_c lanes_m"
+        " splitk epilogue_smem bounds lane_interleave mma_order fragment_prefetch prefetch_k deferred_sts raster_group"
+        " store_policy min_ctas_per_sm pdl",
+    ),
     probes=_probes,
 )

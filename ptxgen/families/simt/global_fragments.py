@@ -15,8 +15,8 @@ from ptxgen.codegen.config import BOUNDS_CLAMP, BOUNDS_NONE, BOUNDS_PREDICATE, C
 from ptxgen.codegen.multistage import WHOLE
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.families.simt.geometry import SimtOperandGeometry
-from ptxgen.families.simt.mainloop import ThreadTile
+from ptxgen.families.common.fma.geometry import FmaOperandGeometry
+from ptxgen.families.common.fma.mainloop import ThreadTile
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
 
 
@@ -36,7 +36,7 @@ class GlobalFragments:
 
     packed = False
 
-    def __init__(self, p: KernelGemm, c: Config, g: SimtOperandGeometry) -> None:
+    def __init__(self, p: KernelGemm, c: Config, g: FmaOperandGeometry) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.kmajor, self.bytes, self.depth = bool(g.kmajor), p.element.bytes, c.u

@@ -15,8 +15,8 @@ from ptxgen.codegen.geometry import Geometry, accumulator_bytes
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import NEUTRAL, Grid, Ints, splitk_pairs
 from ptxgen.families.common.geometry import WARP, ceil_div
+from ptxgen.families.common.matrix_instructions import COLUMNS, by_words
 from ptxgen.families.common.multistage_candidates import MultistageSpace
-from ptxgen.families.mma.instructions import COLUMNS, by_words
 from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_gemm import KernelGemm

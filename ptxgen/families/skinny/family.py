@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config_migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
@@ -55,6 +56,19 @@ FAMILY = Family(
         "transposed_mma": lambda c: c.long_n,
         "tma_rows": lambda c: 16 * c.mma_m16,
     },
+    former=Former(
+        3,
+        "ms ns ml nl u kl kg vec_a vec_b vec_c lanes_m splitk fragment_prefetch raster_group store_policy"
+        " min_ctas_per_sm long_n mma_m16 pdl",
+        name="stream",
+        renamed={"lanes_m": "lanes_long"},
+        words={
+            "transposed_mma=0": "long_n=0",
+            "transposed_mma=1": "long_n=1",
+            "tma_rows=0": "mma_m16=0",
+            "tma_rows=16": "mma_m16=1",
+        },
+    ),
     probes=_probes,
     instructions=("fma", "mma.sync"),
 )

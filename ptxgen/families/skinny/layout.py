@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.skinny.geometry import SkinnyOperandGeometry
 from ptxgen.problem.dtypes import bits_of, dtype
 

@@ -10,7 +10,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.mma.instructions import Instruction
+from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, ElementLoads, Elements, Fragments, Round, SkinnyOperand, rounds
 from ptxgen.lowering.kernel_gemm import KernelGemm

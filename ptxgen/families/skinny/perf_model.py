@@ -10,8 +10,8 @@ from ptxgen.codegen.config import Columns
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.geometry import SECTOR, WARP
+from ptxgen.families.common.matrix_instructions import COLUMNS
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, cycles, epilogue_costs
-from ptxgen.families.mma.instructions import COLUMNS
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device

@@ -7,7 +7,7 @@ from ptxgen.codegen.epilogue import TileEpilogue
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler, vector_bytes
-from ptxgen.families.mma.instructions import by_words
+from ptxgen.families.common.matrix_instructions import by_words
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
 from ptxgen.families.skinny.mainloop import SkinnyMainloop

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
-from ptxgen.families.mma.instructions import COLUMNS, ROWS, by_words
+from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.dtypes import FAST_ACCUM

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.codegen.config import SPLIT_SHARE, Config, parse_config
-from ptxgen.families.common import perf_costs
+from ptxgen.codegen.config_migration import Former
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.wgmma import axes, grouped_rows, perf_model, rules
+from ptxgen.families.wgmma import axes, cost, grouped_rows, perf_model, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -61,13 +61,24 @@ FAMILY = Family(
     rules=rules.RULES,
     candidates=WgmmaSpace(),
     model=perf_model,
-    rate=lambda p, d: perf_costs.wgmma_rate(p),
+    rate=lambda p, d: cost.rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=_plan,
     splitk=SPLIT_SHARE,
     gathers=lambda p: p.im2col is not None,
     grouped=grouped_rows.supports,
+    native=reach.native,
+    messages={
+        "grouped": ", wgmma for rows",
+        "operand_addressing": "; wgmma loads images by TMA im2col where it can",
+    },
+    former=Former(
+        2,
+        "ml nl u kg stages vec_c splitk epilogue_smem raster_group min_ctas_per_sm transposed_mma math_warpgroups"
+        " pingpong cluster_x cluster_y cluster_k dsmem_completion persistent epilogue_subtiles epilogue_buffers"
+        " epilogue_aliases_ab l2_evict_first operand_path_a operand_path_b tma_rows pdl",
+    ),
     probes=_probes,
     instructions=("wgmma",),
 )

@@ -13,7 +13,7 @@ from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_W
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work
-from ptxgen.families.wgmma import grouped_rows, operand_packing, promotion
+from ptxgen.families.wgmma import cost, grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import PAIRS, planes, workspace
 from ptxgen.families.wgmma.geometry import (
     ROWS,
@@ -51,13 +51,13 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, pairs = g.element_bytes, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (stage_depth(c) * size // STEP) * pairs
-    products = ROWS * g.y_tile * (STEP / size) / (perf_costs.wgmma_rate(p) * pairs) / perf_costs.WGMMA
+    products = ROWS * g.y_tile * (STEP / size) / (cost.rate(p) * pairs) / cost.WGMMA
     if g.planes > 1:
-        products = products * (1 + perf_costs.PLANES_NARROW * np.maximum(1 - g.y_tile / 128, 0))
+        products = products * (1 + cost.PLANES_NARROW * np.maximum(1 - g.y_tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
-    moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * perf_costs.TMA_MULTICAST) * c.u * size * g.planes
-    moved_y = (g.y_slice + (g.y_tile - g.y_slice) * perf_costs.TMA_MULTICAST) * c.u * size * g.planes
+    moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.planes
+    moved_y = (g.y_slice + (g.y_tile - g.y_slice) * cost.TMA_MULTICAST) * c.u * size * g.planes
     if p.im2col is not None:
         moved_x, moved_y = _im2col_bytes(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
@@ -67,43 +67,39 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     moved_b = np.where(c.resident_b == 1, 0, moved_b)  # the first tile of a block alone loads it
     busy = instructions * np.maximum(products, read)
     realigned = (g.x_realigned * g.x_tile + g.y_realigned * g.y_tile) * c.u * size
-    busy = busy + realigned * perf_costs.REALIGN_BYTE
+    busy = busy + realigned * cost.REALIGN_BYTE
     # hidden behind the wgmma of other warpgroups
     promotions = np.maximum(stage_depth(c) / promotion.depth(p), 1) if g.promotes else 0
-    adds = (perf_costs.PROMOTE + perf_costs.PROMOTE_SUM * g.accumulators) * promotions
+    adds = (cost.PROMOTE + cost.PROMOTE_SUM * g.accumulators) * promotions
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
     tile = g.x_tile * g.owner_columns * p.output.bytes
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
-    direct: Any = perf_costs.TILE_DIRECT * np.where(
-        narrow, np.where(c.transposed_mma == 1, *perf_costs.TILE_NARROW), 1.0
-    )
+    direct: Any = cost.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *cost.TILE_NARROW), 1.0)
     unaligned, along = (
         not operand_packing.boxed(p),
         np.where(c.transposed_mma == 1, ROWS * g.mi, g.owner_columns // np.maximum(c.epilogue_subtiles, 1)),
     )
-    via_smem = perf_costs.TILE_UNALIGNED * (1 + perf_costs.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
+    via_smem = cost.TILE_UNALIGNED * (1 + cost.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
     phased = p.im2col is not None and bool(p.im2col.phases)
     if p.im2col is not None:
-        strided = np.where(c.transposed_mma == 1, *perf_costs.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
+        strided = np.where(c.transposed_mma == 1, *cost.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
         located = located_pixels(p, c) & (c.interleave_phases == 0)
-        via_smem = np.where(located, perf_costs.TILE_VECTORS, via_smem)
-        direct = np.where(located, perf_costs.TILE_SCATTERED * np.where(phased, strided, 1.0), direct)
+        via_smem = np.where(located, cost.TILE_VECTORS, via_smem)
+        direct = np.where(located, cost.TILE_SCATTERED * np.where(phased, strided, 1.0), direct)
         unaligned = np.logical_not(located) & unaligned
-    store = perf_costs.TILE_CYCLES + perf_costs.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
-    exposed = np.where(resident == 1, perf_costs.TILE_ONE_CTA, perf_costs.TILE_SEVERAL_CTAS)
-    pingpong = perf_costs.TILE_PINGPONG_PHASES if phased else perf_costs.TILE_PINGPONG
-    persistent = np.where(c.pingpong == 1, pingpong, perf_costs.TILE_PERSISTENT)
+    store = cost.TILE_CYCLES + cost.TILE_BYTE * tile * np.where(c.epilogue_smem == 1, via_smem, direct)
+    exposed = np.where(resident == 1, cost.TILE_ONE_CTA, cost.TILE_SEVERAL_CTAS)
+    pingpong = cost.TILE_PINGPONG_PHASES if phased else cost.TILE_PINGPONG
+    persistent = np.where(c.pingpong == 1, pingpong, cost.TILE_PERSISTENT)
     exposed = np.where(c.persistent == 0, exposed, persistent)
-    latency = (
-        np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + perf_costs.WGMMA_ITERATION
-    )
-    latency = latency + perf_costs.REALIGN_ITERATION * (realigned > 0)
+    latency = np.where(c.math_warpgroups > 1, np.maximum(busy, busy / 2 + adds), busy + adds) + cost.WGMMA_ITERATION
+    latency = latency + cost.REALIGN_ITERATION * (realigned > 0)
     return Work.of(
         len(c),
         resident=resident,
         busy=busy,
         latency=latency,
-        start=perf_costs.WGMMA_START,
+        start=cost.WGMMA_START,
         store=store,
         red=store,
         partial=store * 4 / p.output.bytes,
@@ -111,8 +107,8 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         shared=instructions * read,
         moved_a=moved_a,
         moved_b=moved_b,
-        straddle_a=moved_a * perf_costs.TMA_STRADDLE,
-        straddle_b=moved_b * perf_costs.TMA_STRADDLE,
+        straddle_a=moved_a * cost.TMA_STRADDLE,
+        straddle_b=moved_b * cost.TMA_STRADDLE,
         stages=c.stages,
         persistent=c.persistent,
         exposed=np.where(narrow | ((c.epilogue_smem == 1) & unaligned), 1.0, exposed),  # too many stores to hide
@@ -129,7 +125,7 @@ def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, mov
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
     moved_y = moved_y * np.where(images_x, c.row_taps, halo)
     width = (g.unit if not p.im2col.wgrad else np.where(images_x, g.x_box, g.y_box)) * size
-    slower = 1 + np.where(loads_tiled(p, c), 0, perf_costs.TMA_PIXEL * perf_costs.TMA_BYTES / np.maximum(width, 1))
+    slower = 1 + np.where(loads_tiled(p, c), 0, cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 
@@ -145,28 +141,26 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
         mean, longest = p.tile_iterations(c.ml, c.nl, c.u)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
         iterations = np.maximum(np.maximum(mean, longest / waves), 1)
-    cluster_us = np.where(
-        c.cluster_k > 1, perf_costs.CLUSTER_US + perf_costs.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0
-    )
+    cluster_us = np.where(c.cluster_k > 1, cost.CLUSTER_US + cost.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0)
     sum_us = c.kg * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     ways: dict[int, Any] = {
-        SPLIT_MEMSET: perf_costs.SPLIT_US[SPLIT_MEMSET] + perf_costs.RED_US,
+        SPLIT_MEMSET: perf_costs.SPLIT_US[SPLIT_MEMSET] + cost.RED_US,
         SPLIT_WORKSPACE: perf_costs.SPLIT_US[SPLIT_WORKSPACE] + sum_us,
         # the block of the last slice loads the partial sums of the others
-        SPLIT_POLL: perf_costs.LAST_CTA_US
+        SPLIT_POLL: cost.LAST_CTA_US
         + np.maximum(
-            perf_costs.LAST_CTA_STEP_US * np.log2(np.maximum(c.kg, 1)),
-            (c.kg - 1) * g.partial_bytes / perf_costs.LAST_CTA_BYTES,
+            cost.LAST_CTA_STEP_US * np.log2(np.maximum(c.kg, 1)),
+            (c.kg - 1) * g.partial_bytes / cost.LAST_CTA_BYTES,
         ),
-        SPLIT_SHARE: perf_costs.DISTRIBUTED_US,
+        SPLIT_SHARE: cost.DISTRIBUTED_US,
     }
     global_us: Any = 0.0
     for split, us in ways.items():
         global_us = np.where((c.kg > 1) & (c.splitk == split), us, global_us)
-    extra = np.maximum(cluster_us, global_us) + perf_costs.BOTH_REDUCTIONS * np.minimum(cluster_us, global_us)
+    extra = np.maximum(cluster_us, global_us) + cost.BOTH_REDUCTIONS * np.minimum(cluster_us, global_us)
     if planes(p) > 1 and p.k:
         moves = p.element.bytes * (p.m + p.n) * p.k + workspace(p)
-        extra = extra + perf_costs.SPLIT_BF16X3_US + moves / (d.bandwidth * 1e3 * perf_costs.SPLIT_BF16X3_DRAM)
+        extra = extra + cost.SPLIT_BF16X3_US + moves / (d.bandwidth * 1e3 * cost.SPLIT_BF16X3_DRAM)
     extra = (
         extra + _phase_us(p, c, d) + _packing_us(p, c, g, d) + (perf_costs.TABLE_US if "offsets" in p.arrays else 0.0)
     )
@@ -208,8 +202,8 @@ def _phase_us(p: KernelGemm, c: Columns, d: Device) -> Any:
     if x is None or x.images is None:
         return 0.0
     us = x.image_elements * p.output.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM)  # of one image
-    parts = perf_costs.PARTIAL_SECTORS * len(x.phases) * us
-    images = perf_costs.INTERLEAVE_US + 2 * len(x.computed_phases) * us
+    parts = cost.PARTIAL_SECTORS * len(x.phases) * us
+    images = cost.INTERLEAVE_US + 2 * len(x.computed_phases) * us
     return np.where(c.interleave_phases == 1, images, parts)
 
 
@@ -217,14 +211,14 @@ def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
     """Microseconds of the packing kernels: one for all operands that keep their layout, or of a convolution; one for
     each operand that is transposed."""
     if any(operand_packing.packs_conv(p)):
-        moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * perf_costs.PACK_CHANNELS_DRAM)
-        return np.where(loads_tiled(p, c), 0.0, perf_costs.PACK_CHANNELS_US + moves_us)
+        moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_CHANNELS_DRAM)
+        return np.where(loads_tiled(p, c), 0.0, cost.PACK_CHANNELS_US + moves_us)
     transposes = {x: operand_packing.transposes(p, x) for x in "ab"}
     transposing = sum(operand_packing.packs(c, x) * 1 for x in "ab" if transposes[x])
     plain = [operand_packing.packs(c, x) for x in "ab" if not (transposes[x] and operand_packing.mapped(p, x))]
     packs_rows: Any = reduce(np.logical_or, plain, np.False_)
-    reached = d.bandwidth * 1e3 * np.where(packs_rows, perf_costs.PACK_ROWS_DRAM, perf_costs.TRANSPOSE_DRAM)
-    return transposing * perf_costs.TRANSPOSE_US + packs_rows * perf_costs.PACK_ROWS_US + 2 * g.packed_bytes / reached
+    reached = d.bandwidth * 1e3 * np.where(packs_rows, cost.PACK_ROWS_DRAM, cost.TRANSPOSE_DRAM)
+    return transposing * cost.TRANSPOSE_US + packs_rows * cost.PACK_ROWS_US + 2 * g.packed_bytes / reached
 
 
 def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, cell: Any) -> Floats:
@@ -233,11 +227,11 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     persistent, stages = w.persistent[rows] > 0, w.stages[rows]
     resident = np.where(persistent, np.float32(1), w.resident[rows])
     moved = w.moved_a[rows] + w.moved_b[rows] + w.straddle_a[rows] * x.straddle_a + w.straddle_b[rows] * x.straddle_b
-    tma = moved / np.float32(perf_costs.TMA_BYTES)
+    tma = moved / np.float32(cost.TMA_BYTES)
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is loaded, multiplied, and freed when the next one is multiplied; with two-level sums at once
     iterations_held = np.float32(1 if promotion.promotes(p) else 2)
-    tma_latency = perf_costs.TMA_LATENCY if p.im2col is None else perf_costs.PIXEL_LATENCY
+    tma_latency = cost.TMA_LATENCY if p.im2col is None else cost.PIXEL_LATENCY
     waiting = (
         np.maximum(iterations - stages, 0) / iterations * (tma_latency + tma + iterations_held * w.busy[rows]) / stages
     )
@@ -260,7 +254,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     in_flight = (
         np.minimum(blocks, resident * room) * np.minimum(stages, iterations) * (w.moved_a[rows] + w.moved_b[rows])
     )
-    memory = np.maximum(memory, float32(read * perf_costs.COLD_LATENCY_US) / np.maximum(in_flight, 1))
-    late = np.minimum(perf_costs.TILE_LAST * store / clock, np.float32(1.5))
-    out: Floats = np.maximum(memory + late, cycles / clock) + x.extra[cell] + np.float32(perf_costs.COLD_US)
+    memory = np.maximum(memory, float32(read * cost.COLD_LATENCY_US) / np.maximum(in_flight, 1))
+    late = np.minimum(cost.TILE_LAST * store / clock, np.float32(1.5))
+    out: Floats = np.maximum(memory + late, cycles / clock) + x.extra[cell] + np.float32(cost.COLD_US)
     return out

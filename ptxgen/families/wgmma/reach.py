@@ -1,14 +1,17 @@
-"""Which problems of 8-bit floats wgmma computes in some configuration. The others are left to mma.sync."""
+"""Which problems of 8-bit floats wgmma computes in some configuration. mma.sync of sm_90 converts them to f16."""
 
 from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.rules import maps_im2col
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.problem.device import Device
 
 
-def computes_fp8(p: KernelGemm) -> bool:
-    """True if wgmma has a kernel for ``p``, whose operands TMA can load."""
+def native(p: KernelGemm, d: Device) -> bool:
+    """True if ``p`` has 8-bit floats, and wgmma a kernel for it if TMA can load its operands."""
+    if not p.element.fp8 or d.sm != 90:
+        return False
     if p.grouped:  # nothing packs the operands of items, and the weight gradient of experts has none that is K-major
         return grouped_rows.jagged(p) == "m" and p.k > 0
     plain = p.addr_a == p.addr_b == p.addr_c == STRIDED

@@ -1,1 +1,1 @@
-"""Winograd convolutions: SIMT kernels that multiply 16 transformed matrices, and the kernels that transform."""
+"""Winograd convolutions: FMA kernels that multiply 16 transformed matrices, and the kernels that transform."""

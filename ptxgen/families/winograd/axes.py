@@ -1,4 +1,4 @@
-"""The axes of the family winograd: those of SIMT kernels. Only products of weight gradients are split along K, and it
+"""The axes of the family winograd: those of FMA kernels. Only products of weight gradients are split along K, and it
 computes no lists.
 
 Axes that keep their defaults remain axes, because stored configurations name every axis of their family.
@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ptxgen.codegen.axes import SPLIT_MEMSET, SPLIT_WORKSPACE, common, searched
-from ptxgen.families.simt.axes import AXES as SIMT_AXES
+from ptxgen.families.common.fma.axes import AXES as FMA_AXES
 
+#: family -> rows and columns of results of a tile
+TILES = {"winograd": 2, "winograd_4x4": 4}
 #: the values of axes that have fewer than in the family simt
 VALUES = {"splitk": (SPLIT_MEMSET, SPLIT_WORKSPACE), "stream_k": (0,)}
 
 #: its kernels have stages
-_STAGES = common("stages", searched(SIMT_AXES)["stages"])
+_STAGES = common("stages", searched(FMA_AXES)["stages"])
 
-AXES = tuple(_STAGES if a.name == "stages" else replace(a, values=VALUES.get(a.name, a.values)) for a in SIMT_AXES)
+AXES = tuple(_STAGES if a.name == "stages" else replace(a, values=VALUES.get(a.name, a.values)) for a in FMA_AXES)

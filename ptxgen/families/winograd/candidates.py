@@ -7,22 +7,19 @@ import numpy as np
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
 from ptxgen.families.common.candidates import Grid, Ints
-from ptxgen.families.simt.candidates import SimtSpace
+from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.winograd import axes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.winograd import WinogradGemm
 from ptxgen.problem.device import Device
 
 
-class WinogradSpace(SimtSpace):
-    """The candidates of SIMT kernels for the transformed products of the family ``name``."""
+class WinogradSpace(FmaSpace):
+    """The candidates of FMA kernels for the transformed products of the family ``name``."""
 
     axes = searched(axes.AXES)
     fixed = ("winograd_filter",)
-    extent_rules = (*SimtSpace.extent_rules, "winograd_slices")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    extent_rules = (*FmaSpace.extent_rules, "winograd_slices")
 
     def unstaged_depth(self, p: KernelGemm) -> int:
         return 0

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config import Config
 from ptxgen.families.common import perf_costs
+from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
 from ptxgen.families.registry import Family, Probe
-from ptxgen.families.simt.geometry import counts, geometry
 from ptxgen.families.winograd import axes, perf_model, rules
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import TILES, WinogradGemm, product_of
+from ptxgen.lowering.winograd import WinogradGemm, product_of
 from ptxgen.problem.registry import parse
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _training_class(family: str, p: KernelGemm) -> str:
-    q = product_of(p, family)
+    q = product_of(p, TILES[family])
     return f"{family} weight_grad" if isinstance(q, WinogradGemm) and q.weight_grad else ""
 
 
@@ -52,7 +53,7 @@ def _family(name: str) -> Family:
         thread_products=thread_products,
         plan=_plan,
         gathers=lambda p: True,
-        product=lambda p: product_of(p, name),
+        product=lambda p: product_of(p, TILES[name]),
         exact_integers=TILES[name] == 2,
         training_class=partial(_training_class, name),
         probes=partial(_probes, name),

@@ -1,4 +1,4 @@
-"""The performance model of Winograd convolutions: the SIMT kernel of the products, and the bytes of the transforms."""
+"""The performance model of Winograd convolutions: the FMA kernel of the products, and the bytes of the transforms."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ptxgen.codegen.config import Columns
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
+from ptxgen.families.common.fma.perf_model import work
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work
 from ptxgen.families.common.perf_blocks import cell as product_cell
 from ptxgen.families.common.perf_blocks import microseconds as product_microseconds
-from ptxgen.families.simt.perf_model import work
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.winograd import WinogradGemm
 from ptxgen.problem.device import Device

@@ -10,19 +10,18 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.plan import Kernel, Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler
-from ptxgen.families.simt.geometry import SimtGeometry
-from ptxgen.families.simt.mainloop import SimtMainloop
-from ptxgen.families.simt.plan import KERNEL, mainloop
+from ptxgen.families.common.fma.geometry import FmaGeometry
+from ptxgen.families.common.fma.mainloop import KERNEL, FmaMainloop, mainloop
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernels, WinogradPacking, transformed
 
 
 class WinogradPlan(Plan):
-    """The SIMT kernel of the transformed products, with kernels that transform before and after it."""
+    """The FMA kernel of the transformed products, with kernels that transform before and after it."""
 
     kernel = KERNEL
     interpolation = Interpolation()
-    geometry: SimtGeometry
+    geometry: FmaGeometry
 
     def _compose(self) -> None:
         conv, arithmetic, family = self.problem, self.arithmetic, self.config.family
@@ -32,7 +31,7 @@ class WinogradPlan(Plan):
         )
         self.problem = transformed(conv, family)[0]
         scheduler = compose_scheduler(self)
-        self.mainloop: SimtMainloop = mainloop(self, self.geometry)
+        self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
         self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops, family)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)

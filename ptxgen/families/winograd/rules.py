@@ -1,11 +1,12 @@
-"""The rules of legal configurations of Winograd families: their own, and those of SIMT kernels for the products."""
+"""The rules of legal configurations of Winograd families: their own, and those of FMA kernels for the products."""
 
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE
 from ptxgen.codegen.rule import Rule
-from ptxgen.families.simt.rules import RULES as SIMT_RULES
-from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING, TILES, WinogradGemm
+from ptxgen.families.common.fma.rules import RULES as FMA_RULES
+from ptxgen.families.winograd.axes import TILES
+from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING, WinogradGemm
 
 
 def _filters(family: str) -> str:
@@ -36,5 +37,5 @@ def rules_of(family: str) -> tuple[Rule, ...]:
             "kg={c.kg} with splitk={c.splitk}: family "
             f"{family} splits only the sums of weight gradients, with splitk=workspace",
         ),
-        *SIMT_RULES,
+        *FMA_RULES,
     )

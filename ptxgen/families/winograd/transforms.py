@@ -19,6 +19,7 @@ from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
+from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.winograd import TAPS, WinogradGemm, WinogradTransform, product_of
@@ -40,7 +41,7 @@ Names = tuple[str, ...]
 
 def transformed(p: KernelGemm, family: str) -> tuple[WinogradGemm, WinogradTransform]:
     """The products of a convolution by the algorithm of ``family``, and the tensors that are transformed."""
-    product = product_of(p, family)
+    product = product_of(p, TILES[family])
     assert isinstance(product, WinogradGemm)
     assert product.transform is not None
     return product, product.transform

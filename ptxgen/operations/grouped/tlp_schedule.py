@@ -18,7 +18,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Argument, Source, Step
 from ptxgen.errors import CorruptError, LaunchError
-from ptxgen.families.common.geometry import warp_rows
+from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower

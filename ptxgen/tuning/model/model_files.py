@@ -231,7 +231,7 @@ def _facts(content: dict[str, Any]) -> Facts:
     for name in ("commits", "also"):
         values[name] = tuple(values.get(name, ()))
     if isinstance(values.get("families"), dict):
-        values["families"] = {config_migration.FAMILIES.get(f, f): n for f, n in values["families"].items()}
+        values["families"] = {config_migration.present_family(f): n for f, n in values["families"].items()}
     facts = Facts(**values)
     for name in ("rows", "problems", "skipped", "grouped", "trees", "depth"):
         if not 0 <= _require(name, getattr(facts, name), int) < 1 << 53:

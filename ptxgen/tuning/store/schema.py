@@ -13,7 +13,7 @@ SCHEMA = """
 --   3  configurations with the present axis names, and words in place of integers
 --   4  configurations with the axes of their own family alone
 --   5  timing policies with l2_multiple in place of ring
---   6  configurations of the family depthwise with axes of its own
+--   6  configurations without axes that have the name of another family's
 
 -- The problems. `key` is the text form of the problem. Columns hold the fields that most queries need, `fields` has
 -- all of them as JSON, for json_extract(). `m`, `n` and `k` of a convolution are those of its implicit GEMM.

@@ -26,7 +26,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from ptxgen.codegen.config import Config, parse_config
+from ptxgen.codegen.config import Config, default_family, parse_config
 from ptxgen.codegen.config_migration import translate
 from ptxgen.errors import CorruptError, InputError, PtxgenError
 from ptxgen.problem.registry import Problem, parse
@@ -130,7 +130,7 @@ def plain_all(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
 def family_of(config: str) -> str:
     """The family in the text of a configuration."""
     found = _FAMILY.search(config)
-    return found[1] if found else "simt"
+    return found[1] if found else default_family()
 
 
 def withdrawn(folder: Path) -> frozenset[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The rules of legal configurations of the family simt."""
+"""The rules of legal configurations of FMA kernels."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.simt.geometry import (
+from ptxgen.families.common.fma.geometry import (
     SMALL_K,
-    SimtGeometry,
-    SimtOperandGeometry,
+    FmaGeometry,
+    FmaOperandGeometry,
     loads_fragments,
     plain_sums,
     widest_load,
@@ -22,7 +22,7 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 
-def _loads_divide(g: SimtGeometry, x: SimtOperandGeometry) -> Any:
+def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     """Whether each thread's loads have the same offsets from its first load in every thread."""
     threads, row_loads = np.maximum(g.threads, 1), np.maximum(x.row_loads, 1)
     rows = np.maximum(threads // row_loads, 1)
@@ -35,20 +35,20 @@ def _loads_divide(g: SimtGeometry, x: SimtOperandGeometry) -> Any:
     return (x.row_loads > 0) & even & np.where(x.kmajor_smem, kmajor_smem, np.where(x.transposed, transposed, direct))
 
 
-def _cp_async(p: KernelGemm, d: Device, x: SimtOperandGeometry) -> Any:
+def _cp_async(p: KernelGemm, d: Device, x: FmaOperandGeometry) -> Any:
     """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
     size = x.vec * p.element.bytes
     copies = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
     return (x.cp_async == 0) | (copies & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
-def _kmajor_smem(c: Any, g: SimtGeometry, x: SimtOperandGeometry) -> Any:
+def _kmajor_smem(c: Any, g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     """Rows along K are swizzled by chunks of 16 bytes: 2, 4 or 8 chunks in a row, and whole ones per thread group."""
     chunks = np.isin(c.u // x.chunk, (2, 4, 8)) & (g.uk % x.chunk == 0)
     return x.kmajor & (g.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
-def _loads_fragments(p: KernelGemm, c: Any, g: SimtGeometry) -> Any:
+def _loads_fragments(p: KernelGemm, c: Any, g: FmaGeometry) -> Any:
     """Whether a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
     unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
     off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))
@@ -64,8 +64,8 @@ RULES = (
             and p.element.bytes > 1
             and d.sm >= p.element.sm
         ),
-        "family simt multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on {d.target}"
-        f" is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32",
+        "family {c.family} multiplies f16, f32, f64 and, from sm_80, bf16; {p.dtype} summed in {p.compute} on"
+        f" {{d.target}} is for tensor cores, unless it is tf32 with K of at most {SMALL_K}, which is multiplied in f32",
     ),
     Rule(
         "simt_tile_m",

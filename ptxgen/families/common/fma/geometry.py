@@ -1,4 +1,4 @@
-"""The geometry of SIMT kernels: each thread computes a tile of C by FFMA, DFMA or HFMA2."""
+"""The geometry of FMA kernels: each thread computes a tile of C by FFMA, DFMA or HFMA2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class SimtOperandGeometry(OperandGeometry):
+class FmaOperandGeometry(OperandGeometry):
     """A or B in a block. The tile's side is M for A, N for B."""
 
     name: str  #: a or b
@@ -51,11 +51,11 @@ class SimtOperandGeometry(OperandGeometry):
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class SimtGeometry(MultistageGeometry):
-    """The geometry of a SIMT kernel."""
+class FmaGeometry(MultistageGeometry):
+    """The geometry of an FMA kernel."""
 
-    a: SimtOperandGeometry
-    b: SimtOperandGeometry
+    a: FmaOperandGeometry
+    b: FmaOperandGeometry
 
 
 def staged_bytes(p: KernelGemm) -> int:
@@ -83,7 +83,7 @@ def kmajor_in_smem(p: KernelGemm, c: Any, name: str) -> Any:
     return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
+def operand(p: KernelGemm, c: Any, name: str) -> FmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
     kmajor, kmajor_smem = kmajor_global(p, name), kmajor_in_smem(p, c, name)
@@ -97,7 +97,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
     stage_bytes = bytes_ * row_pitch * where(kmajor_smem, tile, c.u)
     sector_loads = SECTOR // (vec * p.element.bytes)
     row_loads = where(kmajor_smem, c.u // vec, where(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
-    return SimtOperandGeometry(
+    return FmaOperandGeometry(
         name=name,
         tile=tile,
         thread_tile=thread_tile,
@@ -118,7 +118,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> SimtOperandGeometry:
     )
 
 
-def _lines(x: SimtOperandGeometry, threads: Any, loads: Any) -> Any:
+def _lines(x: FmaOperandGeometry, threads: Any, loads: Any) -> Any:
     """Rows (columns) of A (B) that a thread loads from. ``loads``: its loads."""
     one = np.maximum(x.row_loads // np.maximum(threads, 1), 1)
     many = np.maximum(x.tile * x.row_loads // np.maximum(threads, 1), 1)
@@ -180,7 +180,7 @@ def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
     }
 
 
-def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
+def geometry(p: KernelGemm, c: Any) -> FmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
@@ -214,7 +214,7 @@ def geometry(p: KernelGemm, c: Any) -> SimtGeometry:
     live = (c.ms * c.ns * c.ks // packed + fragments) * words + in_flight
     early = _early(p, c, (a, b), each, threads)
     registers = live + np.minimum(2 * pointers, 16) + early + (tables + beyond + 34)
-    g = SimtGeometry(
+    g = FmaGeometry(
         a=a,
         b=b,
         bytes=bytes_,
@@ -241,17 +241,17 @@ def loads_fragments(p: KernelGemm) -> bool:
     return plain_sums(p) and p.k <= SMALL_K
 
 
-def widest_load(c: Any, x: SimtOperandGeometry) -> Any:
+def widest_load(c: Any, x: FmaOperandGeometry) -> Any:
     """The most elements of a load: an iteration of K, or the adjacent elements of a thread."""
     return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
 
 
-def _without_shared_memory(p: KernelGemm, c: Any, g: SimtGeometry) -> SimtGeometry:
+def _without_shared_memory(p: KernelGemm, c: Any, g: FmaGeometry) -> FmaGeometry:
     """``g``, with the numbers of kernels without shared memory where ``stages`` is 0."""
     unstaged = c.stages == 0
     words = p.accumulator.bytes // 4
 
-    def operand(x: SimtOperandGeometry) -> tuple[SimtOperandGeometry, Any]:
+    def operand(x: FmaOperandGeometry) -> tuple[FmaOperandGeometry, Any]:
         """The operand, and the registers of its loads, elements and pointers."""
         lines = x.thread_tile if x.kmajor else ceil_div(x.thread_tile, x.vec)
         loads = lines * (ceil_div(c.u, x.vec) if x.kmajor else c.u)
@@ -271,7 +271,7 @@ def _without_shared_memory(p: KernelGemm, c: Any, g: SimtGeometry) -> SimtGeomet
     )
 
 
-def _part(x: SimtOperandGeometry, thread_tile: Any, lanes: Any) -> Any:
+def _part(x: FmaOperandGeometry, thread_tile: Any, lanes: Any) -> Any:
     """The half of a warp's tile along one side, if it is a half of the thread's tile, else the whole."""
     adjacent = where(x.kmajor_smem, 1, np.minimum(x.chunk, thread_tile))
     return lanes * where(thread_tile > adjacent, thread_tile // 2, thread_tile)

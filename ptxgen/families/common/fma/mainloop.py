@@ -1,4 +1,4 @@
-"""The main loop of a SIMT kernel: accumulators, the order of products, lanes of a warp."""
+"""The main loop of an FMA kernel: accumulators, the order of products, lanes of a warp."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from functools import cached_property
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.multistage import WHOLE, MultistageMainloop, TilePart
+from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import log2
-from ptxgen.families.simt.layout import OperandLayout, lane_bits, products
+from ptxgen.families.common.fma.geometry import FmaGeometry
+from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
+from ptxgen.families.common.issue_order import products
+
+#: the schedule's template
+KERNEL = "kernel/multistage.mako"
 
 
 class ThreadTile:
@@ -102,14 +108,14 @@ class ThreadTile:
 
 
 @dataclass(frozen=True)
-class SimtMainloop(ThreadTile, MultistageMainloop):
+class FmaMainloop(ThreadTile, MultistageMainloop):
     """Scalar multiply-adds of FP32 or FP64, or of pairs of f16."""
 
     a: OperandLayout
     b: OperandLayout
     arithmetic: Arithmetic
 
-    fragment_addr = "addr/simt_fragment_addr.mako"
+    fragment_addr = "addr/thread_fragments.mako"
 
     @property
     def operands(self) -> tuple[OperandLayout, OperandLayout]:
@@ -128,3 +134,13 @@ class SimtMainloop(ThreadTile, MultistageMainloop):
             if not x.asynchronous:
                 out.append((x.staging, f"{x.name.upper()} between global and shared memory"))
         return out
+
+
+def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
+    """The main loop of scalar multiply-adds of a plan, with its operands."""
+    p, c, g = plan.problem, plan.config, geometry
+    steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
+    common = (plan.threads, c.u, steps, ahead, packed, size)
+    a = OperandLayout(g.a, *common, 0, p.addr_a, p.lda)
+    b = OperandLayout(g.b, *common, a.size, p.addr_b, p.ldb)
+    return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

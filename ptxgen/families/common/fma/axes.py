@@ -1,4 +1,4 @@
-"""The axes of the family simt."""
+"""The axes of FMA kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The candidate space of SIMT kernels."""
+"""The candidate space of FMA kernels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
 from ptxgen.codegen.grouped import GROUPED_SHARED
 from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.common.candidates import Grid, default
-from ptxgen.families.common.geometry import WARP
-from ptxgen.families.common.multistage_candidates import MultistageSpace
-from ptxgen.families.simt import axes
-from ptxgen.families.simt.geometry import (
+from ptxgen.families.common.candidates import Grid, default, multiplies_by
+from ptxgen.families.common.fma import axes
+from ptxgen.families.common.fma.geometry import (
     geometry,
     kmajor_in_smem,
     loads_fragments,
@@ -27,6 +25,8 @@ from ptxgen.families.simt.geometry import (
     warp_rows,
     widest_load,
 )
+from ptxgen.families.common.geometry import WARP
+from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -39,14 +39,18 @@ SHALLOW = 64  #: with a greater K, tensor cores are as fast in problems that are
 NARROW, NARROW_CONV = {1: 0, 2: 0, 4: 0, 8: 64}, 32
 
 
-class SimtSpace(MultistageSpace):
-    name = "simt"
+class FmaSpace(MultistageSpace):
+    """The candidates of FMA kernels for the family ``name``."""
+
     axes, class_axes = AXES, CLASS_AXES
     cell = (*MultistageSpace.cell, "stream_k")
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def neutral(self, p: KernelGemm) -> KernelGemm:
         """The representative has the depth of kernels without shared memory as its K, if they are candidates."""
@@ -58,7 +62,7 @@ class SimtSpace(MultistageSpace):
         all but one of 1,022 GEMMs of 16-bit elements."""
         narrow = NARROW[p.element.bytes] if plain_sums(p) else NARROW_CONV
         wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not p.grouped
-        return wide and "mma" in others
+        return wide and multiplies_by(others, "mma.sync")
 
     def unstaged_depth(self, p: KernelGemm) -> int:
         """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""

@@ -9,7 +9,7 @@ from ptxgen.codegen.addressing import OperandAddressing
 from ptxgen.codegen.multistage import SharedStore, copy_template
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, log2
-from ptxgen.families.simt.geometry import SimtOperandGeometry
+from ptxgen.families.common.fma.geometry import FmaOperandGeometry
 
 POINTERS_LIMIT = 4  #: with more loads per thread, each adds a 32-bit offset to one pointer
 
@@ -49,7 +49,7 @@ class OperandLayout:
 
     def __init__(
         self,
-        g: SimtOperandGeometry,
+        g: FmaOperandGeometry,
         threads: int,
         depth: int,
         steps: int,
@@ -220,20 +220,9 @@ def fits_32bit_offsets(x: Any, ld: int) -> bool:
     return bool(last * x.global_bytes < 1 << 32)
 
 
-def products(ms: int, ns: int, order: int) -> list[tuple[int, int]]:
-    """The (i, j) of one k step in the order they are issued: consecutive products have a common operand, which
-    the register reuse cache supplies. 0: serpentine by rows, 1: serpentine by columns, 2: plain rows."""
-    outer, inner = (range(ns), range(ms)) if order == 1 else (range(ms), range(ns))
-    out = []
-    for n, x in enumerate(outer):
-        run = inner if order == 2 or n % 2 == 0 else reversed(inner)
-        out += [(y, x) if order == 1 else (x, y) for y in run]
-    return out
-
-
 def lane_bits(wm: int) -> tuple[int, int]:
     """log2 of the threads of a warp along M and along N."""
     return log2(wm), log2(WARP // wm)
 
 
-__all__ = ["FragmentLoad", "GlobalLoad", "OperandLayout", "SharedStore", "braces", "lane_bits", "log2", "products"]
+__all__ = ["FragmentLoad", "GlobalLoad", "OperandLayout", "SharedStore", "braces", "lane_bits", "log2"]

@@ -1,4 +1,4 @@
-"""The performance model of SIMT kernels."""
+"""The performance model of FMA kernels."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from ptxgen.codegen.config import Columns
 from ptxgen.families.common import perf_costs, perf_grouped
+from ptxgen.families.common.fma.candidates import adjacent_c, width_c
+from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
-from ptxgen.families.simt.candidates import adjacent_c, width_c
-from ptxgen.families.simt.geometry import SimtGeometry, SimtOperandGeometry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 __all__ = ["cell", "microseconds", "work"]
 
 
-def _fragment_loads(x: SimtOperandGeometry) -> tuple[Any, Any]:
+def _fragment_loads(x: FmaOperandGeometry) -> tuple[Any, Any]:
     """(instructions, wavefronts) by which one warp loads the fragments of one k from shared memory."""
     wide = np.minimum(x.thread_tile * x.bytes, 16)
     count = np.where(x.kmajor_smem, x.thread_tile * x.bytes / 16, np.maximum(x.thread_tile * x.bytes / 16, 1))
@@ -27,7 +27,7 @@ def _fragment_loads(x: SimtOperandGeometry) -> tuple[Any, Any]:
     return count, count * phases
 
 
-def _stage_stores(x: SimtOperandGeometry) -> tuple[Any, Any]:
+def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
     """(warp instructions, wavefronts) by which a block stores one stage of an operand to shared memory."""
     loads, elements = x.loads / WARP, x.loads * x.vec / WARP
     through = np.where(x.transposed, loads + elements, 2 * loads)
@@ -36,7 +36,7 @@ def _stage_stores(x: SimtOperandGeometry) -> tuple[Any, Any]:
     return instructions, np.maximum(wavefronts, instructions)
 
 
-def _copy_cycles(x: SimtOperandGeometry, element: int) -> Any:
+def _copy_cycles(x: FmaOperandGeometry, element: int) -> Any:
     """Cycles of the load/store unit in which a block copies one stage of an operand, counted by instruction.
     ``element``: bytes of an element in global memory."""
     loads, access = x.loads / WARP, x.vec * element
@@ -48,7 +48,7 @@ def _copy_cycles(x: SimtOperandGeometry, element: int) -> Any:
     return np.where(x.cp_async == 1, asynchronous, loads * (loaded + stored))
 
 
-def work(p: KernelGemm, c: Columns, g: SimtGeometry, d: Device) -> Work:
+def work(p: KernelGemm, c: Columns, g: FmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
