@@ -19,7 +19,7 @@ from ptxgen.codegen.source import Launch, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES, MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import ExportedKernel, Library, key_of
-from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.export.operations import KIND, exported, in_c
 from ptxgen.families.common import rules
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -103,11 +103,11 @@ def build(folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
     """Compiles the library in ``folder`` with a program that calls it, and the recording driver. Returns the program."""
     cases = [
         CASE.format(
-            name=o.name,
+            name=o.form.name,
             stream=STREAM,
             fields=" ".join(f"p.{f.name} = ({f.kind})v[{i}];" for i, f in enumerate(o.fields)),
         )
-        for o in OPERATIONS.values()
+        for o in map(in_c, exported())
     ]
     (folder / "runner.c").write_text(RUNNER.format(cases="\n".join(cases)))
     build_stub(folder)
@@ -131,8 +131,8 @@ def request(
     at = {**ADDRESSES, **addresses}
     others = [OTHERS + i * (1 << 32) for i in range(len(ARRAYS))]
     numbers = [*key_of(problem), at["A"], at["B"], at["C"], at["W"], *others, workspace, int(zero), alpha, 3.0]
-    count = len(OPERATIONS[problem.operation].fields)
-    return f"{OPERATIONS[problem.operation].name} {count} {' '.join(map(str, numbers))}"
+    count = len(in_c(problem.operation).fields)
+    return f"{in_c(problem.operation).form.name} {count} {' '.join(map(str, numbers))}"
 
 
 def run(program: Path, requests: Iterable[str], **environment: str) -> tuple[dict[str, Any], list[Call]]:
@@ -281,7 +281,7 @@ def empty_sum(library: Library, kernel: ExportedKernel, problem: Any) -> tuple[L
     """The launch that computes a GEMM of the class of ``kernel`` if alpha is 0, and the entries of its module that may
     start early."""
     known = next(p.empty for p in library.problems if p.kernel is kernel)
-    empty = OPERATIONS[problem.operation].without_sum(problem)
+    empty = in_c(problem.operation).form.without_sum(problem)
     plan = plan_for(empty, known.config, library.device)
     assert render(plan).digest == known.module.source.digest
     return plan.launch(lower(empty)), known.module.source.pdl_entries

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -123,7 +123,6 @@ class Common:
     """Options of every command. ``panel``: title of the option group of the class in the help."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
-    omitted: ClassVar[tuple[str, ...]] = ()  #: inherited options that the commands of the class do not have
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False
     csv: Annotated[bool, typer.Option("--csv", help="Print the tables as CSV, with all columns.")] = False
@@ -131,6 +130,12 @@ class Common:
         False
     )
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False
+    own: dict[str, Any] = field(default_factory=dict)  #: the values of ``more_options``, by name
+
+    @classmethod
+    def more_options(cls) -> dict[str, tuple[Any, Any]]:
+        """Options that are known when a command is parsed: annotation and default by name."""
+        return {}
 
 
 #: options of commands that print tables
@@ -165,7 +170,8 @@ def command(
 
         def execute(**values: Any) -> None:
             options = {
-                n: kind(**{f.name: values.pop(f.name) for f in _fields(kind, tables)}) for n, kind in shared.items()
+                n: kind(**{f.name: values.pop(f.name) for f in _fields(kind, tables)}, own=dict(command_class.own))
+                for n, kind in shared.items()
             }
             common = next(iter(options.values()))
             with _reported(common):
@@ -179,8 +185,11 @@ def command(
         execute.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
         execute.__annotations__ = {n: p.annotation for n, p in parameters.items()}
         execute.__doc__ = function.__doc__
-        kind = type("Command", (GroupedCommand,), {"examples": tuple(f"{path} {e}".strip() for e in examples)})
-        group.command(name, cls=kind, rich_help_panel=panel or None)(execute)
+        given = tuple(f"{path} {e}".strip() for e in examples)
+        command_class: type[GroupedCommand] = type(
+            "Command", (GroupedCommand,), {"examples": given, "kinds": tuple(shared.values())}
+        )
+        group.command(name, cls=command_class, rich_help_panel=panel or None)(execute)
         return checked
 
     return register
@@ -227,14 +236,36 @@ def shown(answer: Answer, common: Common) -> str:
 
 
 def _fields(kind: type[Common], tables: bool) -> list[Field[Any]]:
-    omitted = (*kind.omitted, *(() if tables else TABLE_OPTIONS))
+    omitted = ("own", *(() if tables else TABLE_OPTIONS))
     return [f for f in fields(kind) if f.name not in omitted]
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists options by panel, in the order in which panels first occur, and has examples."""
+    """A command whose help lists options by panel, in the order in which panels first occur, and has examples.
+    ``kinds``: the dataclasses of its options; ``own``: the values of their ``more_options`` in this call."""
 
     examples: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[tuple[type[Common], ...]] = ()
+    own: ClassVar[dict[str, Any]] = {}
+    _params: list[Any]
+    _more: list[Any] | None
+
+    @property
+    def params(self) -> list[Any]:
+        """The parameters; those of ``more_options`` follow the others, from the first use on."""
+        if self._more is None:
+            self._more = _more_parameters(self.kinds)
+            self._params += self._more
+        return self._params
+
+    @params.setter
+    def params(self, params: list[Any]) -> None:
+        self._params, self._more = params, None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Typer's callback takes no other parameters than those of its signature."""
+        type(self).own = {p.name: ctx.params.pop(p.name) for p in self._more or () if p.name in ctx.params}
+        return super().invoke(ctx)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         if self.examples:
@@ -260,6 +291,25 @@ class GroupedCommand(TyperCommand):
                 formatter.write_dl(panels[title])
 
 
+def _more_parameters(kinds: tuple[type[Common], ...]) -> list[Any]:
+    """The options of ``more_options`` as parameters of a command."""
+    found = {
+        name: _parameter(name, _in_panel(annotation, _panel(kind, "more_options")), default)
+        for kind in kinds
+        for name, (annotation, default) in kind.more_options().items()
+    }
+    if not found:
+        return []
+
+    def function(**values: Any) -> None: ...
+
+    function.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
+    function.__annotations__ = {name: p.annotation for name, p in found.items()}
+    made = typer.Typer(add_completion=False)
+    made.command()(function)
+    return list(typer.main.get_command(made).params)
+
+
 def _with_default(text: str, parameter: Any, argument: bool) -> str:
     """The help text of a parameter, with its default, and its range in words."""
     text = re.sub(r"\[x>=([\d.]+)\]", r"[at least \1]", text)
@@ -280,20 +330,16 @@ def _continued(line: str, width: int) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    """A help text with the lists of the registry of types in place of ``{dtypes}`` and ``{compute_modes}``."""
-    if "{dtypes}" not in text and "{compute_modes}" not in text:
-        return text
-    from ptxgen.problem.base import COMPUTE_MODES  # it imports NumPy, which other help does without
+    """A help text with lists of registries in place of their names in braces."""
+    from ptxgen.cli import help_lists  # its functions import NumPy, which other help does without
 
-    choices = {name: modes for name, modes in COMPUTE_MODES.items() if len(modes) > 1}
-    listed = "; ".join(f"{name} takes {', '.join(modes)}" for name, modes in choices.items())
-    return text.replace("{dtypes}", ", ".join(COMPUTE_MODES)).replace("{compute_modes}", listed)
+    return re.sub(r"\{(\w+)\}", lambda m: str(getattr(help_lists, m[1])()), text)
 
 
 def _panel(kind: type[Common], name: str) -> str:
     """The option group of a field: the panel of the class that declares it."""
     bases = (base for base in kind.__mro__ if issubclass(base, Common))
-    return next(base.panel for base in bases if name in inspect.get_annotations(base))
+    return next(base.panel for base in bases if name in inspect.get_annotations(base) or name in vars(base))
 
 
 def _in_panel(annotation: Any, panel: str) -> Any:

@@ -10,11 +10,13 @@ import typer
 
 from ptxgen.cli.checks import Check, output_folder
 from ptxgen.cli.command import SELECT_PANEL, USE_COMMANDS, Answer, app, command, command_line
+from ptxgen.cli.help_lists import with_c_form
 from ptxgen.cli.options import Target
 from ptxgen.cli.progress import progress as shown_progress
 from ptxgen.errors import InputError
 
 if TYPE_CHECKING:
+    from ptxgen.problem.operation import Operation
     from ptxgen.problem.registry import Problem
     from ptxgen.tuning.selection import Selection
 
@@ -35,18 +37,19 @@ class ExportTarget(Target):
     """Problems of the operations that have a C function."""
 
     panel: ClassVar[str] = SELECT_PANEL
-    omitted: ClassVar[tuple[str, ...]] = ("ld", "jagged")
 
     operation: Annotated[
         str | None,
-        typer.Argument(
-            metavar="OPERATION", help="gemm or conv. [default: gemm, and in a shapes file that of each line]"
-        ),
+        typer.Argument(metavar="OPERATION", help="{exported}. [default: gemm, and in a shapes file that of each line]"),
     ] = None
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="EXTENTS", help="Extents: M,N,K for gemm; N=16,C=32,... for conv. Repeatable."),
+        typer.Option(metavar="EXTENTS", help="Extents: {exported_shapes}. Repeatable."),
     ] = None
+
+    @classmethod
+    def operations(cls) -> list[Operation]:
+        return with_c_form()
 
 
 @command(

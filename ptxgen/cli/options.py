@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from ptxgen.cli.command import DATABASE_PANEL, PROBLEM_PANEL, SELECT_PANEL, Common
+from ptxgen.cli.help_lists import registered
 from ptxgen.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from ptxgen.problem.device import Device
+    from ptxgen.problem.operation import Operation
     from ptxgen.problem.suites import Case
     from ptxgen.runtime.driver import Driver
     from ptxgen.tuning.store.database import Database
@@ -91,24 +93,12 @@ class DatabaseOptions(Common):
 
 @dataclass(frozen=True)
 class ProblemOptions(DatabaseOptions):
-    """The fields of problems except extents. An operation accepts only its own fields."""
+    """The fields of problems except extents. An operation accepts only its own fields. ``own``: those that only some
+    operations have."""
 
     panel: ClassVar[str] = PROBLEM_PANEL
 
-    layout: Annotated[
-        str | None,
-        typer.Option(
-            help="Memory layout. gemm: NN, NT, TN or TT (T: stored transposed). conv: NCHW, NHWC or CHWN. "
-            "[default: NN; conv: NCHW]"
-        ),
-    ] = None
-    filters: Annotated[
-        str | None,
-        typer.Option(help="conv: filter layout KCRS, KRSC or CRSK. [default: the one that matches the layout]"),
-    ] = None
-    direction: Annotated[
-        str | None, typer.Option(help="conv: forward, input_grad or weight_grad. [default: forward]")
-    ] = None
+    layout: Annotated[str | None, typer.Option(help="Memory layout. {layouts}")] = None
     dtype: Annotated[str | None, typer.Option(help="Dtype of A and B: one of {dtypes}. [default: f32]")] = None
     compute: Annotated[
         str | None,
@@ -127,45 +117,35 @@ class ProblemOptions(DatabaseOptions):
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Use only kernels whose results are bitwise reproducible.")
     ] = False
-    lda: Annotated[int | None, typer.Option(help="Leading dimension of A in elements. [default: contiguous rows]")] = (
-        None
-    )
-    ldb: Annotated[int | None, typer.Option(help="Leading dimension of B. [default: contiguous rows]")] = None
-    ldc: Annotated[int | None, typer.Option(help="Leading dimension of C. [default: contiguous rows]")] = None
-    aligned_a: Annotated[int | None, typer.Option(help="Alignment of the address of A in bytes. [default: 16]")] = None
-    aligned_b: Annotated[int | None, typer.Option(help="Alignment of B. [default: 16]")] = None
-    aligned_c: Annotated[int | None, typer.Option(help="Alignment of C. [default: 16]")] = None
-    batch: Annotated[int | None, typer.Option(help="Number of products in a batch. [default: 1]")] = None
-    stride_a: Annotated[
-        int | None,
-        typer.Option(help="Elements between consecutive matrices A; 0: one A for the batch. [default: contiguous]"),
-    ] = None
-    stride_b: Annotated[
-        int | None, typer.Option(help="Elements between consecutive matrices B. [default: contiguous]")
-    ] = None
-    stride_c: Annotated[
-        int | None, typer.Option(help="Elements between consecutive matrices C; not 0. [default: contiguous]")
-    ] = None
-    ld: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LDA:LDB:LDC",
-            help="grouped: leading dimensions of all items, or of each, separated by commas. [default: contiguous]",
-        ),
-    ] = None
-    jagged: Annotated[
-        str | None,
-        typer.Option(help="grouped: m or k, the axis along which items are parts of one array. [default: none]"),
-    ] = None
-    aligned_input: Annotated[int | None, typer.Option(help="conv: alignment of images in bytes. [default: 16]")] = None
-    aligned_filter: Annotated[int | None, typer.Option(help="conv: alignment of filters. [default: 16]")] = None
-    aligned_output: Annotated[int | None, typer.Option(help="conv: alignment of results. [default: 16]")] = None
+
+    @classmethod
+    def operations(cls) -> list[Operation]:
+        """Those whose problems the command takes."""
+        return registered()
+
+    @classmethod
+    def more_options(cls) -> dict[str, tuple[Any, Any]]:
+        """Those of the fields that some operations have."""
+        from ptxgen.problem.base import text_of
+
+        out: dict[str, tuple[Any, Any]] = {}
+        for operation in cls.operations():
+            for f in fields(operation.problem):
+                kind = FIELD_TYPES.get(str(f.type))
+                if f.name in operation.options and f.name not in PROBLEM_FIELDS and kind is not None:
+                    described = text_of(f)
+                    value = typer.Option(
+                        help=described.option or f"{operation.name}: {f.name}. [default: {f.default}]",
+                        metavar=described.metavar or None,
+                    )
+                    out.setdefault(f.name, (Annotated[kind, value], False if kind is bool else None))
+        return out
 
 
-#: the options that are problem fields
-PROBLEM_FIELDS = tuple(
-    f.name for f in fields(ProblemOptions) if f.name not in {f.name for f in fields(DatabaseOptions)}
-)
+#: type of a field of a problem -> type of its option
+FIELD_TYPES: dict[str, Any] = {"int": int | None, "str": str | None, "bool": bool}
+#: the options that are fields of every problem
+PROBLEM_FIELDS = ("layout", "dtype", "compute", "out", "epilogue", "deterministic")
 
 
 @dataclass(frozen=True)
@@ -177,14 +157,14 @@ class Target(ProblemOptions):
     operation: Annotated[
         str | None,
         typer.Argument(
-            metavar="OPERATION", help="gemm, conv or grouped. [default: gemm, and in a shapes file that of each line]"
+            metavar="OPERATION", help="{operations}. [default: gemm, and in a shapes file that of each line]"
         ),
     ] = None
     shape: Annotated[
         list[str] | None,
         typer.Option(
             metavar="EXTENTS",
-            help="Extents: M,N,K for gemm; M,N,K+M,N,K+... for grouped; N=16,C=32,... for conv. Repeatable.",
+            help="Extents: {shapes}. Repeatable.",
         ),
     ] = None
     suite: Annotated[
@@ -221,7 +201,7 @@ class Target(ProblemOptions):
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs
         to another operation."""
-        values = {name: getattr(self, name) for name in PROBLEM_FIELDS}
+        values = {name: getattr(self, name) for name in PROBLEM_FIELDS} | self.own
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name in given:
             if name not in options:

@@ -345,7 +345,7 @@ def bench(
     model: ModelOption = False,
     baseline: Annotated[
         str | None,
-        typer.Option(help="What to compare with in the same run: cublas, cudnn or torch; for grouped also tlp."),
+        typer.Option(help="What to compare with in the same run. {baselines}."),
     ] = None,
     save: Annotated[
         Path | None,

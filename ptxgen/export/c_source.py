@@ -13,7 +13,7 @@ from ptxgen.export.c_expression import MARK, block, mark
 from ptxgen.export.choice import Score
 from ptxgen.export.general import VARIABLES, General
 from ptxgen.export.library import ExportedKernel, ExportedProblem, Library, Module, key_of
-from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.export.operations import KIND, exported, in_c
 from ptxgen.export.symbol import Branch, Leaf, Node, Symbol
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
@@ -55,10 +55,10 @@ class CChoice:
 
 def entries(library: Library) -> dict[str, list[CEntry]]:
     """By the name of the C function: its problems in the order in which the library searches them."""
-    out: dict[str, list[CEntry]] = {operation.name: [] for operation in OPERATIONS.values()}
+    out: dict[str, list[CEntry]] = {in_c(name).form.name: [] for name in exported()}
     for p in library.problems:
-        operation = OPERATIONS[p.problem.operation]
-        out[operation.name].append(CEntry(key_of(p.problem), operation.alignments(p.problem), _name(p)))
+        operation = in_c(p.problem.operation)
+        out[operation.form.name].append(CEntry(key_of(p.problem), operation.form.alignments(p.problem), _name(p)))
     return {name: sorted(rows, key=lambda row: (row.fields, [-n for n in row.alignment])) for name, rows in out.items()}
 
 
@@ -216,12 +216,12 @@ def _braces(values: Sequence[int]) -> str:
 
 def example(p: ExportedProblem) -> dict[str, Any]:
     """What the example program needs: the problem, and the member and bytes of each of its arrays."""
-    problem, operation = p.problem, OPERATIONS[p.problem.operation]
-    counts = dict(zip("abc", operation.elements(problem), strict=True))
+    problem, operation = p.problem, in_c(p.problem.operation)
+    counts = dict(zip("abc", operation.form.elements(problem), strict=True))
     kinds = {"a": problem.element, "b": problem.element, "c": problem.output}
     for name, (stored, _) in problem.broadcast_shapes.items():
         counts[name] = counts["c"] if name in ELEMENTWISE_OPERANDS else math.prod(stored)
         kinds[name] = problem.epilogue_operand_dtype(name)
     buffers = [(name, max(count * kinds[name].bytes, 1)) for name, count in counts.items()]
     fields = list(zip((f.name for f in operation.fields), key_of(problem), strict=True))
-    return {"first": p, "name": operation.name, "fields": fields, "buffers": buffers}
+    return {"first": p, "name": operation.form.name, "fields": fields, "buffers": buffers}

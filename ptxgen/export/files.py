@@ -14,7 +14,7 @@ from ptxgen.export.c_expression import comment
 from ptxgen.export.choice import compiled
 from ptxgen.export.general import VARIABLES
 from ptxgen.export.library import Library
-from ptxgen.export.operations import EPILOGUE_BITS, KIND, NATURAL_FILTERS, OPERATIONS, WORDS, enumerator
+from ptxgen.export.operations import EPILOGUE_BITS, KIND, enumerator, exported, in_c, words
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.runtime.assemble import assemble
 from ptxgen.tuning.store.exchange import replacing
@@ -87,12 +87,11 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
         "device": library.device,
         "target": library.modules[0].source.target,
         "statuses": STATUSES,
-        "words": WORDS,
-        "filters": NATURAL_FILTERS,
+        "words": words(),
         "enumerator": enumerator,
         "epilogue_bits": EPILOGUE_BITS,
         "arrays": tuple(dict.fromkeys(name for names in EPILOGUE_OPERANDS.values() for name in names)),
-        "operations": tuple(OPERATIONS.values()),
+        "operations": tuple(map(in_c, exported())),
         "modules": library.modules,
         "functions": library.functions,
         "tables": library.tables,

@@ -13,7 +13,7 @@ from ptxgen.codegen.render import render
 from ptxgen.codegen.source import Launch, Source
 from ptxgen.errors import InputError
 from ptxgen.export.general import General, empty_sums, general, serves_other_shapes, variables
-from ptxgen.export.operations import KIND, OPERATIONS
+from ptxgen.export.operations import KIND, exported, in_c
 from ptxgen.export.symbol import Branch, Leaf, TooManyPathsError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
@@ -168,7 +168,7 @@ class Library:
         self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, empty, kernel))
 
     def _empty_sum(self, problem: Problem, choose: Choose) -> EmptySum:
-        empty = OPERATIONS[problem.operation].without_sum(problem)
+        empty = in_c(problem.operation).form.without_sum(problem)
         config = self._empty_config(empty, choose)
         plan = plan_for(empty, config, self.device)
         return EmptySum(empty, config, self._module(render(plan)), plan.launch(lower(empty)))
@@ -197,7 +197,7 @@ class Library:
         def leaf(source: Source, launch: Launch) -> Leaf:
             return form(self, self._module(source), launch)
 
-        empty = OPERATIONS[problem.operation].without_sum(problem)
+        empty = in_c(problem.operation).form.without_sum(problem)
         try:
             made = general(problem, selection.config, self.device, leaf, self.model)
             if not made.serves(variables(problem)):
@@ -222,12 +222,11 @@ class Library:
 
 def require_exportable(problem: Problem) -> None:
     """InputError: no C function computes ``problem``."""
-    operation = OPERATIONS.get(problem.operation)
-    if operation is None:
-        raise InputError(f"operation is {problem.operation!r}; export takes {' and '.join(OPERATIONS)}")
-    operation.require(problem)
+    if problem.operation not in exported():
+        raise InputError(f"operation is {problem.operation!r}; export takes {' and '.join(exported())}")
+    in_c(problem.operation).form.require(problem)
 
 
 def key_of(problem: Problem) -> tuple[int, ...]:
     """The numbers by which the C library recognises ``problem``."""
-    return tuple(f.number(problem) for f in OPERATIONS[problem.operation].fields)
+    return tuple(f.number(problem) for f in in_c(problem.operation).fields)

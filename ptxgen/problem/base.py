@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import Field, asdict, fields
+from dataclasses import Field, asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
@@ -45,6 +45,32 @@ ELEMENTWISE_OPERANDS = ("residual", "aux")
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 
 
+@dataclass(frozen=True)
+class FieldText:
+    """What commands and exported libraries say of a field of a problem. ``option``: the help of its option;
+    ``metavar``: the name of its value; ``c``: (name, meaning) of the fields of the C structure that hold it, of a tuple
+    its last elements; ``words``: the values of a text field."""
+
+    option: str = ""
+    metavar: str = ""
+    c: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+
+
+NO_TEXT = FieldText()
+
+
+def described(option: str = "", metavar: str = "", c: Any = (), words: Iterable[str] = ()) -> dict[str, FieldText]:
+    """The metadata of a field of a problem. ``c``: as ``FieldText.c``, or the meaning of one field of the same name."""
+    pairs = (("", c),) if isinstance(c, str) else c
+    return {"text": FieldText(option, metavar, pairs, tuple(words))}
+
+
+def text_of(f: Field[Any]) -> FieldText:
+    found: FieldText = f.metadata.get("text", NO_TEXT)
+    return found
+
+
 class ProblemBase:
     """The base of problem types, which are frozen dataclasses: types, epilogue, text form.
 
@@ -54,6 +80,7 @@ class ProblemBase:
     operation: ClassVar[str]
     SHAPE: ClassVar[tuple[str, ...]]  #: the fields in the shape word of the text form
     SHAPE_FORM: ClassVar[str]  #: the syntax of the shape word, for errors
+    SHAPE_EXAMPLE: ClassVar[str] = ""  #: the beginning of a shape word, where ``SHAPE_FORM`` is long, for help
     ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE_OPS
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")

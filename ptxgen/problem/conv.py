@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import EPILOGUE_OPS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import EPILOGUE_OPS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
@@ -24,6 +24,15 @@ FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
 MAX_FOLDED_FILTERS, FOLD = 4, 16
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
+#: (name, meaning) in C of the numbers of height and width
+C_STRIDE = ("stride_h", "rows from one window to the next"), ("stride_w", "columns from one window to the next")
+C_DILATION = ("dilation_h", "rows from one tap to the next"), ("dilation_w", "columns from one tap to the next")
+C_PADDING = (
+    ("pad_top", "rows of zeros above an image"),
+    ("pad_bottom", "rows of zeros below an image"),
+    ("pad_left", "columns of zeros before an image"),
+    ("pad_right", "columns of zeros after an image"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,35 +53,50 @@ class Conv(ProblemBase):
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
+    n: int = field(metadata=described(c="images"))
+    c: int = field(metadata=described(c="channels"))
+    h: int = field(metadata=described(c="height of an image"))
+    w: int = field(metadata=described(c="width of an image"))
+    k: int = field(metadata=described(c="filters"))
+    r: int = field(metadata=described(c="height of a filter"))
+    s: int = field(metadata=described(c="width of a filter"))
     d: int = 1
     t: int = 1
-    stride: PerAxis = 1
-    padding: PerAxis = 0
-    dilation: PerAxis = 1
-    groups: int = 1
-    layout: str = "NCHW"
-    filters: str = ""
+    stride: PerAxis = field(default=1, metadata=described(c=C_STRIDE))
+    padding: PerAxis = field(default=0, metadata=described(c=C_PADDING))
+    dilation: PerAxis = field(default=1, metadata=described(c=C_DILATION))
+    groups: int = field(default=1, metadata=described(c="groups of channels and filters"))
+    layout: str = field(default="NCHW", metadata=described("NCHW, NHWC or CHWN", words=FILTERS))
+    filters: str = field(
+        default="",
+        metadata=described(
+            "conv: filter layout KCRS, KRSC or CRSK. [default: the one that matches the layout]",
+            c="layout of filters",
+            words=FILTERS.values(),
+        ),
+    )
     dtype: str = "f32"
     compute: str = ""
     out: str = ""
     epilogue: str = ""
     deterministic: bool = False
-    direction: str = "forward"
-    aligned_input: int = 16
-    aligned_filter: int = 16
-    aligned_output: int = 16
+    direction: str = field(
+        default="forward",
+        metadata=described(
+            "conv: forward, input_grad or weight_grad. [default: forward]",
+            c="PTXGEN_FORWARD, PTXGEN_INPUT_GRAD or PTXGEN_WEIGHT_GRAD",
+            words=DIRECTIONS,
+        ),
+    )
+    aligned_input: int = field(default=16, metadata=described("conv: alignment of images in bytes. [default: 16]"))
+    aligned_filter: int = field(default=16, metadata=described("conv: alignment of filters. [default: 16]"))
+    aligned_output: int = field(default=16, metadata=described("conv: alignment of results. [default: 16]"))
 
     operation = "conv"
     SHAPE = ("n", "c", "h", "w", "k", "r", "s", "d", "t", "stride", "padding", "dilation", "groups")
     RUNTIME_PARAMETERS = "extents"
     STEPS, ROWS = "addresses and runs of adjacent elements", ""
+    SHAPE_EXAMPLE = "N=16,C=32,..."
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     COUNTS_PADDING = True

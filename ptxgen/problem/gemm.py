@@ -7,13 +7,13 @@ K×N, T = stored N×K. C is stored M×N.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
 from ptxgen.arguments import integer, shown
 from ptxgen.errors import ShapeError
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 STRIDE_LIMIT = 1 << 40
@@ -47,25 +47,52 @@ class Gemm(ProblemBase):
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    m: int
-    n: int
-    k: int
-    layout: str = "NN"
+    m: int = field(metadata=described(c="rows of C"))
+    n: int = field(metadata=described(c="columns of C"))
+    k: int = field(metadata=described(c="length of the sums"))
+    layout: str = field(default="NN", metadata=described("NN, NT, TN or TT (T: stored transposed)", words=LAYOUTS))
     dtype: str = "f32"
     compute: str = ""
-    lda: int = 0
-    ldb: int = 0
-    ldc: int = 0
-    aligned_a: int = 16
-    aligned_b: int = 16
-    aligned_c: int = 16
+    lda: int = field(
+        default=0,
+        metadata=described(
+            "Leading dimension of A in elements. [default: contiguous rows]",
+            c="elements from one stored row of A to the next; 0: contiguous",
+        ),
+    )
+    ldb: int = field(
+        default=0, metadata=described("Leading dimension of B. [default: contiguous rows]", c="the same of B")
+    )
+    ldc: int = field(
+        default=0, metadata=described("Leading dimension of C. [default: contiguous rows]", c="the same of C")
+    )
+    aligned_a: int = field(default=16, metadata=described("Alignment of the address of A in bytes. [default: 16]"))
+    aligned_b: int = field(default=16, metadata=described("Alignment of B. [default: 16]"))
+    aligned_c: int = field(default=16, metadata=described("Alignment of C. [default: 16]"))
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
-    batch: int = 1
-    stride_a: int = CONTIGUOUS
-    stride_b: int = CONTIGUOUS
-    stride_c: int = CONTIGUOUS
+    batch: int = field(
+        default=1,
+        metadata=described("Number of products in a batch. [default: 1]", c="items of the batch; 0 and 1: one product"),
+    )
+    stride_a: int = field(
+        default=CONTIGUOUS,
+        metadata=described(
+            "Elements between consecutive matrices A; 0: one A for the batch. [default: contiguous]",
+            c="elements from A of one item to that of the next; -1: contiguous; 0: one A for all",
+        ),
+    )
+    stride_b: int = field(
+        default=CONTIGUOUS,
+        metadata=described("Elements between consecutive matrices B. [default: contiguous]", c="the same of B"),
+    )
+    stride_c: int = field(
+        default=CONTIGUOUS,
+        metadata=described(
+            "Elements between consecutive matrices C; not 0. [default: contiguous]", c="the same of C, not 0"
+        ),
+    )
 
     operation = "gemm"
     SHAPE = ("m", "n", "k")

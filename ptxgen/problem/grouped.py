@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ptxgen.arguments import integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 Ints = NDArray[np.int64]
@@ -46,14 +46,23 @@ class GroupedGemm(ProblemBase):
     layout: str = "NN"
     dtype: str = "f32"
     compute: str = ""
-    ld: str = ""
+    ld: str = field(
+        default="",
+        metadata=described(
+            "grouped: leading dimensions of all items, or of each, separated by commas. [default: contiguous]",
+            "LDA:LDB:LDC",
+        ),
+    )
     aligned_a: int = 16
     aligned_b: int = 16
     aligned_c: int = 16
     deterministic: bool = False
     out: str = ""
     epilogue: str = ""
-    jagged: str = ""
+    jagged: str = field(
+        default="",
+        metadata=described("grouped: m or k, the axis along which items are parts of one array. [default: none]"),
+    )
 
     operation = "grouped"
     SHAPE = ("items",)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ptxgen import plugins
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
+from ptxgen.problem.c_form import CForm
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Operation:
     document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are
     different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS)
     terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host
-    before a launch, to be reported with its time, None: nothing to report.
+    before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
+    libraries, None: it has none.
     """
 
     problem: type[ProblemBase]
@@ -124,6 +126,7 @@ class Operation:
     random_kinds: Mapping[str, RandomKind] = field(default_factory=dict)
     column_major: Callable[[dict[str, Any]], Case] | None = None
     scheduling: Callable[[Any, Any, Any], float] | None = None
+    c_form: CForm | None = None
 
     @property
     def name(self) -> str:

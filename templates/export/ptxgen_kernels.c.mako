@@ -532,14 +532,14 @@ struct operation {
 };
 % for operation in operations:
 
-static const struct entry ${operation.name}_entries[] = {
-    % for entry in entries[operation.name]:
+static const struct entry ${operation.form.name}_entries[] = {
+    % for entry in entries[operation.form.name]:
     {{${", ".join(map(str, entry.fields))}}, {${", ".join(map(str, entry.alignment))}}, ${entry.compute}},
     % endfor
     {{0}, {0}, NULL},
 };
 
-static const struct operation ${operation.name}_operation = {${len(operation.fields)}, ${len(entries[operation.name])}, ${operation.name}_entries};
+static const struct operation ${operation.form.name}_operation = {${len(operation.fields)}, ${len(entries[operation.form.name])}, ${operation.form.name}_entries};
 % endfor
 
 static int compared(const int64_t *a, const int64_t *b, int count)
@@ -697,124 +697,39 @@ static int in_range(const int64_t *fields, int count, int strides)
     return 1;
 }
 
-/* Leading dimensions and strides of contiguous operands get one value, as in ptxgen. */
-static void normalize_gemm(ptxgen_gemm_problem *p)
-{
-    int transposed_a = p->layout == PTXGEN_TN || p->layout == PTXGEN_TT;
-    int transposed_b = p->layout == PTXGEN_NT || p->layout == PTXGEN_TT;
-    const int64_t rows[] = {transposed_a ? p->k : p->m, transposed_b ? p->n : p->k, p->m};
-    const int64_t columns[] = {transposed_a ? p->m : p->k, transposed_b ? p->k : p->n, p->n};
-    int64_t *const leading[] = {&p->lda, &p->ldb, &p->ldc};
-    int64_t *const strides[] = {&p->stride_a, &p->stride_b, &p->stride_c};
-    p->batch = p->batch ? p->batch : 1;
-    for (int i = 0; i < 3; i++) {
-        if (!*leading[i])
-            *leading[i] = columns[i] ? columns[i] : 1;
-        if (p->batch == 1 || *strides[i] == rows[i] * *leading[i])
-            *strides[i] = -1;
-    }
-}
-
-/* Sets the shape of a GEMM that kernels for other shapes may compute: no batch, nothing empty, and sizes whose products
- * do not overflow. */
-static void set_shape_gemm(const ptxgen_gemm_problem *p, struct call *x)
-{
-    const ptxgen_operands *o = x->operands;
-    int transposed_a = p->layout == PTXGEN_TN || p->layout == PTXGEN_TT;
-    int transposed_b = p->layout == PTXGEN_NT || p->layout == PTXGEN_TT;
-    int64_t rows_a = transposed_a ? p->k : p->m, rows_b = transposed_b ? p->n : p->k;
-    const int64_t most = INT64_C(1) << 43; /* elements of an operand */
-    if (p->lda >= (transposed_a ? p->m : p->k) && p->ldb >= (transposed_b ? p->k : p->n) && p->ldc >= p->n &&
-        p->batch == 1 && p->n && p->k && rows_a * p->lda <= most && rows_b * p->ldb <= most && p->m * p->ldc <= most &&
-        (double)p->m * (double)p->n * (double)p->k < 0x1p59)
-        x->shape = (struct shape){p->m, p->n, p->k, p->lda, p->ldb, p->ldc, alignment_of(address(o->a)),
-                                  alignment_of(address(o->b)),
-                                  alignment_of(address(o->c) | address(o->residual) | address(o->aux))};
-}
-
-/* Convolutions have kernels for exported problems only. */
-static void set_shape_conv2d(const ptxgen_conv2d_problem *p, struct call *x)
-{
-    (void)p;
-    (void)x;
-}
-
-/* The axes of filters that have several elements, from the slowest in memory to the fastest: a byte for each.
- * UINT32_MAX: not a layout of filters. */
-static uint32_t filter_order(const ptxgen_conv2d_problem *p, ptxgen_word filters)
-{
-    const char *axes = "";
-% for name in dict.fromkeys(filters.values()):
-    if (filters == ${enumerator(name)})
-        axes = "${name}";
+% for operation in operations:
+<%include file="/${operation.form.template}" args="form=operation.form"/>\
 % endfor
-    uint32_t order = 0;
-    const int known = *axes != 0;
-    for (; *axes; axes++) {
-        int64_t extent = *axes == 'K' ? p->k : *axes == 'R' ? p->r : *axes == 'S' ? p->s
-                                                              : p->c / (p->groups ? p->groups : 1);
-        if (extent > 1)
-            order = order << 8 | (unsigned char)*axes;
-    }
-    return known ? order : UINT32_MAX;
-}
-
-/* Fields without effect get one value, as in ptxgen. Of layouts of filters that describe the same memory, the one that
- * corresponds to the layout of the images is chosen, else the first one. */
-static void normalize_conv2d(ptxgen_conv2d_problem *p)
-{
-    static const ptxgen_word corresponding[][2] = { /* layout of images, layout of filters */
-% for images, name in filters.items():
-        {${enumerator(images)}, ${enumerator(name)}},
-% endfor
-    };
-    const int count = sizeof corresponding / sizeof *corresponding;
-    const uint32_t order = filter_order(p, p->filters);
-    int found = 0;
-    for (int i = 0; i < 2 * count && !found; i++) {
-        const ptxgen_word *row = corresponding[i % count];
-        found = (i >= count || row[0] == p->layout) && filter_order(p, row[1]) == order;
-        if (found)
-            p->filters = row[1];
-    }
-    p->dilation_h = p->r == 1 ? 1 : p->dilation_h;
-    p->dilation_w = p->s == 1 ? 1 : p->dilation_w;
-    if (p->h + p->pad_top + p->pad_bottom == p->dilation_h * (p->r - 1) + 1)
-        p->stride_h = 1;
-    if (p->w + p->pad_left + p->pad_right == p->dilation_w * (p->s - 1) + 1)
-        p->stride_w = 1;
-}
-
 /* ---- the functions of the header */
 % for operation in operations:
 
-static ptxgen_status serve_${operation.name}(const ptxgen_${operation.name}_problem *problem, struct call *x)
+static ptxgen_status serve_${operation.form.name}(const ptxgen_${operation.form.name}_problem *problem, struct call *x)
 {
     if (!x->library || !problem || !x->operands)
         return PTXGEN_INVALID_ARGUMENT;
-    ptxgen_${operation.name}_problem p = *problem;
+    ptxgen_${operation.form.name}_problem p = *problem;
     const int64_t given[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
-    if (!in_range(given, ${len(operation.fields)}, ${operation.strides}))
+    if (!in_range(given, ${len(operation.fields)}, ${operation.form.strides}))
         return PTXGEN_INVALID_ARGUMENT;
-    normalize_${operation.name}(&p);
-    set_shape_${operation.name}(&p, x);
+    normalize_${operation.form.name}(&p);
+    set_shape_${operation.form.name}(&p, x);
     const int64_t fields[] = {${", ".join(f"p.{f.name}" for f in operation.fields)}};
-    return compute(&${operation.name}_operation, fields, x);
+    return compute(&${operation.form.name}_operation, fields, x);
 }
 
-ptxgen_status ptxgen_${operation.name}(ptxgen_library *library, struct CUstream_st *stream,
-                          const ptxgen_${operation.name}_problem *problem, const ptxgen_operands *operands)
+ptxgen_status ptxgen_${operation.form.name}(ptxgen_library *library, struct CUstream_st *stream,
+                          const ptxgen_${operation.form.name}_problem *problem, const ptxgen_operands *operands)
 {
     struct call x = {.library = library, .stream = stream, .operands = operands};
-    return serve_${operation.name}(problem, &x);
+    return serve_${operation.form.name}(problem, &x);
 }
 
-ptxgen_status ptxgen_${operation.name}_workspace(ptxgen_library *library, const ptxgen_${operation.name}_problem *problem,
+ptxgen_status ptxgen_${operation.form.name}_workspace(ptxgen_library *library, const ptxgen_${operation.form.name}_problem *problem,
                                     const ptxgen_operands *operands, size_t *bytes)
 {
     struct call x = {.library = library, .operands = operands, .size = bytes};
     if (bytes)
         *bytes = 0;
-    return bytes ? serve_${operation.name}(problem, &x) : PTXGEN_INVALID_ARGUMENT;
+    return bytes ? serve_${operation.form.name}(problem, &x) : PTXGEN_INVALID_ARGUMENT;
 }
 % endfor

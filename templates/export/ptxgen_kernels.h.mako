@@ -76,19 +76,19 @@ const char *ptxgen_status_text(ptxgen_status status);
 int ptxgen_driver_result(void);
 % for operation in operations:
 
-/* ${operation.name}: ${operation.meaning}. */
-typedef struct ptxgen_${operation.name}_problem {
+/* ${operation.form.name}: ${operation.form.meaning}. */
+typedef struct ptxgen_${operation.form.name}_problem {
     % for f in operation.fields:
     ${f.kind} ${f.name}; /* ${f.meaning} */
     % endfor
-} ptxgen_${operation.name}_problem;
+} ptxgen_${operation.form.name}_problem;
 
 /* Enqueues the kernels of the problem on the stream. */
-ptxgen_status ptxgen_${operation.name}(ptxgen_library *library, struct CUstream_st *stream,
-                          const ptxgen_${operation.name}_problem *problem, const ptxgen_operands *operands);
+ptxgen_status ptxgen_${operation.form.name}(ptxgen_library *library, struct CUstream_st *stream,
+                          const ptxgen_${operation.form.name}_problem *problem, const ptxgen_operands *operands);
 
 /* The bytes of workspace of that call. Of the operands, only the alignment of the arrays counts. */
-ptxgen_status ptxgen_${operation.name}_workspace(ptxgen_library *library, const ptxgen_${operation.name}_problem *problem,
+ptxgen_status ptxgen_${operation.form.name}_workspace(ptxgen_library *library, const ptxgen_${operation.form.name}_problem *problem,
                                     const ptxgen_operands *operands, size_t *bytes);
 % endfor
 

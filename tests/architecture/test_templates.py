@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ptxgen.codegen.plan import Plan
-from ptxgen.export.files import TEMPLATES as EXPORTED
+from ptxgen.export.files import TEMPLATES as FILES
+from ptxgen.export.operations import exported, in_c
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
 from tests.cases import SOURCES
@@ -36,8 +37,9 @@ def plans(seed: int, rounds: int) -> Iterator[list[Plan]]:
 
 def test_every_template_is_used_by_some_plan() -> None:
     present = {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.mako")}
-    assert set(EXPORTED.values()) <= present
-    unused = present - set(EXPORTED.values())
+    of_export = {*FILES.values(), *(in_c(name).form.template for name in exported())}
+    assert of_export <= present
+    unused = present - of_export
     for made in plans(2, ROUNDS):
         names = set().union(*map(templates_of, made))
         assert names <= present, f"a template is named, and does not exist: {names - present}"

@@ -190,7 +190,7 @@ def test_missing_package_is_named() -> None:
 
 
 def test_commands_on_problems_take_the_same_options() -> None:
-    shared = {f.name for f in fields(options.Target)}
+    shared = {f.name for f in fields(options.Target)} - {"own"} | set(options.Target.more_options())
     assert {"operation", "shape", "suite", "shapes_file", "layout", "dtype", "device", "json", "database"} <= shared
     first = options_of("select")
     for name in ON_PROBLEMS:
@@ -320,7 +320,9 @@ def test_column_major_shapes_are_the_same_memory(run: Run, monkeypatch: pytest.M
 
 
 def test_every_field_of_a_problem_is_an_option() -> None:
-    assert {name for o in map(operation_named, operation_names()) for name in o.options} == set(options.PROBLEM_FIELDS)
+    every = {name for o in map(operation_named, operation_names()) for name in o.options}
+    assert every == {*options.PROBLEM_FIELDS, *options.Target.more_options()}
+    assert every <= set(options_of("select"))
     assert operation_named("gemm").options == tuple(f.name for f in fields(Gemm) if f.name not in ("m", "n", "k"))
 
 

@@ -22,7 +22,8 @@ from ptxgen.export import files, manifest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library, key_of
-from ptxgen.export.operations import KIND, OPERATIONS, WORDS
+from ptxgen.export.operations import KIND, in_c
+from ptxgen.export.operations import words as c_words
 from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -153,7 +154,7 @@ def test_sums_without_terms_are_convolutions_with_alpha_zero(layout: str, direct
     epilogue = "" if direction == "weight_grad" else "bias,residual,relu"
     for extents in ((3, 4, 5, 6, 8, 3, 2), (3, 4, 3, 2, 8, 3, 2), (1, 1, 5, 5, 1, 1, 1)):
         p = Conv(*extents, layout=layout, filters=FILTERS[layout], direction=direction, epilogue=epilogue)
-        empty = OPERATIONS["conv"].without_sum(p)
+        empty = in_c("conv").form.without_sum(p)
         rng = np.random.default_rng(0)
         a, b, c = (rng.integers(-3, 4, shape).astype(np.float32) for shape in p.stored)
         more = tuple(rng.integers(-3, 4, stored).astype(np.float32) for stored, _ in p.broadcast_shapes.values())
@@ -188,12 +189,12 @@ def test_layouts_of_filters_with_the_same_memory_find_the_problem(tmp_path: Path
     ]
     library = Library.of(problems, H200, lambda p: require(p, H200)[0], Model.analytic(H200), form)
     write(library, tmp_path, version="1", command="export")
-    at = [f.name for f in OPERATIONS["conv"].fields].index("filters")
+    at = [f.name for f in in_c("conv").fields].index("filters")
     lines, same = [], []
     for p in problems:
         for name in (*FILTERS.values(), "NN"):
             words = exports.request(p).split()
-            words[2 + at] = str(WORDS.index(name))
+            words[2 + at] = str(c_words().index(name))
             lines.append(" ".join(words))
             same.append(name != "NN" and replace(p, filters=name) == p)
     _, calls = exports.run(exports.build(tmp_path), lines)

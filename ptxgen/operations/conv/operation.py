@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.install_advice import install
 from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.operations.conv import random_problems
+from ptxgen.operations.conv.c_form import C_FORM
 from ptxgen.operations.conv.reference import product, slices
 from ptxgen.operations.conv.suites import SUITES, TITLES, cells
 from ptxgen.problem.conv import Conv
@@ -58,5 +59,6 @@ CONV = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"cudnn": Baseline("cudnn", "cuDNN", _cudnn, _CUDNN)},
+    c_form=C_FORM,
     random_kinds={"conv": RandomKind(random_problems.conv, 0.22, random_problems.varied)},
 )

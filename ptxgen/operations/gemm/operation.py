@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.install_advice import install_extra
 from ptxgen.lowering.kernel_gemm import lower_gemm
 from ptxgen.operations.gemm import random_problems
+from ptxgen.operations.gemm.c_form import C_FORM
 from ptxgen.operations.gemm.reference import product, slices
 from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
 from ptxgen.problem.gemm import Gemm
@@ -59,6 +60,7 @@ GEMM = Operation(
     column_major=from_column_major,
     suites=SUITES,
     baselines={"cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS)},
+    c_form=C_FORM,
     random_kinds={
         "gemm": RandomKind(random_problems.gemm, 0.45, random_problems.varied),
         "thin": RandomKind(random_problems.thin, 0.25, random_problems.varied),

@@ -1,0 +1,81 @@
+"""Lists of registries: those that help texts name in braces, and the operations that options are of."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ptxgen.errors import InputError
+
+if TYPE_CHECKING:
+    from ptxgen.problem.operation import Operation
+
+
+def dtypes() -> str:
+    from ptxgen.problem.base import COMPUTE_MODES
+
+    return ", ".join(COMPUTE_MODES)
+
+
+def compute_modes() -> str:
+    from ptxgen.problem.base import COMPUTE_MODES
+
+    choices = {name: modes for name, modes in COMPUTE_MODES.items() if len(modes) > 1}
+    return "; ".join(f"{name} takes {', '.join(modes)}" for name, modes in choices.items())
+
+
+def operations() -> str:
+    return _names(registered())
+
+
+def exported() -> str:
+    return _names(with_c_form())
+
+
+def shapes() -> str:
+    return _shapes(registered())
+
+
+def exported_shapes() -> str:
+    return _shapes(with_c_form())
+
+
+def layouts() -> str:
+    """The layouts of each operation that describes them, and the defaults."""
+    from ptxgen.problem.base import text_of
+
+    described: list[str] = []
+    defaults: list[str] = []
+    for operation in registered():
+        layout = operation.problem.__dataclass_fields__["layout"]
+        if meaning := text_of(layout).option:
+            described.append(f"{operation.name}: {meaning}.")
+            defaults.append(f"{operation.name}: {layout.default}" if defaults else str(layout.default))
+    return f"{' '.join(described)} [default: {'; '.join(defaults)}]"
+
+
+def baselines() -> str:
+    return "; ".join(f"{o.name}: {' or '.join(o.baselines)}" for o in registered() if o.baselines)
+
+
+def registered() -> list[Operation]:
+    """The operations. A plugin that cannot be loaded ends the command later."""
+    from ptxgen import plugins
+    from ptxgen.problem.operation import OPERATIONS
+
+    with suppress(InputError):
+        plugins.load()
+    return list(OPERATIONS.values())
+
+
+def with_c_form() -> list[Operation]:
+    return [operation for operation in registered() if operation.c_form is not None]
+
+
+def _names(operations: list[Operation]) -> str:
+    *first, last = (operation.name for operation in operations)
+    return f"{', '.join(first)} or {last}"
+
+
+def _shapes(operations: list[Operation]) -> str:
+    return "; ".join(f"{o.problem.SHAPE_EXAMPLE or o.problem.SHAPE_FORM} for {o.name}" for o in operations)

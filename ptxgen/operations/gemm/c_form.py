@@ -1,0 +1,25 @@
+"""Products of matrices in C."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ptxgen.problem.c_form import CForm
+from ptxgen.problem.gemm import Gemm
+from ptxgen.problem.strided_arrays import A, B, C, span
+
+
+def without_sum(p: Gemm) -> Gemm:
+    size = p.element.bytes
+    return replace(p, k=0, layout="NN", lda=0, ldb=0, aligned_a=size, aligned_b=size, stride_a=0, stride_b=0)
+
+
+C_FORM = CForm(
+    "gemm",
+    "C = alpha op(A) op(B) + beta C, row-major",
+    "export/gemm.c.mako",
+    alignments=lambda p: (p.aligned_a, p.aligned_b, p.aligned_c),
+    elements=lambda p: (span(p, A), span(p, B), span(p, C)),
+    without_sum=without_sum,
+    strides=3,
+)

@@ -1,0 +1,26 @@
+"""An operation in C, for exported libraries. Its structure has the fields of the problem that have a meaning in C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CForm:
+    """An operation in C. ``name``: that of its function, without ``ptxgen_``; ``template``: the C functions
+    ``normalize_<name>`` and ``set_shape_<name>``, which reads ``values``; ``strides``: the number of the last fields
+    that are strides of a batch; ``alignments(problem)``: of the first operand, the second and the result, in bytes;
+    ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function does not
+    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0."""
+
+    name: str
+    meaning: str
+    template: str
+    alignments: Callable[[Any], tuple[int, int, int]]
+    elements: Callable[[Any], tuple[int, int, int]]
+    without_sum: Callable[[Any], Any]
+    require: Callable[[Any], None] = lambda p: None
+    strides: int = 0
+    values: Mapping[str, Any] = field(default_factory=dict)
