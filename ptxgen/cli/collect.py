@@ -141,9 +141,9 @@ def collect(
     from ptxgen.errors import InputError
     from ptxgen.problem.suites import read
     from ptxgen.settings import settings
+    from ptxgen.tuning.choice.models import model_folder
     from ptxgen.tuning.collect import collect as collector
     from ptxgen.tuning.collect.executor import DevicePoolOptions, ExecutorPool, dask_executor
-    from ptxgen.tuning.selection import model_folder
     from ptxgen.tuning.store.database import Database
 
     if time_limit is not None and not time_limit > 0:

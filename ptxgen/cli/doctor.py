@@ -218,7 +218,7 @@ def _cache() -> Finding:
 
 def _shipped() -> Finding:
     from ptxgen.problem.device import DEVICES
-    from ptxgen.tuning.selection import model_from
+    from ptxgen.tuning.choice.models import model_from
     from ptxgen.tuning.store import tuning_files
 
     devices = []

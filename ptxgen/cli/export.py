@@ -80,6 +80,7 @@ def export(
     from ptxgen.export.library import Library
     from ptxgen.problem.dtypes import DTYPES, canonical
     from ptxgen.tuning import selection
+    from ptxgen.tuning.choice import models
     from ptxgen.tuning.progress import counted
 
     if target.out is not None and canonical(target.out) not in DTYPES:
@@ -96,7 +97,7 @@ def export(
             [case.problem for case in cases],
             device,
             choose,
-            selection.model_for(device, database),
+            models.model_for(device, database),
             form,
         )
     with shown_progress("assemble"):

@@ -59,9 +59,9 @@ def train(
 
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
+    from ptxgen.tuning.choice.models import models_folder
     from ptxgen.tuning.model import model_files
     from ptxgen.tuning.model.model import Model
-    from ptxgen.tuning.selection import models_folder
     from ptxgen.tuning.store import tuning_files
 
     names = [device, *(also or ())]
@@ -215,10 +215,10 @@ def validate(
     from ptxgen.errors import InputError
     from ptxgen.runtime.open_driver import open_driver
     from ptxgen.settings import settings
+    from ptxgen.tuning.choice.models import model_folder
     from ptxgen.tuning.collect import collect, validation
     from ptxgen.tuning.collect.executor import DevicePoolOptions
     from ptxgen.tuning.progress import counted
-    from ptxgen.tuning.selection import model_folder
     from ptxgen.tuning.store import tuning_files
     from ptxgen.tuning.store.database import Database
 

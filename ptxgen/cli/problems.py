@@ -234,6 +234,7 @@ def select(
         return schedules.select(target)
     from ptxgen.cli import report
     from ptxgen.tuning import selection
+    from ptxgen.tuning.choice import winners
     from ptxgen.tuning.store.tuning_files import clock_of
 
     cases, device = target.cases(), target.find_device()
@@ -246,7 +247,7 @@ def select(
     rows = [report.selection_fields(case, selection) for case, selection in found]
     document = {"command": "select", "device": device.name, "clock": clock_of(device.name), "rows": rows}
     if digest:
-        kernels = ((s.problem, s.config, selection.current_digest(s.problem, s.config, device)) for _, s in found)
+        kernels = ((s.problem, s.config, winners.current_digest(s.problem, s.config, device)) for _, s in found)
         document["digest"] = selection.digest_of(kernels)
         return Answer(document, str(document["digest"]))
     return Answer(document, report.select_text(document))

@@ -53,7 +53,7 @@ def export(
     import datetime
 
     from ptxgen.cli.doctor import revision
-    from ptxgen.tuning.selection import model_folder
+    from ptxgen.tuning.choice.models import model_folder
     from ptxgen.tuning.store.database import Database
     from ptxgen.tuning.store.exchange import replacing
     from ptxgen.tuning.store.result_files import write_results

@@ -1,1 +1,1 @@
-"""Tuning: sampler, search, model, tuner, measurements, the tuning database, tuning files, selection."""
+"""Tuning: measures configurations, stores measurements, predicts times, and selects the configuration of a problem."""

@@ -15,8 +15,10 @@ from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.choice.models import model_for
+from ptxgen.tuning.choice.winners import current_digest
 from ptxgen.tuning.roofline import memory_us, roofline_us
-from ptxgen.tuning.selection import Selection, current_digest, model_for, require
+from ptxgen.tuning.selection import Selection, require
 from ptxgen.tuning.store import fastest, tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement

@@ -29,7 +29,7 @@ from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import DEVICES, Device, device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.operation import operations
-from ptxgen.tuning.selection import model_for
+from ptxgen.tuning.choice.models import model_for
 
 from .source import PACKAGE, REFERENCE, ROOT, fenced, modules, own_imports, table
 

@@ -17,7 +17,8 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands, reference, verdict
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.open_driver import open_driver
-from ptxgen.tuning.selection import model_for, require
+from ptxgen.tuning.choice.models import model_for
+from ptxgen.tuning.selection import require
 
 pytestmark = pytest.mark.gpu
 

@@ -34,7 +34,7 @@ def test_stale_winners_are_timed_again(tmp_path):
     found = read_winners(winners_path(d.name, tmp_path))[1]
     assert len(found) == len(problems)
     for m in found:
-        assert m.digest == selection.current_digest(m.problem, m.config, d)
+        assert m.digest == winners.current_digest(m.problem, m.config, d)
         assert m.environment.commit == "now"
         assert m.sass
         assert 0 < m.us < 1e5

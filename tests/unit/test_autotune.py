@@ -30,6 +30,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice import models, winners
 from ptxgen.tuning.search import acquisition, first_use, tuner
 from ptxgen.tuning.search.tuner import Tuned
 from ptxgen.tuning.selection import Selection
@@ -383,7 +384,7 @@ WON = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 
 
 def winner(problem: Any) -> Measurement:
-    digest = selection.current_digest(problem, WON, EMULATED)
+    digest = winners.current_digest(problem, WON, EMULATED)
     return Measurement(problem, WON, "ok", Environment("emulated", "model"), (1.0,), digest, purpose="final")
 
 
@@ -604,7 +605,7 @@ def test_the_state_digest_follows_what_selection_depends_on(tmp_path):
         database.set_winner(winner(P))
         after = selection.state_digest(EMULATED, database)
         assert after != before
-        folder = selection.model_folder(database, "emulated")
+        folder = models.model_folder(database, "emulated")
         folder.mkdir(parents=True)
         (folder / "model.json.xz").write_text("{}")
         assert selection.state_digest(EMULATED, database) not in (before, after)

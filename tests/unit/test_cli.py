@@ -45,6 +45,7 @@ from ptxgen.problem.operation import Baseline, Case, operation_named, operation_
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice import winners
 from ptxgen.tuning.measure.bench import BenchRow
 from ptxgen.tuning.search.sampler import Categorical
 from ptxgen.tuning.search.tuner import Budget
@@ -279,7 +280,7 @@ def test_emulated_device_that_nobody_asked_for_is_a_warning(run: Run, monkeypatc
 def test_times_of_the_emulated_device_are_marked_as_modelled(run: Run, tmp_path: Path) -> None:
     """Also those of stored winners, which are not predicted."""
     problem, config, emulated = Gemm(17, 19, 23), parse_config(CONFIG), device("emulated")
-    digest = selection.current_digest(problem, config, emulated)
+    digest = winners.current_digest(problem, config, emulated)
     winner = Measurement(problem, config, "ok", Environment("emulated", "model"), (3.5,), digest)
     with Database(tmp_path / "tuning.sqlite") as database:
         database.set_winner(winner)

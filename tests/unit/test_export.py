@@ -31,8 +31,9 @@ from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model import Model
-from ptxgen.tuning.selection import Selection, model_for, require
+from ptxgen.tuning.selection import Selection, require
 from tests import exports
 
 needs_compiler = pytest.mark.skipif(exports.compiler() is None, reason="there is no gcc")

@@ -29,9 +29,10 @@ from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.open_driver import open_driver
+from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.model_files import Facts, known
-from ptxgen.tuning.selection import model_for, select
+from ptxgen.tuning.selection import select
 
 ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (13, 37, 101))
 H200 = device("h200")

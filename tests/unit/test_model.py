@@ -34,6 +34,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice import log, models
 from ptxgen.tuning.collect.validation import read_rows
 from ptxgen.tuning.model import model, model_files, model_trees, training
 from ptxgen.tuning.model.model import Model
@@ -297,7 +298,7 @@ def test_search_agrees_with_scoring_every_candidate(fitted, monkeypatch):
 
 
 def test_threads_predict_at_the_same_time():
-    loaded = selection.model_for(device("h200"))
+    loaded = models.model_for(device("h200"))
     x = np.zeros((64, len(loaded._names)), np.float32)
     with ThreadPoolExecutor(4) as pool:  # XGBoost raises an error if a thread sets a parameter meanwhile
         found = list(pool.map(lambda n: loaded._predicted(x, n % 5 + 1), range(400)))
@@ -532,26 +533,26 @@ def test_shortened_search_includes_every_family():
 
 def test_model_of_other_features_is_ignored_with_a_warning(small, tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(tuning_files, "model_path", lambda device: small / "model.json.xz")
-    selection._load.cache_clear()
-    selection._warn.cache_clear()
-    assert selection.model_for(H200).trained
+    models._load.cache_clear()
+    log.warn.cache_clear()
+    assert models.model_for(H200).trained
     edit(small, features=["moonlight"])
-    selection._load.cache_clear()
-    assert not selection.model_for(H200).trained
-    assert not selection.model_for(H200).trained
+    models._load.cache_clear()
+    assert not models.model_for(H200).trained
+    assert not models.model_for(H200).trained
     [record] = [r for r in caplog.records if r.name == "ptxgen.tuning.selection"]
     assert record.levelname == "WARNING"
     assert "trained on 1 features" in record.getMessage()
     assert capsys.readouterr().err == ""
     assert selection.select(Gemm(2048, 256, 512), H200, use_model=True)[0].origin == "analytic"
     # a local model with unknown features is ignored
-    folder = selection.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
-    selection._load.cache_clear()
+    folder = models.model_folder(SimpleNamespace(path=tmp_path / "tuning.sqlite"), "h200")
+    models._load.cache_clear()
     folder.mkdir(parents=True)
     (folder / "model.json.xz").write_bytes((small / "model.json.xz").read_bytes())
     edit(small, features=list(default_names()))
-    assert selection.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
-    selection._load.cache_clear()
+    assert models.model_for(H200, SimpleNamespace(path=tmp_path / "tuning.sqlite")).trained
+    models._load.cache_clear()
 
 
 def test_shipped_model_has_the_current_features():

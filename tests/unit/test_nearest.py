@@ -21,11 +21,13 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice import models, sources
+from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.choice.nearest import ScaledModel, nearest, scaled_measurements, time_ratio, transferred
 from ptxgen.tuning.model import model_files
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.training import Training
-from ptxgen.tuning.selection import model_for, select
+from ptxgen.tuning.selection import select
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.exchange import Header
 from ptxgen.tuning.store.measurement import Environment, Measurement
@@ -116,7 +118,7 @@ def test_seeds_of_another_device_and_the_models_choice_are_ranked_by_prediction(
 
 def test_a_seed_of_another_device_that_the_model_predicts_fastest_comes_first(monkeypatch):
     best, second = (s.config for s in select(SEEDED, H100, use_model=True, k=2))
-    monkeypatch.setattr(selection, "seeds", lambda p, name: [second, best] if name == "h200" else [])
+    monkeypatch.setattr(sources, "seeds", lambda p, name: [second, best] if name == "h200" else [])
     found = select(SEEDED, H100, k=8)
     assert (found[0].config, found[0].source) == (best, "seed (h200)")
     assert second in [s.config for s in found]  # as a seed or as the model's: the predictions are equal
@@ -164,7 +166,7 @@ def test_scaled_measurements_train_the_model_of_a_device_with_few():
     ratios = time_ratio(p, Columns.of([m.config for m in rows]), H100, H200)
     assert [m.us for m in found] == pytest.approx(11.0 * ratios)
     assert len(Training.gather(found, H100).log_us) == len(found)
-    assert (selection.model_for(H800).measured_on, selection.model_for(H100).measured_on) == ("h200", "h100")
+    assert (models.model_for(H800).measured_on, models.model_for(H100).measured_on) == ("h200", "h100")
 
 
 def test_one_model_is_trained_on_the_measurements_of_several_devices(tmp_path: Path, capsys) -> None:

@@ -22,12 +22,14 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import sass
 from ptxgen.runtime.assemble import assemble, find_ptxas
-from ptxgen.tuning import selection
+from ptxgen.tuning.choice import log, models
+from ptxgen.tuning.choice.winners import current_digest
 from ptxgen.tuning.measure import recheck
 from ptxgen.tuning.measure.recheck import DatabaseWinners, FolderWinners, Recheck
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement, from_dict
+from ptxgen.tuning.store.records import stale_reason
 from ptxgen.tuning.store.tuning_files import Header, read_winners, winners_path, write_winners
 
 EMULATED, H200 = device("emulated"), device("h200")
@@ -39,7 +41,7 @@ needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas
 
 
 def stored(problem: Gemm, us: float = 1e6, digest: str = "", **more: Any) -> Measurement:
-    digest = digest or selection.current_digest(problem, MINE, EMULATED)
+    digest = digest or current_digest(problem, MINE, EMULATED)
     return Measurement(problem, MINE, "ok", Environment("emulated", "model"), (us,), digest, **more)
 
 
@@ -100,7 +102,7 @@ def test_winner_with_equal_sass_keeps_its_time(tmp_path):
     assert {row.old.problem: row.state for row in rows} == {P: "text", Q: "current"}
     folder.save(EMULATED, rows)
     now = winners_of(tmp_path)
-    assert (now[P].us, now[P].digest, now[P].sass) == (7.0, selection.current_digest(P, MINE, EMULATED), code)
+    assert (now[P].us, now[P].digest, now[P].sass) == (7.0, current_digest(P, MINE, EMULATED), code)
     assert now[Q].sass  # recorded from now on
     assert not winners_path("emulated", tmp_path).with_name("stale.txt").exists()
     header = read_winners(winners_path("emulated", tmp_path))[0]
@@ -161,7 +163,7 @@ class Fake:
         Fake.log.append((problem, config, purpose))
         outcome = Fake.outcomes.get(config, "ok")
         us = (Fake.times.get(config, 5.0),) if outcome == "ok" else ()
-        digest = selection.current_digest(problem, config, EMULATED)
+        digest = current_digest(problem, config, EMULATED)
         return Measurement(problem, config, outcome, self.environment, us, digest, purpose=purpose)
 
     def stop(self) -> None:
@@ -183,7 +185,7 @@ def retimed(winners: list[Measurement], seconds: float = 1e9) -> tuple[list[rech
     return rows, len(saved)
 
 
-CHOICE = selection.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
+CHOICE = models.model_for(EMULATED).rank(P, EMULATED, 1)[0][0]
 
 
 @pytest.mark.parametrize(("mine", "state", "rounds"), [(4.9, "timed", 2), (5.1, "replaced", 2), (9.0, "replaced", 1)])
@@ -193,7 +195,7 @@ def test_stale_winner_is_timed_alternately_with_the_models_choice(fake, mine, st
     assert row.state == state
     assert row.new.config == (MINE if state == "timed" else CHOICE)
     assert row.new.us == min(mine, 5.0)
-    assert row.new.digest == selection.current_digest(P, row.new.config, EMULATED)
+    assert row.new.digest == current_digest(P, row.new.config, EMULATED)
     assert [purpose for _, _, purpose in Fake.log] == ["check", "check", *["final"] * 2 * rounds]
     assert [config for _, config, _ in Fake.log[2:]] == [MINE, CHOICE] * rounds
 
@@ -290,7 +292,7 @@ def test_command_times_a_folder_on_the_emulated_device(run, tmp_path):
     assert set(now) == {P, R}
     assert now[R].us == 2e6
     assert now[P].us < 1e6  # the device's own
-    assert now[P].digest == selection.current_digest(P, now[P].config, EMULATED)
+    assert now[P].digest == current_digest(P, now[P].config, EMULATED)
     assert not (folder / "emulated" / "stale.txt").exists()
 
 
@@ -336,7 +338,7 @@ def test_folder_without_winners_of_the_device_is_refused(run, tmp_path):
 def test_command_line_prints_warnings(run, tmp_path, capsys):
     with Database(tmp_path / "tuning.sqlite") as database:
         database.set_winner(stored(P, 3.0, OLD))
-    selection._warn.cache_clear()
+    log.warn.cache_clear()
     handlers = list(logging.getLogger("ptxgen").handlers)
     command.run(["select", "--shape", "32,32,64", "--layout", "TN", "--device", "emulated"])
     output = capsys.readouterr()
@@ -355,7 +357,7 @@ def test_no_shipped_winner_is_stale(name):
     rows = [
         f"{m.problem.key()}: {reason}"
         for m in winners
-        if (reason := selection.stale_reason(m, lambda p, c: selection.current_digest(p, c, device(name))))
+        if (reason := stale_reason(m, lambda p, c: current_digest(p, c, device(name))))
     ]
     assert not rows, "\n".join(rows)
     assert asdict(header)["device"] == name

@@ -17,7 +17,9 @@ from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection
-from ptxgen.tuning.selection import Selection, model_folder, model_for, select
+from ptxgen.tuning.choice import winners
+from ptxgen.tuning.choice.models import model_folder, model_for
+from ptxgen.tuning.selection import Selection, select
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement
@@ -35,7 +37,7 @@ def measured(
 ) -> Measurement:
     """A winner, with the digest of the current kernel unless ``digest`` is given."""
     if not digest and rules.first_violation(lower(problem), config, device(where)) is None:
-        digest = selection.current_digest(problem, config, device(where))
+        digest = winners.current_digest(problem, config, device(where))
     digest = digest or "0123456789abcdef"
     return Measurement(problem, config, "ok", Environment(where, clock), (us,), digest, purpose="final")
 
@@ -204,8 +206,8 @@ def test_stale_winner_is_ignored_with_one_warning(folder, database, caplog):
 
 def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     calls = []
-    monkeypatch.setattr(selection, "render", lambda plan, real=selection.render: calls.append(plan) or real(plan))
-    selection.current_digest.cache_clear()
+    monkeypatch.setattr(winners, "render", lambda plan, real=winners.render: calls.append(plan) or real(plan))
+    winners.current_digest.cache_clear()
     assert [select(P, H200)[0].origin for _ in range(3)] == ["shipped"] * 3
     assert len(calls) == 1
 

@@ -14,9 +14,10 @@ from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model_files import Facts, known
 from ptxgen.tuning.model.training import Training
-from ptxgen.tuning.selection import model_for, select
+from ptxgen.tuning.selection import select
 from ptxgen.tuning.store.measurement import Environment, Measurement
 
 H200 = device("h200")

@@ -1,1 +1,1 @@
-"""What selection chooses from when a problem has no winner: data of the nearest device, cached choices."""
+"""The sources of configurations and their order: winners, seeds, the nearest device, the model, cached choices."""

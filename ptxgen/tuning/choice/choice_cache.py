@@ -7,6 +7,7 @@ files, the device, the problem. The cache is optional: errors of the file system
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +27,8 @@ class Choice(NamedTuple):
 
     config: Config
     origin: str
-    us: float
-    scaled_from: str
+    us: float = math.nan
+    scaled_from: str = ""
 
 
 def key(files: Iterable[Path], *facts: object) -> str:

@@ -13,10 +13,11 @@ import numpy as np
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.families.common import perf_model, rules
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.device import Device
+from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model, Search
 from ptxgen.tuning.model.shortlist import Floats
+from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.measurement import Measurement
 
 FEW_ROWS = 2_000  #: a model trained on fewer measurements gives way to that of the nearest device
@@ -43,6 +44,13 @@ def by_distance(device: Device, others: Iterable[Device]) -> list[Device]:
         )
 
     return sorted(others, key=distance)
+
+
+def others_tuned(device: Device) -> list[Device]:
+    """The other GPUs of the same compute capability that have shipped winners, the nearest first."""
+    names = set(tuning_files.devices()) - {device.name, "emulated"}
+    others = [DEVICES[name] for name in sorted(names & set(DEVICES)) if DEVICES[name].sm == device.sm]
+    return [] if device.name == "emulated" else by_distance(device, others)
 
 
 def time_ratio(problem: Problem, columns: Columns, device: Device, other: Device) -> Floats:
@@ -112,6 +120,3 @@ def scaled_measurements(rows: Iterable[Measurement], device: Device, other: Devi
             m = some[int(i)]
             samples = tuple(us * float(ratio) for us in m.samples)
             yield replace(m, samples=samples, environment=replace(m.environment, device=device.name))
-
-
-__all__ = ["FEW_ROWS", "ScaledModel", "nearest", "scaled_measurements", "scaled_us", "time_ratio", "transferred"]

@@ -41,13 +41,14 @@ from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import CachedSource, assemble, find_ptxas
 from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.runtime.driver import Timing
+from ptxgen.tuning.choice.models import model_from
+from ptxgen.tuning.choice.nearest import others_tuned
 from ptxgen.tuning.collect.problem_groups import groups
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measure.worker import Worker
 from ptxgen.tuning.progress import SILENT, Progress, counted
 from ptxgen.tuning.search.sampler import weighted_by_speed
 from ptxgen.tuning.search.tuner import distance, similarity_class
-from ptxgen.tuning.selection import model_from, others_tuned
 from ptxgen.tuning.store.claims import Claims
 from ptxgen.tuning.store.database import Database, config_text
 from ptxgen.tuning.store.measurement import Measurement

@@ -30,6 +30,7 @@ from ptxgen.errors import InputError
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import VendorTimes, operation_of
 from ptxgen.problem.registry import Problem, parse
+from ptxgen.tuning.choice.models import model_from
 from ptxgen.tuning.collect.collect import Collector, MeasuringProcesses, one_blas_thread
 from ptxgen.tuning.collect.executor import DevicePoolOptions
 from ptxgen.tuning.deadline import Deadline
@@ -37,7 +38,6 @@ from ptxgen.tuning.measure.worker import Worker
 from ptxgen.tuning.model.evaluation import arithmetic, geometric_mean
 from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.search.acquisition import POOL, explore
-from ptxgen.tuning.selection import model_from
 from ptxgen.tuning.store.database import Database, config_text
 from ptxgen.tuning.store.exchange import microseconds
 from ptxgen.tuning.store.measurement import Measurement

@@ -24,10 +24,11 @@ from ptxgen.problem.registry import Problem
 from ptxgen.runtime import sass
 from ptxgen.runtime.assemble import find_ptxas
 from ptxgen.runtime.driver import Timing
+from ptxgen.tuning.choice.models import model_for
+from ptxgen.tuning.choice.winners import current_digest
 from ptxgen.tuning.measure.bench import FINAL_TIMING
 from ptxgen.tuning.measure.worker import Worker
 from ptxgen.tuning.progress import SILENT, Progress
-from ptxgen.tuning.selection import current_digest, model_for
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement

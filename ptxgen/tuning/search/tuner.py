@@ -25,6 +25,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.assemble import assemble, find_ptxas
+from ptxgen.tuning.choice.models import model_folder, model_for
 from ptxgen.tuning.choice.nearest import FEW_ROWS, scaled_measurements
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measure.bench import FINAL_TIMING, PAIRED_TIMING, SEARCH_TIMING
@@ -33,7 +34,7 @@ from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.progress import SILENT, Progress
 from ptxgen.tuning.search.gain import MIN_GAIN, GainHistory, ProblemQueue
 from ptxgen.tuning.search.sampler import Categorical, samples_per_family, weighted_by_speed
-from ptxgen.tuning.selection import model_folder, model_for, untuned
+from ptxgen.tuning.selection import untuned
 from ptxgen.tuning.store.claims import Claims
 from ptxgen.tuning.store.database import Database, config_text
 from ptxgen.tuning.store.measurement import Measurement

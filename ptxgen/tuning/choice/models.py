@@ -1,0 +1,92 @@
+"""The model of a device: trained by the user, shipped, or that of the nearest device."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from ptxgen.errors import DatabaseError
+from ptxgen.problem.device import Device
+from ptxgen.tuning.choice.log import warn
+from ptxgen.tuning.choice.nearest import FEW_ROWS, nearest, transferred
+from ptxgen.tuning.model import model_files
+from ptxgen.tuning.model.model import Model
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
+
+
+def models_folder(database: Path) -> Path:
+    """The folder, next to a database, of the user's models, with one folder for each device."""
+    return database.parent / f"{database.stem}-models"
+
+
+def model_folder(database: Database, device: str) -> Path:
+    """The folder of the user's model for ``device``."""
+    return models_folder(database.path) / device
+
+
+def model_for(device: Device, database: Database | None = None) -> Model:
+    """The model for ``device``: trained by the user, else shipped, else that of the nearest device that has one, scaled
+    by the facts of both, else the performance model, which needs no measurements. One trained on few measurements comes
+    after that of the nearest device. A model file that is damaged or of another version is skipped with a warning to
+    ``logging``."""
+    return model_from(device, None if database is None else model_folder(database, device.name))
+
+
+def model_from(device: Device, own: Path | None) -> Model:
+    """``model_for`` with the folder of the user's model; those of other devices are in folders next to it."""
+    mine = None if own is None else own.parent
+    own_models = _own_models(device.name, mine)
+    best = next((model for model in own_models if model.facts is not None and model.facts.rows >= FEW_ROWS), None)
+    if best is None and (other := _nearest_model(device, mine)) is not None:
+        return other
+    return best or next(iter(own_models), None) or Model.analytic(device)
+
+
+def _own_models(name: str, mine: Path | None) -> list[Model]:
+    """The models trained on measurements of the device called ``name``: the user's in a folder of ``mine``, then the
+    shipped one."""
+    shipped = tuning_files.model_path(name).parent
+    out = []
+    for folder in (shipped,) if mine is None else (mine / name, shipped):
+        try:
+            changed = (folder / tuning_files.MODEL).stat().st_mtime_ns
+        except OSError:
+            if (former := folder / model_files.FORMER_MODEL).exists():
+                warn(f"{former} is of an earlier version and is not used; train it again: ptxgen model train")
+            continue
+        loaded = _load(folder, changed)
+        if isinstance(loaded, Model):
+            out.append(loaded)
+        else:
+            warn(f"{loaded}; another model is used instead")
+    return out
+
+
+def _nearest_model(device: Device, mine: Path | None) -> Model | None:
+    """The model of the nearest other GPU that has many measurements, for ``device``; None: there is none."""
+    if device.name == "emulated":
+        return None
+    shipped = tuning_files.model_path(device.name).parent.parent
+    roots = (shipped,) if mine is None else (shipped, mine)
+    names = {path.parent.name for root in roots for path in root.glob(f"*/{tuning_files.MODEL}")}
+    others: dict[Device, Model] = {}
+    for name in sorted(names - {device.name, "emulated"}):
+        for model in _own_models(name, mine)[:1]:
+            if model.facts is not None and model.facts.rows >= FEW_ROWS:
+                others[model.device] = model
+    shared = [d for d, model in others.items() if model.facts is not None and device.name in model.facts.also]
+    chosen = nearest(device, shared or others)
+    return None if chosen is None else _transferred(device, others[chosen])
+
+
+_transferred = lru_cache(maxsize=8)(transferred)
+
+
+@lru_cache(maxsize=8)
+def _load(folder: Path, changed: int) -> Model | DatabaseError:
+    """The model, or the error of loading it; cached, so that a damaged file is read once."""
+    try:
+        return Model.load(folder)
+    except DatabaseError as error:
+        return error

@@ -1,0 +1,189 @@
+"""The sources of configurations, and the order in which selection tries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ptxgen.codegen.config import Columns, Config
+from ptxgen.errors import CorruptError
+from ptxgen.families.common import rules
+from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.choice import choice_cache
+from ptxgen.tuning.choice.choice_cache import Choice
+from ptxgen.tuning.choice.log import warn
+from ptxgen.tuning.choice.models import model_folder, model_from
+from ptxgen.tuning.choice.nearest import others_tuned, scaled_us
+from ptxgen.tuning.choice.winners import is_current
+from ptxgen.tuning.store import tuning_files
+from ptxgen.tuning.store.database import Database
+from ptxgen.tuning.store.measurement import Measurement
+from ptxgen.tuning.store.seeds import SEEDS, seeds
+
+CACHED = 8  #: the most configurations of a choice that is cached on disk
+
+
+@dataclass(frozen=True)
+class Request:
+    """What selection is asked for: at most ``k`` configurations for ``problem``, whose lowered form is ``lowered``.
+    ``use_winner``: False: the winner in the user's database is not used. ``rank_only``: only the last source is asked,
+    since better ones have answered or are not wanted."""
+
+    problem: Problem
+    lowered: KernelGemm
+    device: Device
+    database: Database | None
+    k: int = 1
+    use_winner: bool = True
+    rank_only: bool = False
+
+    def allows(self, config: Config) -> bool:
+        """True if ``config`` is legal."""
+        return rules.first_violation(self.lowered, config, self.device) is None
+
+    @property
+    def own_model(self) -> Path | None:
+        """The folder of the user's model."""
+        return None if self.database is None else model_folder(self.database, self.device.name)
+
+
+class Source(Protocol):
+    def choices(self, request: Request) -> list[Choice]:
+        """The choices of this source, best first; none: it has none for the problem."""
+
+
+class StoredWinner:
+    """The winner of the user's database, else the shipped one, if it is legal and its kernel has not changed."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        problem, device = request.problem, request.device
+        mine = _best(problem, device, request.database) if request.database is not None and request.use_winner else None
+        for origin, m in (("winner", mine), ("shipped", tuning_files.lookup(problem, device.name))):
+            if m is not None and request.allows(m.config) and is_current(m, device):
+                return [Choice(m.config, origin, m.us)]
+        return []
+
+
+def _best(problem: Problem, device: Device, database: Database) -> Measurement | None:
+    """The winner of a database. None: there is none, or, with a warning, its row is damaged."""
+    try:
+        return database.best(problem, device.name, tuning_files.clock_of(device.name))
+    except CorruptError as error:
+        warn(f"{error}; the winner is not used")
+        return None
+
+
+class ShippedSeeds:
+    """The shipped known-good configurations."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        return [Choice(config, "seed") for config in seeds(request.problem, request.device.name)]
+
+
+@dataclass(frozen=True)
+class WithoutEpilogue:
+    """For a problem with an epilogue: what ``source`` has for the product without it."""
+
+    source: Source
+
+    def choices(self, request: Request) -> list[Choice]:
+        if not request.problem.epilogue:
+            return []
+        plain = _without_epilogue(request.problem)
+        return self.source.choices(replace(request, problem=plain, lowered=lower(plain), use_winner=True))
+
+
+def _without_epilogue(problem: Problem) -> Problem:
+    return replace(problem, epilogue="")
+
+
+@dataclass(frozen=True)
+class Cached:
+    """The choices of ``sources``, which take tens of milliseconds, kept on disk."""
+
+    sources: tuple[Source, ...]
+
+    def choices(self, request: Request) -> list[Choice]:
+        own, device, k = request.own_model, request.device, request.k
+        folders = [tuning_files.model_path(device.name).parent.parent, *([] if own is None else [own.parent])]
+        names = (tuning_files.MODEL, tuning_files.WINNERS, SEEDS)
+        files = [path for folder in folders for name in names for path in sorted(folder.glob(f"*/{name}"))]
+        facts = request.problem.key(), request.lowered, device, k, not request.rank_only
+        key = choice_cache.key(files, *facts) if k <= CACHED else ""
+        choices = choice_cache.read(key)
+        if choices is None or not all(request.allows(c.config) for c in choices):
+            choices = first_choices(self.sources, request)
+            choice_cache.write(key, choices)
+        return choices
+
+
+def _nearest_results(request: Request) -> list[tuple[Device, Problem]]:
+    """(device, problem) of the shipped results to use instead: those of the nearest device of the same compute
+    capability first, on each the problem itself before the product without epilogue."""
+    problems = dict.fromkeys((request.problem, _without_epilogue(request.problem)))
+    return [(other, problem) for other in others_tuned(request.device) for problem in problems]
+
+
+class NearestWinner:
+    """The shipped winner of the nearest device of the same compute capability, its time scaled by the facts of both."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        for other, problem in _nearest_results(request):
+            m = tuning_files.lookup(problem, other.name)
+            if m is not None and is_current(m, other) and request.allows(m.config):
+                us = scaled_us(request.problem, m.config, m.us, request.device, other)
+                return [Choice(m.config, "shipped", us, other.name)]
+        return []
+
+
+class Ranking:
+    """The model's ranking of the whole legal space and, unless better sources have answered, of the seeds of the
+    nearest device."""
+
+    def choices(self, request: Request) -> list[Choice]:
+        problem, device = request.problem, request.device
+        model = model_from(device, request.own_model)
+        search = model.search(problem, device, request.k)
+        origin = "model" if model.trained else "analytic"
+        trained_on = model.measured_on if model.measured_on != device.name else ""
+        ranked = [Choice(c, origin, us, trained_on) for c, us in search.best]
+        known = [] if request.rank_only else _nearest_seeds(request)
+        predicted = model.predict(problem, Columns.of([c.config for c in known]), search.scale) if known else ()
+        scaled = [c._replace(us=float(us)) for c, us in zip(known, predicted, strict=True)]
+        return sorted([*scaled, *ranked], key=lambda c: c.us)
+
+
+def _nearest_seeds(request: Request) -> list[Choice]:
+    """The legal seeds of the nearest device that has some, without times."""
+    for other, problem in _nearest_results(request):
+        if configs := [config for config in seeds(problem, other.name) if request.allows(config)]:
+            return [Choice(config, "seed", scaled_from=other.name) for config in configs]
+    return []
+
+
+#: where configurations come from: those of the first source that has any, then those of the last one
+SOURCES: tuple[Source, ...] = (
+    StoredWinner(),
+    ShippedSeeds(),
+    WithoutEpilogue(StoredWinner()),
+    WithoutEpilogue(ShippedSeeds()),
+    Cached((NearestWinner(), Ranking())),
+)
+
+
+def first_choices(sources: Sequence[Source], request: Request) -> list[Choice]:
+    """The legal choices of the first of ``sources`` that has any, then those of the last one, each once."""
+    better = () if request.rank_only else sources[:-1]
+    legal = ([c for c in source.choices(request) if request.allows(c.config)] for source in better)
+    found = next(filter(None, legal), [])
+    if len(found) < request.k:
+        found += sources[-1].choices(replace(request, rank_only=request.rank_only or bool(found)))
+    unique: dict[Config, Choice] = {}
+    for choice in found:
+        unique.setdefault(choice.config, choice)
+    return list(unique.values())[: request.k]

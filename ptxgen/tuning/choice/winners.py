@@ -1,0 +1,28 @@
+"""Winners whose kernel is the one that this version generates."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ptxgen.codegen.config import Config
+from ptxgen.codegen.render import render
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.problem.device import Device
+from ptxgen.problem.registry import Problem
+from ptxgen.tuning.choice.log import warn
+from ptxgen.tuning.store.measurement import Measurement
+from ptxgen.tuning.store.records import stale_reason
+
+
+@lru_cache(maxsize=1 << 14)
+def current_digest(problem: Problem, config: Config, device: Device) -> str:
+    """The digest of the kernel that this version generates; cached. PtxgenError: there is none."""
+    return render(plan_for(problem, config, device)).digest
+
+
+def is_current(m: Measurement, device: Device) -> bool:
+    """Whether the kernel of a winner is the one that this version generates; if not, logs one warning."""
+    reason = stale_reason(m, lambda problem, config: current_digest(problem, config, device))
+    if reason:
+        warn(f"the winner of {m.problem.key()} on {device.name} is stale and is not used: {reason}")
+    return not reason
