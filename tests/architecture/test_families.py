@@ -22,7 +22,11 @@ INSTRUCTION = re.compile(r"\b(?:mma\.sync|wmma\.mma|wgmma\.(?:mma_async|fence|co
 #: (modules, words in their strings, what they mean in place of a family)
 OTHER_MEANINGS = (
     (r"emulator\..*|cli\.emulate", r"\b(?:wg)?mma\b", "instructions: the emulator executes any PTX"),
-    (r"problem\.conv|operations\.conv\.suites", r"\bdepthwise\b", "convolutions of one channel per group, whoever computes them"),
+    (
+        r"problem\.conv|operations\.conv\.suites",
+        r"\bdepthwise\b",
+        "convolutions of one channel per group, whoever computes them",
+    ),
     (r"operations\.gemm\.suites", r"\bskinny\b", "the paper's products with a short side"),
 )
 #: FMA kernels, which several families share, read the axes that these share
