@@ -505,7 +505,7 @@ def launch_uncached(
             sizes.append(part)
         return max(sizes) if workspace is caller_workspace.QUERY_SIZE else result
     if target.host:
-        _compute_on_host(problem, *views, target, tuple(epilogue_args.values()))
+        _compute_on_host(problem, *views, target, epilogue_args)
         return result
     drivers.require_device(on, out=target, **epilogue_args)
     stream = streams.current_stream(a)
@@ -699,13 +699,12 @@ def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
     return replace(copied, shape=tuple(copied.shape[i] for i in back), strides=tuple(copied.strides[i] for i in back))
 
 
-def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: tuple[View, ...]) -> None:
+def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: dict[str, View]) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(out)
-    first, second, *others = (np.ascontiguousarray(as_numpy(v)) for v in (a, b, *epilogue_args))
-    shapes = problem.stored
-    before = np.empty(shapes[2], into.dtype)
-    done = on_host.compute_on_host(
-        problem, first.reshape(shapes[0]), second.reshape(shapes[1]), before, 1.0, 0.0, tuple(others)
-    )
-    into[...] = done.reshape(into.shape)
+    first, second, third = problem.stored
+    arrays = {name: np.ascontiguousarray(as_numpy(v)) for name, v in epilogue_args.items()}
+    arrays["A"] = np.ascontiguousarray(as_numpy(a)).reshape(first)
+    arrays["B"] = np.ascontiguousarray(as_numpy(b)).reshape(second)
+    arrays["C"] = np.empty(third, into.dtype)
+    into[...] = on_host.compute_on_host(problem, arrays)["C"].reshape(into.shape)

@@ -28,11 +28,6 @@ class EpilogueArgs:
         ops = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.ops)
         return EpilogueArgs(ops, tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays))
 
-    def ordered(self, names: tuple[str, ...]) -> list[View]:
-        """The operands in the order of ``names``."""
-        found = dict(self.arrays)
-        return [found[n] for n in names]
-
 
 def epilogue_arguments(
     shape: tuple[int, ...],

@@ -334,8 +334,9 @@ def _compute_on_host(
         stride_b=strides[1],
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
-    epilogue_args = tuple(np.ascontiguousarray(as_numpy(v)) for v in epilogue.ordered(problem.epilogue_operands))
-    into[...] = on_host.compute_on_host(problem, arrays[0], arrays[1], before, alpha, beta, epilogue_args)
+    named = dict(zip("ABC", (*arrays, before), strict=True))
+    named |= {name: np.ascontiguousarray(as_numpy(v)) for name, v in epilogue.arrays}
+    into[...] = on_host.compute_on_host(problem, named, alpha, beta)["C"]
 
 
 __all__ = ["driver", "gemm"]

@@ -349,8 +349,8 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
         for name in problem.epilogue_operands
     }
     flat = [y for ys in operands.values() for y in ys]
-    with Buffers(on, *wholes, *flat) as buffers:
-        at = buffers.addresses
+    with Buffers(on, dict(enumerate((*wholes, *flat)))) as buffers:
+        at = list(buffers.addresses.values())
         bytes_ = np.array([problem.element.bytes, problem.element.bytes, problem.output.bytes])
         addresses = problem.starts * bytes_ + np.array(at[:3], np.int64)
         rest = np.array(at[3:], np.int64).reshape(len(operands), len(group))

@@ -352,8 +352,8 @@ def _compute_on_host(problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha
         x = as_numpy(v)
         letter = problem.layout[place] if place < 2 else "N"
         arrays.append(np.ascontiguousarray(np.swapaxes(x, -1, -2) if letter == "T" else x))
-    a, b, c, *others = arrays
-    as_numpy(views[2])[...] = on_host.compute_on_host(problem, a, b, c, alpha, beta, tuple(others))
+    named = dict(zip(problem.arrays, arrays, strict=True))
+    as_numpy(views[2])[...] = on_host.compute_on_host(problem, named, alpha, beta)["C"]
 
 
 def _launch(

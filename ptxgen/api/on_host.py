@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from ptxgen import settings
@@ -13,11 +14,11 @@ SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a p
 _warned = False
 
 
-def compute_on_host(problem: Problem, *arrays: Any) -> Any:
+def compute_on_host(problem: Problem, arrays: Mapping[str, Any], alpha: float = 1.0, beta: float = 0.0) -> Any:
     """``Runner.compute`` for host arrays."""
     if drivers.driver().clock == "model":
         _warn_if_slow(problem)
-    done = runners.runner_for(problem).compute(*arrays)
+    done = runners.runner_for(problem).compute(arrays, alpha, beta)
     recording.notify(problem, drivers.driver())
     return done
 

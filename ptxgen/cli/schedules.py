@@ -184,8 +184,8 @@ def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, d
     try:
         for schedule in schedules:
             launches = TlpBaseline(driver, problem, schedule=schedule)
-            driver.fill(operands.sets[0][2], operands.bytes_c, 0xFF)
-            launches.run(launches.steps(*operands.sets[0]))
+            operands.poison()
+            launches.run(launches.steps(operands.sets[0]))
             driver.synchronize()
             deviation = operands.deviation(full_check_elements(problem))
             if not deviation.ok:

@@ -84,6 +84,7 @@ class ProblemBase:
     ALLOWED_EPILOGUE_OPS: ClassVar[tuple[tuple[str, ...], ...]] = EPILOGUE_OPS
     #: the fields, besides shape, layout and dtype, that generated code depends on and commands have options for
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "batch")
+    outputs: ClassVar[tuple[str, ...]] = ("C",)  #: those of ``arrays`` that a call writes
     RUNTIME_PARAMETERS: ClassVar[str]  #: the numbers of the shape that are kernel parameters, for headers of PTX
     STEPS: ClassVar[str]  #: the numbers of an operand that its alignment restricts, for headers of PTX
     ROWS: ClassVar[str] = "lengths of rows"  #: those that vector accesses restrict; empty: ``STEPS`` has them

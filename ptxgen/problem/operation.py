@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ class Installation:
 @dataclass(frozen=True)
 class Baseline:
     """A vendor library to compare with. ``title``: its name in tables; ``load()``: loads the library, or raises
-    UnavailableError, and returns what is called with (driver, problem, addresses of the epilogue's arrays);
+    UnavailableError, and returns what is called with (driver, problem, addresses of one operand set);
     ``installation``: None: ``doctor`` does not report it."""
 
     name: str
@@ -71,15 +71,13 @@ class Baseline:
         """UnavailableError: the library is missing."""
         self.load()
 
-    def best(
-        self, driver: Any, problem: ProblemBase, sets: Any, timing: Any, epilogue_args: tuple[int, ...] = ()
-    ) -> VendorTimes:
+    def best(self, driver: Any, problem: ProblemBase, sets: Sequence[Mapping[str, int]], timing: Any) -> VendorTimes:
         """The times of the library.
 
-        ``sets``: addresses of the operand sets that the kernel of ptxgen was timed on. UnavailableError: the library or
-        a GPU is missing; LaunchError: the library cannot compute the problem.
+        ``sets``: the operand sets that the kernel of ptxgen was timed on: addresses by name of the array.
+        UnavailableError: the library or a GPU is missing; LaunchError: the library cannot compute the problem.
         """
-        times: VendorTimes = self.load()(driver, problem, epilogue_args).best(sets, timing)
+        times: VendorTimes = self.load()(driver, problem, sets[0]).best(sets, timing)
         return times
 
 
@@ -100,16 +98,16 @@ class Operation:
     """An operation, registered once.
 
     ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: the ``KernelGemm``
-    that kernels compute; ``product(problem, a, b, region)``: Σab and Σ|a||b| of every element of the result in float64;
-    ``slices(problem, region)``: the slices of a region in the stored result; ``region``: an argument of ``product``
-    that selects a part of the result, None for all of it; ``checks(driver, problem, config, seed, row_padding)``:
-    yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``: the operands that a
-    kernel is timed on (``runtime.operand_sets.OperandSets``); ``suites``: named sets of problems; ``titles``,
-    ``cells(row)``: the columns of tables that identify a problem, and their cells for a row of a command's JSON
-    document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that are
-    different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major (BLAS)
-    terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the host
-    before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
+    that kernels compute; ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in
+    float64, from arrays by name; ``slices(problem, region)``: the slices of a region in the stored result; ``region``:
+    an argument of ``product`` that selects a part of the result, None for all of it; ``checks(driver, problem, config,
+    seed, row_padding)``: yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``:
+    the operands that a kernel is timed on (``runtime.operand_sets.OperandSets``); ``suites``: named sets of problems;
+    ``titles``, ``cells(row)``: the columns of tables that identify a problem, and their cells for a row of a command's
+    JSON document; ``baselines``: vendor libraries, by name; ``random_kinds``: kinds of random problems, by names that
+    are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major
+    (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the
+    host before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
     libraries, None: it has none.
     """
 

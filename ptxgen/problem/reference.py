@@ -9,7 +9,7 @@ instructions that add to one accumulator; an accumulator whose sum is added to t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,20 +33,19 @@ TF32 = (8, 2.0**-24, 2.0**-11)
 TERMS = 4
 
 
-def operands(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, Array, Array]:
-    """Operands and result as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
+def operands(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+    """A, B and C as stored, contiguous, of the problem's dtypes. ``integers``: every partial sum of a product
     is exact; ``normal``; ``scaled``: rows and columns of A and B differ by up to 2^±6 (2^±2 in 8 bits); ``positive``:
     no two products cancel, so the errors of rounding toward zero add up (normal where sums are in f16, which stop
     growing)."""
-    a, b, c = random_operands(p, seed, kind)
-    return a, b, c
+    return dict(random_operands(p, seed, kind))
 
 
-def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[Array]:
+def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator[tuple[str, Array]]:
     """Generates A, B and C one after the other, for callers that do not need all of ``operands``."""
     rng = np.random.default_rng(seed)
     k = p.reduction
-    for n, shape in enumerate(p.stored):
+    for n, (name, shape) in enumerate(zip("ABC", p.stored, strict=True)):
         if kind == "integers":
             values = rng.integers(-3, 4, shape).astype(np.float64)
             types = [p.accumulator] if p.output.saturates else [p.output, p.accumulator]
@@ -68,7 +67,7 @@ def random_operands(p: Problem, seed: int = 0, kind: str = "normal") -> Iterator
                 values *= np.exp2(rng.integers(-exponent, exponent + 1, scale_shape))
                 if p.element.bytes <= 2:  # f16 and its sums overflow above 65504
                     values /= (8 if exponent == 6 else 1) * max(1.0, k**0.5) ** 0.5
-        yield np.resize(_as(values, p.element if n < 2 else p.output), shape)
+        yield name, np.resize(_as(values, p.element if n < 2 else p.output), shape)
 
 
 def _as(values: Array, kind: Dtype) -> Array:
@@ -126,30 +125,23 @@ class Reference:
 
 
 def reference(
-    p: Problem,
-    a: Array,
-    b: Array,
-    c: Array | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    more: tuple[Array, ...] = (),
-    box: Any = None,
+    p: Problem, arrays: Mapping[str, Array], alpha: float = 1.0, beta: float = 0.0, box: Any = None
 ) -> Reference:
-    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``more``: the epilogue
-    operands. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
+    """alpha·(product of A and B) + beta·C in float64, followed by the epilogue. ``arrays``: those of the problem, by
+    name. C is not read if beta is zero. ``box``: the region of the result to compute; C is that region then."""
     operation = operation_of(p)
     at = operation.slices(p, box)
     epilogue = {
-        name: _broadcast_region(x.reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
-        for name, x in zip(p.epilogue_operands, more, strict=True)
+        name: _broadcast_region(arrays[name].reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
+        for name in p.epilogue_operands
     }
     with np.errstate(all="ignore"):
-        exact, scale = operation.product(p, a, b, box)
+        exact, scale = operation.product(p, arrays, box)
         exact, scale = alpha * exact, abs(alpha) * scale
         if "scale_a" in epilogue:
             factor = epilogue["scale_a"] * epilogue["scale_b"]
             exact, scale = exact * factor, scale * np.abs(factor)
-        terms = [beta * c.astype(np.float64)] if beta != 0 and c is not None else []
+        terms = [beta * arrays["C"].astype(np.float64)] if beta != 0 else []
         if "bias" in epilogue:
             terms.append(epilogue["bias"])
         if "residual" in epilogue:
@@ -179,20 +171,19 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> tuple[Array, ...]:
-    """The epilogue operands, in the order of ``p.epilogue_operands``. Scales are powers of two; a residual and
-    ``aux`` have C's rows."""
+def epilogue_arrays(p: Problem, seed: int = 0, kind: str = "normal") -> dict[str, Array]:
+    """The epilogue operands. Scales are powers of two; a residual and ``aux`` have C's rows."""
     rng = np.random.default_rng([seed, 1])
-    out = []
+    out = {}
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
             low = -7 if p.element.int8 and kind != "integers" else -2  # sums of full-range s8 products are large
-            out.append(np.exp2(rng.integers(low, low + 4, shape)).astype(np.float32))
+            out[name] = np.exp2(rng.integers(low, low + 4, shape)).astype(np.float32)
         else:
             values = rng.integers(-3, 4, shape) if kind == "integers" else rng.standard_normal(shape)
-            out.append(_as(values, p.epilogue_operand_dtype(name)))
-    return tuple(out)
+            out[name] = _as(values, p.epilogue_operand_dtype(name))
+    return out
 
 
 @dataclass(frozen=True)

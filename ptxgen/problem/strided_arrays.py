@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array
 
@@ -55,17 +54,14 @@ def store_operand(p: Gemm, operand: int, array: Array, fill: Any = 0) -> Array:
     return out if p.batch != 1 else out.reshape(array.shape[0], -1) if out.size else array
 
 
-def stored_epilogue_operands(p: Gemm, more: tuple[Array, ...]) -> tuple[Array, ...]:
+def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The epilogue operands as stored. The elementwise operands of a batch have the strides of C."""
-    moved = p.batch != 1
-    return tuple(
-        store_operand(p, C, x) if moved and n in ELEMENTWISE_OPERANDS else x
-        for n, x in zip(p.epilogue_operands, more, strict=True)
-    )
+    moved = p.elementwise_operands if p.batch != 1 else ()
+    return {n: store_operand(p, C, arrays[n]) if n in moved else arrays[n] for n in p.epilogue_operands}
 
 
-def padded(p: Gemm, arrays: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-    """The operands stored with the problem's strides; gaps are poisoned."""
-    kinds = (p.element, p.element, p.output)
-    a, b, c = (store_operand(p, i, x, kind.poison) for i, (x, kind) in enumerate(zip(arrays, kinds, strict=True)))
-    return a, b, c
+def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """A, B and C stored with the problem's strides; gaps are poisoned. The epilogue operands as stored."""
+    kinds = zip("ABC", (p.element, p.element, p.output), strict=True)
+    stored = {name: store_operand(p, i, arrays[name], kind.poison) for i, (name, kind) in enumerate(kinds)}
+    return stored | stored_epilogue_operands(p, arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,24 +16,41 @@ class OperandSets:
     """Sets of operands on the device that launches use in rotation, together larger than the L2 cache. All sets hold
     the same values, which the host knows.
 
-    ``sets``: the addresses of A, B and C of each; C is undefined; ``bytes_c``: its size; ``more_at``: the addresses of
-    the arrays that the epilogue reads.
+    ``sets``: the addresses of each set, by name of the array; outputs are undefined.
     """
 
     problem: Problem
 
     def __init__(
-        self, driver: Driver, timing: Timing, a: Array, b: Array, bytes_c: int, epilogue_operands: Sequence[Array]
+        self,
+        driver: Driver,
+        timing: Timing,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, int],
+        shared: Mapping[str, Array],
     ) -> None:
-        """``a``, ``b``, ``epilogue_operands``: as the kernel reads them in memory. LaunchError: out of memory."""
-        self.driver, self.bytes_c = driver, max(bytes_c, 1)
+        """``inputs``: each set has its own, as the kernel reads them in memory; ``outputs``: sizes in bytes;
+        ``shared``: arrays that all sets share. LaunchError: out of memory."""
+        self.driver = driver
+        self._outputs = {name: max(size, 1) for name, size in outputs.items()}
         self._memory: list[Allocation] = []
         count = 1
         if driver.clock == "hardware":
-            size = a.nbytes + b.nbytes + self.bytes_c
+            size = sum(x.nbytes for x in inputs.values()) + sum(self._outputs.values())
             count = int(min(timing.most, max(2, -(-timing.l2_multiple * driver.device.l2 // size))))
-        self.sets = [(self._upload(a), self._upload(b), self._allocate(self.bytes_c)) for _ in range(count)]
-        self.more_at = tuple(map(self._upload, epilogue_operands))
+        self.sets = [
+            {name: self._upload(x) for name, x in inputs.items()}
+            | {name: self._allocate(size) for name, size in self._outputs.items()}
+            for _ in range(count)
+        ]
+        at = {name: self._upload(x) for name, x in shared.items()}
+        for addresses in self.sets:
+            addresses.update(at)
+
+    def poison(self) -> None:
+        """Fills the outputs of the first set with bytes of ones."""
+        for name, size in self._outputs.items():
+            self.driver.fill(self.sets[0][name], size, 0xFF)
 
     def _upload(self, array: Array) -> int:
         address = self._allocate(max(array.nbytes, 1))
@@ -46,11 +63,10 @@ class OperandSets:
         return self._memory[-1].address
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares about ``limit`` elements of the first set's C, as the device holds it, with float64."""
+        """Compares about ``limit`` elements of the first set's outputs, as the device holds them, with float64."""
         raise NotImplementedError
 
     def release(self) -> None:
         """Frees the device memory."""
         self._memory.clear()
         self.sets.clear()
-        self.more_at = ()

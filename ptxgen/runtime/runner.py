@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -85,13 +85,11 @@ class Runner:
         names = (*self.problem.arrays, "W") if names is None else names
         return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
 
-    def bind(
-        self, a: int, b: int, c: int, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[int, ...] = ()
-    ) -> Callable[[], None]:
-        """A function that launches every step on these addresses. It is not reentrant. ``epilogue_args``: addresses in
-        the order of ``problem.epilogue_operands``."""
+    def bind(self, addresses: Mapping[str, int], alpha: float = 1.0, beta: float = 0.0) -> Callable[[], None]:
+        """A function that launches every step on these addresses of the problem's arrays. It is not reentrant."""
         prepared, driver, kernel = self.prepare(alpha, beta), self.driver, self.kernel
         workspace, launch = self.workspace, self.launch
+        bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None
         steps: list[tuple[Step, bytes]] = []
 
@@ -99,7 +97,7 @@ class Runner:
             nonlocal current, steps
             allocation = workspace.acquire(launch) if launch.workspace else None
             if allocation is not current or not steps:
-                at = (a, b, c, *epilogue_args, allocation.address if allocation is not None else 0)
+                at = (*bound, allocation.address if allocation is not None else 0)
                 current, steps = allocation, [(step, parameters(at)) for step, parameters in prepared]
             for step, parameters in steps:
                 driver.launch(kernel, step, parameters)
@@ -116,38 +114,37 @@ class Runner:
         self.driver.download(self.workspace.address(self.launch), flags)
         return bool(flags.any())
 
-    def compute(
-        self, a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 0.0, epilogue_args: tuple[Array, ...] = ()
-    ) -> Array:
+    def compute(self, arrays: Mapping[str, Array], alpha: float = 1.0, beta: float = 0.0) -> dict[str, Array]:
         """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
-        result, a new array like ``c``. ``epilogue_args``: in the order of ``problem.epilogue_operands``."""
-        with Buffers(self.driver, a, b, c, *epilogue_args) as at:
-            first, second, result, *rest = at.addresses
-            self.bind(first, second, result, alpha, beta, tuple(rest))()
+        outputs, new arrays like those in ``arrays``."""
+        with Buffers(self.driver, arrays) as buffers:
+            at = buffers.addresses
+            self.bind(at, alpha, beta)()
             self.driver.synchronize()
-            out = np.empty_like(c)
-            self.driver.download(result, out)
-        return out
+            outputs = {name: np.empty_like(arrays[name]) for name in self.problem.outputs}
+            for name, out in outputs.items():
+                self.driver.download(at[name], out)
+        return outputs
 
 
 class Buffers:
-    """Device copies of host arrays, freed at the end of a ``with`` block, or if an allocation fails."""
+    """Device copies of host arrays by name, freed at the end of a ``with`` block, or if an allocation fails."""
 
-    def __init__(self, driver: Driver, *arrays: Array) -> None:
-        self._copies: list[Allocation] = []
+    def __init__(self, driver: Driver, arrays: Mapping[Any, Array]) -> None:
+        self._copies: dict[Any, Allocation] = {}
         try:
-            for array in arrays:
-                self._copies.append(Allocation(driver, max(array.nbytes, 1)))
+            for name, array in arrays.items():
+                self._copies[name] = Allocation(driver, max(array.nbytes, 1))
                 if array.nbytes:
-                    driver.upload(self._copies[-1].address, np.ascontiguousarray(array))
+                    driver.upload(self._copies[name].address, np.ascontiguousarray(array))
         except BaseException:
             self._copies.clear()
             raise
 
     @property
-    def addresses(self) -> list[int]:
-        """The device addresses, in the order of the arrays."""
-        return [copy.address for copy in self._copies]
+    def addresses(self) -> dict[Any, int]:
+        """The device addresses."""
+        return {name: copy.address for name, copy in self._copies.items()}
 
     def __enter__(self) -> Buffers:
         return self

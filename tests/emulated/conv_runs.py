@@ -19,12 +19,14 @@ def verify(
     p: Conv, c: Config, kind: str, alpha: float = 1.0, beta: float = 0.0, on: Device = H200, **machine: object
 ) -> None:
     """Executes, and compares with the reference."""
-    a, b, before = operands(p, 0, kind)
+    a, b, before = operands(p, 0, kind).values()
     if beta == 0:
         before = np.full_like(before, p.output.poison)
     more = epilogue_arrays(p, 0, kind)
-    expected = reference(p, a, b, before, alpha, beta, more)
-    out = Runner.of(EmulatedDriver(on, **machine), p, c).compute(a, b, before, alpha, beta, more)
+    expected = reference(p, {"A": a, "B": b, "C": before, **more}, alpha, beta)
+    out = Runner.of(EmulatedDriver(on, **machine), p, c).compute({"A": a, "B": b, "C": before, **more}, alpha, beta)[
+        "C"
+    ]
     found = compare(out, expected)
     assert found.ok, f"{found}: {p.key()} | {c}"
     if kind == "integers" and not p.epilogue:

@@ -90,7 +90,7 @@ def execute(
     runner = Runner.of(driver, p, c)
     facts = zip(arrays, (p.aligned_a, p.aligned_b, p.aligned_c), strict=True)
     placed = [Placed(driver, p, i, array, aligned, shift) for i, (array, aligned) in enumerate(facts)]
-    go = runner.bind(*(x.address for x in placed), alpha, beta)
+    go = runner.bind({name: x.address for name, x in zip("ABC", placed, strict=True)}, alpha, beta)
     for _ in range(times):
         go()
     for x in placed[:2]:
@@ -104,7 +104,7 @@ def execute(
 
 def inputs(p: Gemm, kind: str, seed: int, beta: float) -> tuple[Array, Array, Array]:
     """Operands; C is poisoned where it must not be read."""
-    a, b, c = operands(p, seed, kind)
+    a, b, c = operands(p, seed, kind).values()
     return a, b, np.full_like(c, p.output.poison) if beta == 0 else c
 
 
@@ -123,9 +123,10 @@ def verify(
     assert [x.shape for x in arrays] == list(p.stored)
     out = execute(p, c, arrays, alpha, beta, **how)
     if p.batch != 1:  # items may share memory
-        a, b, _ = (elements(p, i, x) for i, x in enumerate(padded(p, arrays)))
+        stored = padded(p, dict(zip("ABC", arrays, strict=True)))
+        a, b = elements(p, 0, stored["A"]), elements(p, 1, stored["B"])
         arrays = a, b, arrays[2]
-    ref = reference(p, *arrays, alpha, beta)
+    ref = reference(p, dict(zip("ABC", arrays, strict=True)), alpha, beta)
     found = compare(out, ref)
     what = f"{p.key()} | {c} | {kind}, alpha={alpha}, beta={beta}, {how}"
     assert found.ok, f"{found}: {what}"

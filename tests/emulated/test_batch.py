@@ -33,7 +33,7 @@ def test_random_batches(family):
     assert len(chosen) > 3
     for n, (p, c) in enumerate(chosen):
         kind, (alpha, beta) = ("integers", "normal", "scaled")[n % 3], ((1.0, 0.0), (2.0, 1.0))[n % 2]
-        a, b, before = operands(p, n, kind)
+        a, b, before = operands(p, n, kind).values()
         before = np.full_like(before, p.output.poison) if beta == 0 else before
         verify(p, c, kind, alpha, beta, arrays=(a, b, before), on=on, seed=n)
 
@@ -138,6 +138,6 @@ def test_epilogues_of_batches(base, options, on):
 def test_empty_batches():
     for changes in ({"batch": 0}, {"m": 0}, {"n": 0}):
         p = replace(Gemm(8, 8, 8, batch=3), **changes)
-        assert execute(p, parse_config(SIMT), operands(p)).size == 0
+        assert execute(p, parse_config(SIMT), tuple(operands(p).values())).size == 0
     p = Gemm(8, 8, 0, batch=3)
-    assert (execute(p, parse_config(SIMT), operands(p)) == 0).all()
+    assert (execute(p, parse_config(SIMT), tuple(operands(p).values())) == 0).all()

@@ -30,7 +30,7 @@ def execute(
     c: Config,
     arrays: tuple[Array, Array, Array],
     beta: float,
-    more: tuple[Array, ...] = (),
+    more: dict[str, Array] | None = None,
     shift: bool = False,
     **options: object,
 ) -> Array:
@@ -40,18 +40,19 @@ def execute(
     starts = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
     rows = [(Gemm(1, x.size, 1), C, x.reshape(1, -1)) for x in arrays]  # each as one row
     placed = [Placed(driver, *row, starts[name], shift) for row, name in zip(rows, v.tensors, strict=True)]
-    with Buffers(driver, *more) as at:
-        runner.bind(*(x.address for x in placed), 1.0, beta, tuple(at.addresses))()
+    with Buffers(driver, more or {}) as buffers:
+        at = {name: x.address for name, x in zip("ABC", placed, strict=True)}
+        runner.bind(at | buffers.addresses, 1.0, beta)()
     for x in placed[:2]:
         assert np.array_equal(x.read().view(np.uint8), x.array.view(np.uint8)), "an operand has changed"
     return placed[2].read().reshape(v.stored[2])
 
 
 def verify(v: Conv, c: Config, kind: str, beta: float = 0.0, seed: int = 0, **how: object) -> None:
-    a, b, out = operands(v, seed, kind)
+    a, b, out = operands(v, seed, kind).values()
     out = np.full_like(out, v.output.poison) if beta == 0 else out
     more = epilogue_arrays(v, seed, kind)
-    ref = reference(v, a, b, out, 1.0, beta, more)
+    ref = reference(v, {"A": a, "B": b, "C": out, **more}, 1.0, beta)
     got = execute(v, c, (a, b, out), beta, more, seed=seed, **how)
     found = compare(got, ref)
     what = f"{v.key()} | {c} | {kind}, beta={beta}"
@@ -272,11 +273,11 @@ def test_no_pixel_of_a_feature_map_is_multiplied_by_missing_results() -> None:
     """An infinite pixel of the last row reaches the taps that read it only, as infinity."""
     v = Conv(2, 3, 7, 7, 3, 3, 3, padding=1, groups=3, dtype="f32", direction="weight_grad")
     c = parse_config("family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096")
-    a, b, before = operands(v, 0, "integers")
+    a, b, before = operands(v, 0, "integers").values()
     images = a.reshape(2, 3, 7, 7).copy()
     images[1, 1, 6, 3] = np.inf
     runner = Runner.of(EmulatedDriver(EMULATED), v, c)
-    out = runner.compute(images.reshape(a.shape), np.abs(b) + 1, before, 1.0, 0.0, {})
+    out = runner.compute({"A": images.reshape(a.shape), "B": np.abs(b) + 1, "C": before}, 1.0, 0.0)["C"]
     found = np.isinf(out.reshape(3, 3, 3))
     assert not np.isnan(out).any()
     assert found[1, 1:].all()  # tap row 0 reads no pixel of the last row

@@ -191,14 +191,14 @@ def test_bound_launch_owns_its_tables() -> None:
     driver = Counting()
     p = Conv(1, 2, 3, 5, 2, 2, 2)
     runner = Runner.of(driver, p, ANY)
-    a, b, c = operands(p, 0, "integers")
-    with Buffers(driver, a, b, c) as at:
-        go = runner.bind(*at.addresses)
+    a, b, c = operands(p, 0, "integers").values()
+    with Buffers(driver, {"A": a, "B": b, "C": c}) as at:
+        go = runner.bind(at.addresses)
         runner.workspace.release()
         del runner
         go()
-        driver.download(at.addresses[2], c)
-        assert np.array_equal(c, reference(p, a, b).exact)
+        driver.download(at.addresses["C"], c)
+        assert np.array_equal(c, reference(p, {"A": a, "B": b}).exact)
         assert len(driver.held) > 3
         del go
         assert len(driver.held) == 3

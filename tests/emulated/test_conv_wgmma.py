@@ -210,11 +210,13 @@ def test_weight_gradients_by_image(case):
 def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
     """An infinite pixel reaches the filters' taps that read it, as infinity."""
     p = Conv(2, 16, 3, 24, 8, 3, 1, padding=(1, 0), dtype="f16", direction="weight_grad")
-    a, b, before = operands(p, 0, "integers")
+    a, b, before = operands(p, 0, "integers").values()
     images = a.reshape(2, 16, 3, 24).copy()
     images[1, 5, 0, 23] = np.inf
     c = parse_config("family=wgmma ml=64 nl=48 u=64 stages=3")
-    out = Runner.of(EmulatedDriver(H200), p, c).compute(images.reshape(a.shape), np.abs(b) + 1, before, 1.0, 0.0, {})
+    out = Runner.of(EmulatedDriver(H200), p, c).compute(
+        {"A": images.reshape(a.shape), "B": np.abs(b) + 1, "C": before}, 1.0, 0.0
+    )["C"]
     found = np.isinf(out.astype(np.float32))
     # row 0 of the image is read by tap 0 of result row 1 and by tap 1 of result row 0
     assert found[:, 5, :2].all()
@@ -258,11 +260,13 @@ def test_infinities_are_multiplied_by_no_padding():
     """A pixel of the image reaches those results alone whose filters cover it."""
     p = Conv(1, 3, 8, 9, 16, 3, 3, stride=2, padding=1, layout="NHWC", dtype="f16")
     c = parse_config("family=wgmma ml=64 nl=16 u=16 stages=3 operand_path_a=pack operand_path_b=pack")
-    a, b, before = operands(p, 0, "integers")
+    a, b, before = operands(p, 0, "integers").values()
     images = a.reshape(8, 9, 3).copy()
     images[4, 5, 1] = np.inf
     b = np.abs(b) + 1
-    out = Runner.of(EmulatedDriver(H200), p, c).compute(images.reshape(a.shape), b, before, 1.0, 0.0, {})
+    out = Runner.of(EmulatedDriver(H200), p, c).compute({"A": images.reshape(a.shape), "B": b, "C": before}, 1.0, 0.0)[
+        "C"
+    ]
     infinite = np.isinf(out.astype(np.float32)).reshape(p.p, p.q, p.k).all(-1)
     want = [[abs(2 * i - 4) <= 1 and abs(2 * j - 5) <= 1 for j in range(p.q)] for i in range(p.p)]
     assert np.array_equal(infinite, want)
@@ -397,10 +401,10 @@ def test_loops_over_taps(case):
 def test_infinities_past_the_last_tap_are_not_read():
     """The rest of the stage holds zeros in both operands; pixels there are not read."""
     p = Conv(1, 16, h=4, w=4, k=16, r=3, s=3, layout="NHWC", dtype="f16")
-    a, b, _ = operands(p, 0, "normal")
+    a, b, _ = operands(p, 0, "normal").values()
     a[0, 3, 3] = np.inf
     runner = Runner.of(EmulatedDriver(H200), p, parse_config("family=wgmma ml=64 nl=16 u=128"))
-    out = runner.compute(a, b, np.zeros((1, 2, 2, 16), np.float16))
+    out = runner.compute({"A": a, "B": b, "C": np.zeros((1, 2, 2, 16), np.float16)})["C"]
     assert np.isfinite(out[0, 0]).all()
     assert np.isfinite(out[0, 1, 0]).all()
     assert not np.isfinite(out[0, 1, 1]).any()

@@ -202,7 +202,7 @@ def test_interleaved_phases_are_rounded_once():
     filters[0], filters[1] = 2048, 1
     c = parse_config("family=wgmma ml=64 nl=32 u=64 stages=3 interleave_phases=1 operand_path_b=pack")
     before = np.ones((1, 8, 4, 4), np.float16)
-    out = Runner.of(EmulatedDriver(H200), p, c).compute(gradients, filters, before, 1.0, 1.0)
+    out = Runner.of(EmulatedDriver(H200), p, c).compute({"A": gradients, "B": filters, "C": before}, 1.0, 1.0)["C"]
     assert (out[:, :, ::2, ::2] == 2050).all()
     out[:, :, ::2, ::2] = 1
     assert (out == 1).all()

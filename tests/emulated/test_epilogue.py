@@ -45,18 +45,18 @@ def test_wrong_bias_is_found() -> None:
     """The check can fail: the kernel gets another bias than the reference."""
     p = Gemm(16, 32, 8, epilogue="bias_row")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
-    a, b, c = operands(p)
-    (bias,) = epilogue_arrays(p)
-    out = runner.compute(a, b, c, epilogue_args=(bias + 1,))
-    assert np.abs(out - reference(p, a, b, more=(bias,)).exact).min() > 0.99
+    a, b, c = operands(p).values()
+    bias = epilogue_arrays(p)["bias"]
+    out = runner.compute({"A": a, "B": b, "C": c, "bias": bias + 1})["C"]
+    assert np.abs(out - reference(p, {"A": a, "B": b, "bias": bias}).exact).min() > 0.99
 
 
 def test_activations_keep_nan_and_relu_drops_minus_zero() -> None:
     p = Gemm(16, 32, 8, epilogue="relu")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("ms=4 ns=4 ml=16 nl=32"))
-    a, b, c = operands(p)
+    a, b, c = operands(p).values()
     a[3, 2] = np.nan
-    out = runner.compute(a, b, c)
+    out = runner.compute({"A": a, "B": b, "C": c})["C"]
     assert np.isnan(out[3]).all()
     assert (np.delete(out, 3, 0) >= 0).all()
 

@@ -51,6 +51,7 @@ def test_wrong_residual_is_found() -> None:
     """The check can fail: the kernel gets another residual than the reference."""
     p = replace(P, epilogue="residual")
     runner = Runner.of(EmulatedDriver(D), p, parse_config("family=wgmma " + OPTIONS["parts"]))
-    a, b, c = padded(p, operands(p))
-    outs = [runner.compute(a, b, c, epilogue_args=(np.full_like(c, x),)) for x in (0.0, 8.0)]
+    arrays = operands(p)
+    c = arrays["C"]
+    outs = [runner.compute(padded(p, arrays | {"residual": np.full_like(c, x)}))["C"] for x in (0.0, 8.0)]
     assert np.abs(outs[1] - outs[0]).min() > 7

@@ -97,22 +97,22 @@ def test_conversion_of_every_number_and_midpoint(out: str, width: int) -> None:
     a, b = np.ones((len(x), 1), np.float16), np.ones((1, 8), np.float16)
     signs = np.array([1, -1] * 4, np.float32)
     c = np.resize(table, (len(x), 8)).astype(kind.numpy)
-    more = (x, signs)  # in f32: A's rows and B's columns times these
+    more = {"scale_a": x, "scale_b": signs}  # in f32: A's rows and B's columns times these
     with np.errstate(all="ignore"):
         exact = x[:, None] * signs
         np.testing.assert_array_equal(
-            runner.compute(a, b, c, epilogue_args=more).astype(np.float64), nearest(exact, out)
+            runner.compute({"A": a, "B": b, "C": c, **more})["C"].astype(np.float64), nearest(exact, out)
         )
         both = (exact + c.astype(np.float32)).astype(np.float64)
-        got = runner.compute(a, b, c, beta=1.0, epilogue_args=more).astype(np.float64)
+        got = runner.compute({"A": a, "B": b, "C": c, **more}, beta=1.0)["C"].astype(np.float64)
         np.testing.assert_array_equal(got, nearest(both, out))
 
 
 def test_overflow_saturates() -> None:
     """The check can fail: infinity is wrong, and so is the number below the largest."""
     p = Gemm(16, 16, 32, "NT", "e5m2", out="e5m2", epilogue="scale")
-    a, b, _ = operands(p)
-    ref = reference(p, a, b, more=(np.full(1, 2.0**15, np.float32), np.ones(1, np.float32)))
+    a, b, _ = operands(p).values()
+    ref = reference(p, {"A": a, "B": b, "scale_a": np.full(1, 2.0**15, np.float32), "scale_b": np.ones(1, np.float32)})
     right = nearest(ref.exact, "e5m2")
     assert (np.abs(right) == 57344).any()
     assert compare(right.astype(dtype("e5m2").numpy), ref).ok

@@ -35,9 +35,9 @@ KERNELS = {
 
 def deviation(p: Gemm, config: str, kind: str, on: str = "h200"):
     """How the kernel's result differs from what ``compute=f32`` allows."""
-    a, b, c = operands(p, 5, kind)
+    a, b, c = operands(p, 5, kind).values()
     out = execute(p, parse_config(config), (a, b, c), on=on)
-    return compare(out, reference(Gemm(p.m, p.n, p.k, p.layout, p.dtype, out="f32"), a, b))
+    return compare(out, reference(Gemm(p.m, p.n, p.k, p.layout, p.dtype, out="f32"), {"A": a, "B": b}))
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -96,7 +96,7 @@ def test_lost_bits_do_not_depend_on_k() -> None:
     """Each result is within two thousandths, from 128 to 4096 terms."""
     for k in (128, 1024, 4096):
         p = Gemm(64, 32, k, "NT", "e4m3", out="f32")
-        a, b, c = operands(p, 7, "positive")
+        a, b, c = operands(p, 7, "positive").values()
         out = execute(p, parse_config("family=wgmma ml=64 nl=32 u=128 stages=3"), (a, b, c), on="h200")
-        exact = reference(p, a, b).exact
+        exact = reference(p, {"A": a, "B": b}).exact
         assert np.abs(out / exact - 1).max() < 2e-3

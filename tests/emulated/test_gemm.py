@@ -215,7 +215,7 @@ def test_vectors_are_limited_by_alignment(split):
 def special(p: Gemm, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Operands with infinities and NaN at a few positions, also in the last column of K, and such a C."""
     rng = np.random.default_rng(seed)
-    arrays = operands(p, seed, "normal")
+    arrays = tuple(operands(p, seed, "normal").values())
     for x in arrays:
         for value in (np.inf, -np.inf, np.nan):
             x[tuple(rng.integers(0, n) for n in x.shape)] = value
@@ -238,7 +238,7 @@ def test_infinities_and_nan_propagate(dtype, compute, text):
 
 def test_overflow_becomes_infinite():
     p = Gemm(9, 9, 40, "NN", "f16")
-    a, b, c = operands(p, 1)
+    a, b, c = operands(p, 1).values()
     a[:4], b[:, :5] = 60, 60
     out = verify(p, ANY, arrays=(a, b, np.full_like(c, np.nan)))
     assert np.isinf(out[:4, :5]).all()
@@ -250,7 +250,7 @@ def test_overflow_becomes_infinite():
 )
 def test_alpha_zero_gives_beta_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
-    a, b, old = operands(p, 1)
+    a, b, old = operands(p, 1).values()
     assert np.array_equal(execute(p, c, (a, b, old), 0.0, 2.0), 2 * old)
     assert (execute(p, c, (a, b, np.full_like(old, np.nan)), 0.0, 0.0) == 0).all()
 
@@ -260,9 +260,9 @@ def test_alpha_zero_gives_beta_c(text):
 )
 def test_beta_zero_does_not_read_c(text):
     p, c = Gemm(18, 19, 40, "TT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
-    a, b, old = operands(p, 1, "integers")
+    a, b, old = operands(p, 1, "integers").values()
     for value in (np.nan, np.inf, -np.inf):
-        assert np.array_equal(execute(p, c, (a, b, np.full_like(old, value))), reference(p, a, b).exact)
+        assert np.array_equal(execute(p, c, (a, b, np.full_like(old, value))), reference(p, {"A": a, "B": b}).exact)
 
 
 # ---- order
@@ -316,8 +316,8 @@ def test_slices_may_run_in_any_order():
 )
 def test_kernel_can_be_launched_again(text):
     p, c = Gemm(37, 35, 64, "NT"), parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}")
-    a, b, old = operands(p, 1, "integers")
-    assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, a, b).exact + old)
+    a, b, old = operands(p, 1, "integers").values()
+    assert np.array_equal(execute(p, c, (a, b, old), 1.0, 1.0, times=3), 3 * reference(p, {"A": a, "B": b}).exact + old)
 
 
 @pytest.mark.parametrize("split", ["memset_red", "workspace"])
@@ -344,11 +344,11 @@ def test_consecutive_kernels_share_a_workspace():
     ):
         p = Gemm(20 + 16 * (n % 3), 33, 64, "TN")
         runner = Runner.of(driver, p, parse_config(f"ms=2 ns=2 ml=16 nl=16 {text}"), workspace)
-        a, b, old = operands(p, n, "integers")
-        with Buffers(driver, a, b, old) as at:
-            runner.bind(*at.addresses)()
-            driver.download(at.addresses[2], old)
-        assert np.array_equal(old, reference(p, a, b).exact)
+        a, b, old = operands(p, n, "integers").values()
+        with Buffers(driver, {"A": a, "B": b, "C": old}) as at:
+            runner.bind(at.addresses)()
+            driver.download(at.addresses["C"], old)
+        assert np.array_equal(old, reference(p, {"A": a, "B": b}).exact)
 
 
 @pytest.mark.parametrize(

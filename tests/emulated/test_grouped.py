@@ -62,19 +62,19 @@ def test_many_items(jagged):
     items = {"": ((s, 1, 2) for s in sizes), "m": ((s, 2, 2) for s in sizes), "k": ((2, 2, s) for s in sizes)}[jagged]
     p = GroupedGemm(tuple(items), "TN" if jagged == "k" else "NN", jagged=jagged)
     runner = Runner.of(EmulatedDriver(FEW_SMS), p, SIMT)
-    values = random_group(p, 1, "integers")
-    out = runner.compute(*values[:3], 1.0, 0.0, values[3])
-    assert group_deviation(p, values, out, "integers").ratio == 0
+    arrays = random_group(p, 1, "integers")
+    out = runner.compute(arrays, 1.0, 0.0)["C"]
+    assert group_deviation(p, arrays, out, "integers").ratio == 0
 
 
 def test_repeated_launches_leave_the_tile_counter_at_zero():
     p = GroupedGemm(ITEMS)
     driver = EmulatedDriver(FEW_SMS)
     runner = Runner.of(driver, p, SIMT)
-    values = random_group(p, 1, "integers")
+    arrays = random_group(p, 1, "integers")
     for _ in range(3):
-        out = runner.compute(*values[:3], 1.0, 0.0)
-        assert group_deviation(p, values, out, "integers").ratio == 0
+        out = runner.compute(arrays, 1.0, 0.0)["C"]
+        assert group_deviation(p, arrays, out, "integers").ratio == 0
         (table,) = runner.tables
         words = np.zeros(1, np.uint32)
         driver.download(table.address, words)
@@ -130,7 +130,7 @@ def test_items_anywhere_in_memory(seed):
     driver.download(at[2], got)
     for i in range(12):
         item = p.item(i)
-        ref = reference(item, views[0][i], views[1][i], views[2][i], alpha[i], beta[i])
+        ref = reference(item, {"A": views[0][i], "B": views[1][i], "C": views[2][i]}, alpha[i], beta[i])
         window = got[starts[2][i] :]
         result = np.lib.stride_tricks.as_strided(window, views[2][i].shape, views[2][i].strides)
         assert compare(result.copy(), ref).ok, f"item {i}, {p.items[i]}"
@@ -145,7 +145,7 @@ def launch_text(text: str) -> None:
     driver = EmulatedDriver(FEW_SMS)
     plan = plan_for(p, SIMT, driver.device)
     runner = Runner(driver, plan, driver.load(replace(render(plan), text=text)), p)
-    runner.compute(*random_group(p)[:3])
+    runner.compute(random_group(p))
 
 
 #: what a faulty kernel has instead
@@ -176,9 +176,10 @@ def test_warps_outside_an_item_do_not_multiply(monkeypatch):
 
         monkeypatch.setattr(driver.machine, "launch", counted)
         p = GroupedGemm(((extent, extent, 64),))
-        a, b, c, _ = random_group(p, 1, "integers")
-        out = Runner.of(driver, p, config).compute(a, b, c, 1.0, 0.0)
-        assert group_deviation(p, (a, b, np.full_like(c, np.nan), ()), out, "integers").ratio == 0
+        arrays = random_group(p, 1, "integers")
+        out = Runner.of(driver, p, config).compute(arrays, 1.0, 0.0)["C"]
+        arrays["C"][...] = np.nan
+        assert group_deviation(p, arrays, out, "integers").ratio == 0
     assert lanes[0] < 0.3 * lanes[1]
 
 
@@ -203,9 +204,10 @@ def test_warps_multiply_the_half_of_their_tile_that_has_elements(family, m, n, s
 
         monkeypatch.setattr(driver.machine, "launch", counted)
         p = GroupedGemm(((*extents, 128),), dtype=dtype)
-        a, b, out, _ = random_group(p, 1, "integers")
-        got = Runner.of(driver, p, c).compute(a, b, out, 1.0, 0.0)
-        assert group_deviation(p, (a, b, np.full_like(out, p.output.poison), ()), got, "integers").ratio == 0
+        arrays = random_group(p, 1, "integers")
+        got = Runner.of(driver, p, c).compute(arrays, 1.0, 0.0)["C"]
+        arrays["C"][...] = p.output.poison
+        assert group_deviation(p, arrays, got, "integers").ratio == 0
     assert counts[1] / counts[0] == pytest.approx(share, abs=0.1)
 
 
@@ -227,10 +229,10 @@ def test_offsets_outside_the_array_are_clamped(axis):
         tuple((s, 24, 20) if axis == "m" else (24, 20, s) for s in sizes), "TN" if axis == "k" else "NN", jagged=axis
     )
     runner = Runner.of(EmulatedDriver(FEW_SMS, races=False), p, SIMT)
-    a, b, c, _ = random_group(p, 2, "integers")
-    offsets = np.array([9, -5, 30, 1000, 68], np.int32)
-    out = runner.compute(a, b, c, 1.0, 0.0, (offsets,))
-    assert out.shape == c.shape
+    arrays = random_group(p, 2, "integers")
+    arrays["offsets"] = np.array([9, -5, 30, 1000, 68], np.int32)
+    out = runner.compute(arrays, 1.0, 0.0)["C"]
+    assert out.shape == arrays["C"].shape
 
 
 def test_one_kernel_serves_other_sizes():
@@ -240,9 +242,10 @@ def test_one_kernel_serves_other_sizes():
     runner = Runner.of(driver, p, SIMT)
     for sizes in ((40, 0, 0, 0), (1, 2, 3, 34), (0, 0, 0, 40), (10, 10, 10, 10)):
         other = replace(p, items=tuple((s, 24, 20) for s in sizes))
-        a, b, c, more = random_group(other, 3, "integers")
-        out = runner.compute(a, b, c, 1.0, 0.0, more)
-        assert group_deviation(other, (a, b, np.full_like(c, np.nan), more), out, "integers").ratio == 0
+        arrays = random_group(other, 3, "integers")
+        out = runner.compute(arrays, 1.0, 0.0)["C"]
+        arrays["C"][...] = np.nan
+        assert group_deviation(other, arrays, out, "integers").ratio == 0
 
 
 @pytest.mark.parametrize("threshold", [None, 0])
@@ -251,20 +254,20 @@ def test_tiles_by_the_policy_of_the_paper(threshold):
     p = GroupedGemm(((64, 64, 20), (33, 17, 40), (16, 32, 5), (0, 4, 4), (32, 64, 9), (128, 64, 16), (7, 9, 0)))
     driver = EmulatedDriver(replace(device("h200"), sms=2))
     policy = TlpBaseline(driver, p, threshold=threshold)
-    values = random_group(p, 0, "integers")
-    before = np.full_like(values[2], np.nan)
-    with Buffers(driver, *values[:2], before) as buffers:
-        steps = policy.steps(*buffers.addresses)
+    arrays = random_group(p, 0, "integers")
+    arrays["C"][...] = np.nan
+    with Buffers(driver, arrays) as buffers:
+        steps = policy.steps(buffers.addresses)
         policy.run(steps)
-        out = np.empty_like(before)
-        driver.download(buffers.addresses[2], out)
-        assert policy.best([tuple(buffers.addresses)], Timing())[0] > 0
+        out = np.empty_like(arrays["C"])
+        driver.download(buffers.addresses["C"], out)
+        assert policy.best([buffers.addresses], Timing())[0] > 0
     assert len(steps) == (4 if threshold == 0 else 1)
-    assert group_deviation(p, (*values[:2], before, ()), out, "integers").ratio == 0
+    assert group_deviation(p, arrays, out, "integers").ratio == 0
 
 
 def test_operands_of_items():
     """The reference is that of the items."""
     p = GroupedGemm(ITEMS, "NT")
-    a, b, _ = operands(p.item(6), 6)
-    assert reference(p.item(6), a, b).exact.shape == ITEMS[6][:2]
+    a, b, _ = operands(p.item(6), 6).values()
+    assert reference(p.item(6), {"A": a, "B": b}).exact.shape == ITEMS[6][:2]

@@ -29,8 +29,8 @@ SLICED = {
 def launched_twice(p: GroupedGemm, c: Config, on: Device, seed: int) -> Runner:
     """The runner after two launches, whose results are equal."""
     runner = Runner.of(EmulatedDriver(on, seed=seed), p, c)
-    values = random_group(p, 1, "integers")
-    np.testing.assert_array_equal(*(runner.compute(*values[:3], 1.0, 0.0) for _ in range(2)))
+    arrays = random_group(p, 1, "integers")
+    np.testing.assert_array_equal(*(runner.compute(arrays, 1.0, 0.0)["C"] for _ in range(2)))
     return runner
 
 
@@ -128,4 +128,4 @@ def test_race_between_shares_is_reported(fault):
         wrong = wrong.replace("fence.acq_rel.gpu;", "")
     runner = Runner(driver, plan, driver.load(replace(render(plan), text=wrong)), p)
     with pytest.raises((RaceFault, AsyncFault)):
-        runner.compute(*random_group(p)[:3])
+        runner.compute(random_group(p))

@@ -70,10 +70,10 @@ def test_candidates_of_wgmma_serve_items_of_any_rows():
     few = candidates(lower(replace(p, items=((3, 48, 32), (9, 48, 32)))), on)
     wgmma = np.flatnonzero(few.family == FAMILIES.index("wgmma"))
     assert len(wgmma) > 100
-    values = random_group(p, 1, "integers")
-    values[2][...] = p.output.poison
+    arrays = random_group(p, 1, "integers")
+    arrays["C"][...] = p.output.poison
     for i in np.random.default_rng(0).choice(wgmma, 6):
         runner = Runner.of(EmulatedDriver(on, races=False), p, few.row(int(i)))
-        out = runner.compute(*values[:3], 1.0, 0.0, values[3])
-        assert group_deviation(p, values, out, "integers").ok, few.row(int(i))
+        out = runner.compute(arrays, 1.0, 0.0)["C"]
+        assert group_deviation(p, arrays, out, "integers").ok, few.row(int(i))
     assert first_violation(lower(p), few.row(int(wgmma[0])).replace(tma_rows=32), on) is not None

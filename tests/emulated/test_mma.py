@@ -85,11 +85,11 @@ def test_extents(shape, text):
 
 def test_infinities_and_nan_propagate():
     p = Gemm(20, 24, 40, "NN", "f32", "tf32")
-    a, b, c = operands(p, 1, "integers")
+    a, b, c = operands(p, 1, "integers").values()
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
     text = "family=mma ms=16 ns=16 ml=32 nl=32 u=16"
     with np.errstate(all="ignore"):
-        exact = reference(p, a, b, c, 1.0, 1.0).exact
+        exact = reference(p, {"A": a, "B": b, "C": c}, 1.0, 1.0).exact
     out = execute(p, parse_config(text), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 

@@ -81,13 +81,12 @@ CASES = {
 }
 
 
-def inputs(p: Any) -> tuple[Array, Array, Array, tuple[Array, ...]]:
+def inputs(p: Any) -> dict[str, Array]:
     """Small integers; ``aux`` holds zeros of both signs, both signs and NaN."""
-    a, b, c = operands(p, 1, "integers")
-    more = epilogue_arrays(p, 1, "integers")
-    aux = more[-1].reshape(-1)  # a view
+    arrays = operands(p, 1, "integers") | epilogue_arrays(p, 1, "integers")
+    aux = arrays["aux"].reshape(-1)  # a view
     aux[::7], aux[1::7], aux[2::7] = -0.0, 0.0, np.nan
-    return a, b, c, more
+    return arrays
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -96,11 +95,11 @@ def test_sums_are_kept_where_aux_is_positive_or_nan(case: str) -> None:
     text, config = CASES[case]
     epilogue, beta = (("relu_grad", 0.0), ("residual,relu_grad", 2.0))[[*CASES].index(case) % 2]
     p = replace(parse(text), epilogue=epilogue)
-    a, b, c, more = inputs(p)
+    arrays = inputs(p)
     plain = replace(p, epilogue=epilogue.replace("relu_grad", "").strip(","))
-    sums = reference(plain, a, b, c, 1.0, beta, more[:-1]).rounded
-    got = Runner.of(EmulatedDriver(H200), p, parse_config(config)).compute(a, b, c, 1.0, beta, more)
-    aux = more[-1].astype(np.float64)  # comparisons of ml_dtypes warn of NaN
+    sums = reference(plain, arrays, 1.0, beta).rounded
+    got = Runner.of(EmulatedDriver(H200), p, parse_config(config)).compute(arrays, 1.0, beta)["C"]
+    aux = arrays["aux"].astype(np.float64)  # comparisons of ml_dtypes warn of NaN
     assert np.array_equal(got.astype(np.float64), np.where(aux <= 0, 0.0, sums))
 
 
@@ -108,9 +107,11 @@ def test_wrong_aux_is_found() -> None:
     """The kernel reads ``aux``: with its negative, other elements are zero."""
     p = replace(parse("gemm 150,72,136 NT f16"), epilogue="relu_grad")
     c = parse_config("family=wgmma ml=64 nl=64 u=64 stages=2 epilogue_smem=1")
-    a, b, before = operands(p, 1, "integers")
-    (aux,) = epilogue_arrays(p, 1)
+    a, b, before = operands(p, 1, "integers").values()
+    aux = epilogue_arrays(p, 1)["aux"]
     runner = Runner.of(EmulatedDriver(H200), p, c)
-    one, other = (runner.compute(a, b, before, epilogue_args=(x,)) for x in (aux, -aux))
+    one, other = (runner.compute({"A": a, "B": b, "C": before, "aux": x})["C"] for x in (aux, -aux))
     assert not (one * other).any()
-    assert np.array_equal(one + other, np.where(aux == 0, 0, reference(replace(p, epilogue=""), a, b).rounded))
+    assert np.array_equal(
+        one + other, np.where(aux == 0, 0, reference(replace(p, epilogue=""), {"A": a, "B": b}).rounded)
+    )

@@ -83,8 +83,8 @@ def test_kernels_assemble_without_spills(out: str, tmp_path, monkeypatch) -> Non
 def test_error_above_half_a_unit_is_found() -> None:
     """The check can fail: half a unit is rounding, more is an error; values above 127 saturate at 127."""
     p = problem("s8", "scale")
-    a, b, _ = operands(p)
-    ref = reference(p, a, b, more=(np.ones(1, np.float32), np.full(1, 2.0**-8, np.float32)))
+    a, b, _ = operands(p).values()
+    ref = reference(p, {"A": a, "B": b, "scale_a": np.ones(1, np.float32), "scale_b": np.full(1, 2.0**-8, np.float32)})
     nearest = np.clip(np.rint(ref.exact), -128, 127)
     assert (np.abs(nearest) == 127).any()
     assert compare(nearest.astype(np.int8), ref).ok

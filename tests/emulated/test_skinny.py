@@ -120,10 +120,10 @@ def test_extents(shape, layout):
 
 def test_infinities_and_nan_propagate():
     p = Gemm(20, 5, 41, "NN", "f32")
-    a, b, c = operands(p, 1, "integers")
+    a, b, c = operands(p, 1, "integers").values()
     a[3, 5], a[4, 6], b[7, 2] = np.nan, np.inf, -np.inf
     with np.errstate(all="ignore"):
-        exact = reference(p, a, b, c, 1.0, 1.0).exact
+        exact = reference(p, {"A": a, "B": b, "C": c}, 1.0, 1.0).exact
     out = execute(p, parse_config("family=skinny ml=16 ms=4 nl=8 ns=8 lanes_long=4 kl=1 u=32"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 
@@ -139,10 +139,10 @@ def test_infinities_and_nan_propagate():
 def test_infinities_and_nan_stay_in_their_rows_and_columns(options):
     """With mma, and with chunks of unaligned rows."""
     p = Gemm(20, 5, 40 if "vec_b" in options else 41, "NT", "f16", out="f32")
-    a, b, c = operands(p, 1, "integers")
+    a, b, c = operands(p, 1, "integers").values()
     a[3, 5], a[4, 0], a[19, -1], b[2, 7] = np.nan, np.inf, np.nan, -np.inf
     with np.errstate(all="ignore"):
-        exact = reference(p, a, b, c, 1.0, 1.0).exact
+        exact = reference(p, {"A": a, "B": b, "C": c}, 1.0, 1.0).exact
     out = execute(p, parse_config(f"family=skinny nl=8 lanes_long=8 kl=1 {options}"), (a, b, c), 1.0, 1.0)
     np.testing.assert_array_equal(out.astype(np.float64), exact)
 

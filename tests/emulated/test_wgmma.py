@@ -111,19 +111,21 @@ def test_resident_b_is_loaded_once(n):
     (p, text), completion = RESIDENT_B[n], ("early", "late")[n % 2]
     small = replace(H200, sms=8)
     c = parse_config(f"family=wgmma epilogue_smem={int(p.dtype != 'f32')} persistent=1 resident_b=1 {text}")
-    a, b, before = operands(p, 0, "integers")
-    out = Runner.of(EmulatedDriver(small, completion=completion), p, c).compute(a, b, before, 1.0, 1.0)
-    assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact)
+    a, b, before = operands(p, 0, "integers").values()
+    out = Runner.of(EmulatedDriver(small, completion=completion), p, c).compute(
+        {"A": a, "B": b, "C": before}, 1.0, 1.0
+    )["C"]
+    assert np.array_equal(out, reference(p, {"A": a, "B": b, "C": before}, 1.0, 1.0).exact)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_kernels_with_resident_b(seed):
     for n, (p, c) in enumerate(SOURCES["wgmma_resident_b"].cases(seed, 3, replace(H200, sms=8), limit=900)):
-        a, b, before = operands(p, n, "integers")
+        a, b, before = operands(p, n, "integers").values()
         more = epilogue_arrays(p, n, "integers")
         driver = EmulatedDriver(replace(H200, sms=8), completion=("late", "early")[n % 2])
-        out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0, more)
-        found = compare(out, reference(p, a, b, before, 1.0, 1.0, more))
+        out = Runner.of(driver, p, c).compute({"A": a, "B": b, "C": before, **more}, 1.0, 1.0)["C"]
+        found = compare(out, reference(p, {"A": a, "B": b, "C": before, **more}, 1.0, 1.0))
         assert found.ok, f"{found}: {p.key()} | {c}"
 
 
@@ -223,7 +225,7 @@ def test_only_one_operand_is_packed():
 def test_each_batch_item_is_packed(more, shared):
     """``shared`` 0: all items have one B; ``more``: extents that TMA cannot map."""
     p = Gemm(36 + more, 40 + more, 72, "TN", "f32", "tf32", batch=3, stride_b=shared)
-    driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers")
+    driver, (a, b, old) = EmulatedDriver(H200), operands(p, 1, "integers").values()
     for text in (
         ("operand_path_a=pack operand_path_b=pack",)
         if more
@@ -233,5 +235,5 @@ def test_each_batch_item_is_packed(more, shared):
         )
     ):
         runner = Runner.of(driver, p, parse_config(f"family=wgmma ml=64 nl=64 u=32 stages=2 {text}"))
-        out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
-        assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)
+        out = runner.compute(padded(p, {"A": a, "B": b, "C": np.full_like(old, np.nan)}))["C"]
+        assert np.array_equal(elements(p, C, out), reference(p, {"A": a, "B": b}).exact)

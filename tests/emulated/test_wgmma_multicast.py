@@ -52,7 +52,7 @@ def test_clusters_multicast_operands(layout, axes):
     if len(found) == 4:  # one side of each problem, in turn
         found = found[::3] if SHARED.index(axes) // 2 % 2 else found[1:3]
     for n, p, c in found:
-        a, b, before = operands(p, n, "integers")
+        a, b, before = operands(p, n, "integers").values()
         driver = EmulatedDriver(on, completion=("late", "early")[n])
-        out = Runner.of(driver, p, c).compute(a, b, before, 1.0, 1.0)
-        assert np.array_equal(out, reference(p, a, b, before, 1.0, 1.0).exact), f"{p.key()} | {c}"
+        out = Runner.of(driver, p, c).compute({"A": a, "B": b, "C": before}, 1.0, 1.0)["C"]
+        assert np.array_equal(out, reference(p, {"A": a, "B": b, "C": before}, 1.0, 1.0).exact), f"{p.key()} | {c}"

@@ -78,8 +78,8 @@ def test_a_fused_epilogue(transposed_mma):
 
 def test_batch_items_of_any_alignment():
     p = Gemm(19, 21, 40, "NT", "f16", batch=3)
-    driver, (a, b, old) = EmulatedDriver(device("h200")), operands(p, 1, "integers")
+    driver, (a, b, old) = EmulatedDriver(device("h200")), operands(p, 1, "integers").values()
     for text in ("", "transposed_mma=1 persistent=1"):
         runner = Runner.of(driver, p, parse_config(f"family=wgmma epilogue_smem=1 ml=64 nl=64 u=32 stages=2 {text}"))
-        out = runner.compute(*padded(p, (a, b, np.full_like(old, np.nan))))
-        assert np.array_equal(elements(p, C, out), reference(p, a, b).exact)
+        out = runner.compute(padded(p, {"A": a, "B": b, "C": np.full_like(old, np.nan)}))["C"]
+        assert np.array_equal(elements(p, C, out), reference(p, {"A": a, "B": b}).exact)

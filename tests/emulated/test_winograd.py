@@ -138,9 +138,9 @@ def test_slices_of_weight_gradients_are_of_the_launch():
 @pytest.mark.parametrize("config", [SLICED, SLICED_4X4], ids=TILES)
 def test_slices_of_weight_gradients_are_added_in_their_order(config):
     p = parse("conv N=2,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NHWC f32 direction=weight_grad deterministic=1")
-    a, b, c = operands(p, 0)
+    a, b, c = operands(p, 0).values()
     runner = Runner.of(EmulatedDriver(H200), p, config)
-    first, second = (guarded(runner, a, b, c, 1.0, 0.0, ())[0] for _ in range(2))
+    first, second = (guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[0] for _ in range(2))
     assert np.array_equal(first, second)
     with pytest.raises(ConfigError, match="winograd_slices"):
         plan_for(p, config.replace(splitk=SPLIT_MEMSET), H200)
@@ -158,10 +158,12 @@ def test_dependent_launch(plain, direction, pdl):
 
 def test_a_nan_stays_in_the_gradients_of_its_filter():
     p = parse("conv N=2,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NCHW f32 direction=weight_grad")
-    a, b, c = operands(p, 0, "integers")
+    a, b, c = operands(p, 0, "integers").values()
     b[0, 5, 2, 2] = np.nan
-    out, unchanged = guarded(Runner.of(EmulatedDriver(H200), p, SLICED), a, b, np.full_like(c, np.nan), 1.0, 0.0, ())
-    exact = reference(p, a, b, c).exact
+    out, unchanged = guarded(
+        Runner.of(EmulatedDriver(H200), p, SLICED), {"A": a, "B": b, "C": np.full_like(c, np.nan)}, 1.0, 0.0
+    )
+    exact = reference(p, {"A": a, "B": b, "C": c}).exact
     assert unchanged
     assert np.isnan(out[5]).all()
     others = np.arange(16) != 5
@@ -170,11 +172,11 @@ def test_a_nan_stays_in_the_gradients_of_its_filter():
 
 def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
     p = parse("conv N=1,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NCHW f32")
-    a, b, c = operands(p, 0, "integers")
+    a, b, c = operands(p, 0, "integers").values()
     a[0, 3, 0, 0] = np.nan
     driver = EmulatedDriver(H200)
-    out, unchanged = guarded(Runner.of(driver, p, SMALL), a, b, np.full_like(c, np.nan), 1.0, 0.0, ())
-    exact = reference(p, a, b, c).exact
+    out, unchanged = guarded(Runner.of(driver, p, SMALL), {"A": a, "B": b, "C": np.full_like(c, np.nan)}, 1.0, 0.0)
+    exact = reference(p, {"A": a, "B": b, "C": c}).exact
     assert unchanged
     assert np.isnan(out[np.isnan(exact)]).all()
     # a patch is as far as a NaN spreads: the tiles whose patches have the pixel
@@ -187,11 +189,11 @@ def test_error_beside_that_of_direct_products(small, direction):
     """The error is at most a few times that of a direct convolution in f32, relative to float64."""
     p = parse("conv N=1,C=64,H=12,W=12,K=32,R=3,S=3,pad=1 NCHW f32")
     p = replace(p, direction=direction)
-    a, b, c = operands(p, 0)
-    exact = reference(p, a, b, c).exact
+    a, b, c = operands(p, 0).values()
+    exact = reference(p, {"A": a, "B": b, "C": c}).exact
     errors = []
     for config in (small, parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=1 vec_b=1 vec_c=1 u=8 stages=2")):
-        out, _ = guarded(Runner.of(EmulatedDriver(H200), p, config), a, b, c, 1.0, 0.0, ())
+        out, _ = guarded(Runner.of(EmulatedDriver(H200), p, config), {"A": a, "B": b, "C": c}, 1.0, 0.0)
         errors.append(float(np.sqrt(np.mean((out - exact) ** 2))))
     assert 0 < errors[0] < 3 * errors[1]
 

@@ -96,7 +96,7 @@ def test_baseline_computes_every_direction_and_layout(driver, torch):
     from ptxgen.operations.conv.cudnn import Cudnn
 
     for p in LARGE[:6]:
-        times = Cudnn(driver, p).best([(0, 0, 0)] * 2, Timing(samples=1, target_ms=1))
+        times = Cudnn(driver, p).best([{}] * 2, Timing(samples=1, target_ms=1))
         assert 0 < times.best < 1e5
         if p.layout != "CHWN":
             assert times.best <= times.same_layout < 1e5

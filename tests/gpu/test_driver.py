@@ -593,7 +593,7 @@ def test_cublaslt_is_right(driver: CudaDriver, layout: str, dtype: str, compute:
         for i in range(min(len(lt.algorithms), 8)):
             driver.fill(addresses[2], c.nbytes, 0xFF)
             try:
-                lt.run(i, *addresses)
+                lt.run(i, dict(zip("ABC", addresses, strict=True)))
             except LaunchError:
                 continue
             out = np.empty_like(c)
@@ -612,17 +612,18 @@ def test_cublaslt_returns_the_best(driver: CudaDriver) -> None:
     sets = []
     for seed in range(3):
         a, b = operand(256, 192, 192, np.dtype(np.float32), seed), operand(128, 192, 192, np.dtype(np.float32), seed)
-        sets.append((up(driver, a), up(driver, b), driver.allocate(4 * 256 * 128)))
+        sets.append({"A": up(driver, a), "B": up(driver, b), "C": driver.allocate(4 * 256 * 128)})
     with CublasLt(driver, problem) as lt:
         best, first, _ = lt.best(sets, Timing(samples=3, target_ms=0.5))
         assert 0.5 < best <= first < 1e6
         assert 0 <= lt.failed < len(lt.algorithms)
     held = len(driver._memory)
-    CublasLt(driver, problem).run(0, *sets[0])
+    CublasLt(driver, problem).run(0, sets[0])
     gc.collect()
     assert len(driver._memory) == held
-    for address in sum(sets, ()):
-        driver.release(address)
+    for addresses in sets:
+        for address in addresses.values():
+            driver.release(address)
 
 
 def test_cublaslt_refuses_unsupported_problems(driver: CudaDriver) -> None:

@@ -46,7 +46,7 @@ def test_example_computes_the_product(problem: Problem, alpha: int, tmp_path: Pa
     quiet = {"cwd": tmp_path, "check": True, "capture_output": True}
     subprocess.run(["cmake", "-S", "library", "-B", "build"], **quiet)  # type: ignore[call-overload]
     subprocess.run(["cmake", "--build", "build"], **quiet)  # type: ignore[call-overload]
-    a, b, c = operands(problem, 0, "integers")
+    a, b, c = operands(problem, 0, "integers").values()
     for name, x in (("a", a), ("b", b)):
         (tmp_path / name).write_bytes(x.tobytes() if alpha else b"\xff" * x.nbytes)
     done = subprocess.run(
@@ -58,4 +58,4 @@ def test_example_computes_the_product(problem: Problem, alpha: int, tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     found = np.frombuffer((tmp_path / "c").read_bytes(), c.dtype).reshape(c.shape)
-    assert verdict("integers", found, reference(problem, a, b, alpha=alpha)).ok
+    assert verdict("integers", found, reference(problem, {"A": a, "B": b}, alpha=alpha)).ok

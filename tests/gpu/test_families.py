@@ -12,7 +12,7 @@ from ptxgen.families import registry
 from ptxgen.operations.conv.checks import guarded
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
@@ -73,13 +73,14 @@ def fail(bad, count) -> None:
         pytest.fail("\n".join([f"{len(bad)} of {count}: {bad[0]}", *bad[1:SHOWN]]), pytrace=False)
 
 
-def matrices(runner, p, arrays, more, alpha, beta):
+def matrices(runner, p, arrays, alpha, beta):
     """(expected result, a launch that returns the result and whether memory between its rows is unchanged)."""
-    at, poison = padded(p, arrays), p.output.poison
-    expected = reference(p, elements(p, A, at[A]), elements(p, B, at[B]), arrays[2], alpha, beta, more)
+    stored, poison = padded(p, arrays), p.output.poison
+    used = arrays | {"A": elements(p, A, stored["A"]), "B": elements(p, B, stored["B"])}
+    expected = reference(p, used, alpha, beta)
 
     def launch():
-        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
+        out = runner.compute(stored, alpha, beta)["C"]
         got = elements(p, C, out).copy()
         elements(p, C, out)[...] = poison
         return got, np.array_equal(out, np.full_like(out, poison), equal_nan=not p.output.integer)
@@ -87,18 +88,18 @@ def matrices(runner, p, arrays, more, alpha, beta):
     return expected, launch
 
 
-def images(runner, p, arrays, more, alpha, beta):
+def images(runner, p, arrays, alpha, beta):
     """The same for a convolution, with guard zones around the result; operands must not change either."""
-    return reference(p, *arrays, alpha, beta, more), lambda: guarded(runner, *arrays, alpha, beta, more)
+    return reference(p, arrays, alpha, beta), lambda: guarded(runner, arrays, alpha, beta)
 
 
 def wrong(runner, p, kind, seed, alpha, beta) -> str:
     """The error of two consecutive launches, or ""."""
-    a, b, before = operands(p, seed, kind)
+    arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
     if beta == 0:
-        before = np.full_like(before, p.output.poison)
+        arrays["C"] = np.full_like(arrays["C"], p.output.poison)
     prepare = images if isinstance(p, Conv) else matrices
-    expected, launch = prepare(runner, p, (a, b, before), epilogue_arrays(p, seed, kind), alpha, beta)
+    expected, launch = prepare(runner, p, arrays, alpha, beta)
     for name in ("first", "second"):
         got, unchanged = launch()
         found = compare(got, expected)

@@ -44,10 +44,10 @@ def test_kernels_reset_their_flags(driver, made):
             continue
         workspace = Workspace(driver)
         runner = Runner(driver, plan, driver.load(source), p, workspace)
-        a, b, c0 = operands(p, 3, "integers")
-        exact = reference(p, a, b).exact
+        a, b, c0 = operands(p, 3, "integers").values()
+        exact = reference(p, {"A": a, "B": b}).exact
         for _ in range(3):
-            out = runner.compute(*padded(p, (a, b, np.full_like(c0, np.nan))))
+            out = runner.compute(padded(p, {"A": a, "B": b, "C": np.full_like(c0, np.nan)}))["C"]
             np.testing.assert_array_equal(out[:, : p.n], exact, err_msg=f"{p.key()} | {c}")
         flags = np.empty(runner.launch.workspace // 4, np.uint32)
         driver.download(workspace.address(runner.launch), flags)

@@ -39,11 +39,11 @@ def test_random_groups(family: str, part: int) -> None:
     for n, (p, c, plan, source) in enumerate(loaded):
         runner = Runner(driver, plan, driver.load(source), p)
         for kind, (alpha, beta) in itertools.product(KINDS, SCALES):
-            values = random_group(p, n, kind)
+            arrays = random_group(p, n, kind)
             if beta == 0:
-                values[2][...] = p.output.poison
-            out = runner.compute(*values[:3], alpha, beta, values[3])
-            found = group_deviation(p, values, out, kind, alpha, beta)
+                arrays["C"][...] = p.output.poison
+            out = runner.compute(arrays, alpha, beta)["C"]
+            found = group_deviation(p, arrays, out, kind, alpha, beta)
             assert found.ok, f"{p.key()} | {c} | {kind}, alpha={alpha:g}, beta={beta:g}: {found}"
         runner.workspace.release()
 

@@ -17,7 +17,6 @@ from ptxgen.operations.grouped.cudnn import CudnnGrouped
 from ptxgen.operations.grouped.pytorch import TorchGrouped
 from ptxgen.operations.grouped.suites import INCEPTION
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
@@ -37,15 +36,15 @@ def driver() -> CudaDriver:
 
 
 @contextmanager
-def on_device(driver: CudaDriver, *arrays: np.ndarray) -> Iterator[list[int]]:
+def on_device(driver: CudaDriver, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, int]]:
     """The addresses of copies of the arrays."""
-    addresses = [driver.allocate(max(x.nbytes, 16)) for x in arrays]
-    for address, x in zip(addresses, arrays, strict=True):
-        driver.upload(address, x)
+    addresses = {name: driver.allocate(max(x.nbytes, 16)) for name, x in arrays.items()}
+    for name, x in arrays.items():
+        driver.upload(addresses[name], x)
     try:
         yield addresses
     finally:
-        for address in addresses:
+        for address in addresses.values():
             driver.release(address)
 
 
@@ -53,16 +52,16 @@ def check_cublas(driver: CudaDriver, p: GroupedGemm) -> None:
     """Both ways to call cuBLAS, eagerly, give exact products of integers, and write nothing between items."""
     if cublas_grouped.available() is None:
         pytest.skip('no cuBLAS; pip install "ptxgen[baseline]"')
-    values = random_group(p, 1, "integers")
-    a, b, c, _ = values
+    arrays = random_group(p, 1, "integers")
+    c = arrays["C"]
     c[...] = p.output.poison
-    with on_device(driver, a, b, c) as addresses, CublasGrouped(driver, p) as product:
+    with on_device(driver, arrays) as addresses, CublasGrouped(driver, p) as product:
         for which in ("grouped", "loop"):
-            driver.upload(addresses[C], c)
-            product.run(which, addresses[0], addresses[1], addresses[2])
+            driver.upload(addresses["C"], c)
+            product.run(which, addresses)
             out = np.empty_like(c)
-            driver.download(addresses[C], out)
-            found = group_deviation(p, values, out, "integers")
+            driver.download(addresses["C"], out)
+            found = group_deviation(p, arrays, out, "integers")
             assert found.ok, f"{which}: {found}"
 
 
@@ -89,12 +88,10 @@ def test_cublas_is_timed_in_graphs(driver: CudaDriver) -> None:
         pytest.skip('no cuBLAS; pip install "ptxgen[baseline]"')
     p = GroupedGemm(ITEMS)
     held = len(driver._memory)
-    arrays = random_group(p, 1)[:3]
-    with on_device(driver, *arrays, *arrays) as found:
-        sets = [(found[0], found[1], found[2]), (found[3], found[4], found[5])]
-        with CublasGrouped(driver, p) as product:
-            best, grouped, _ = product.best(sets, BRIEF)
-            assert 0.5 < best <= grouped < 1e5
+    arrays = random_group(p, 1)
+    with on_device(driver, arrays) as first, on_device(driver, arrays) as second, CublasGrouped(driver, p) as product:
+        best, grouped, _ = product.best([first, second], BRIEF)
+        assert 0.5 < best <= grouped < 1e5
     assert len(driver._memory) == held
 
 
@@ -105,18 +102,18 @@ def test_torch_is_right(driver: CudaDriver, layout: str, jagged: str) -> None:
     sizes = (40, 8, 72, 128) if jagged == "k" else (40, 0, 7, 128)
     items = tuple((s, 64, 32) if jagged == "m" else (64, 32, s) for s in sizes)
     p = GroupedGemm(items, layout, "bf16", jagged=jagged)
-    values = random_group(p, 1, "integers")
-    a, b, c, more = values
+    arrays = random_group(p, 1, "integers")
+    c = arrays["C"]
     c[...] = p.output.poison
-    with on_device(driver, a, b, c, *more) as found:
-        product = TorchGrouped(driver, p, tuple(found[3:]))
-        result = product.run(found[0], found[1], found[2])
+    with on_device(driver, arrays) as found:
+        product = TorchGrouped(driver, p, found)
+        result = product.run(found)
         driver.synchronize()
         out = result.float().cpu().numpy().astype(c.dtype).reshape(-1)
         assert out.shape == c.shape
-        deviation = group_deviation(p, values, out, "integers")
+        deviation = group_deviation(p, arrays, out, "integers")
         assert deviation.ok, str(deviation)
-        us, first, _ = product.best([(found[0], found[1], found[2])] * 2, BRIEF)
+        us, first, _ = product.best([found] * 2, BRIEF)
         assert 0.5 < us < 1e5
         assert np.isnan(first)
 
@@ -125,6 +122,6 @@ def test_cudnn_is_timed_item_by_item(driver: CudaDriver) -> None:
     if cudnn.available() is None:
         pytest.skip("no cuDNN")
     p = GroupedGemm(INCEPTION["Inception-9"])
-    us, first, _ = CudnnGrouped(driver, p).best([(0, 0, 0)] * 2, BRIEF)
+    us, first, _ = CudnnGrouped(driver, p).best([{}] * 2, BRIEF)
     assert len(p.items) < us < 1e5
     assert np.isnan(first)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import C, elements, padded, stored_epilogue_operands
+from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime import cuda_graph
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
@@ -47,16 +47,16 @@ def test_kernels_in_streams_and_graphs(driver):
     workspace, wrong = Workspace(driver), []
     for n, ((p, c), (plan, source)) in enumerate(made):
         runner = Runner(driver, plan, driver.load(source), p, workspace)
-        a, b, before = operands(p, n)
-        more = epilogue_arrays(p, n)
-        wide = (*padded(p, (a, b, before)), *stored_epilogue_operands(p, more))
+        arrays = operands(p, n) | epilogue_arrays(p, n)
+        stored = padded(p, arrays)
+        wide = tuple(stored.values())
         kept, used = ([driver.allocate(max(x.nbytes, 1)) for x in wide] for _ in range(2))
         result = driver.allocate(wide[2].nbytes)
         for address, x in zip(kept, wide, strict=True):
             driver.upload(address, x)
         for address, x in zip(used[3:], wide[3:], strict=True):
             driver.upload(address, x)
-        go = runner.bind(*used[:3], 1.0, 1.0, tuple(used[3:]))
+        go = runner.bind(dict(zip(stored, used, strict=True)), 1.0, 1.0)
         stream = driver.stream
 
         def sequence(go=go, kept=kept, used=used, wide=wide, result=result, stream=stream):
@@ -80,7 +80,7 @@ def test_kernels_in_streams_and_graphs(driver):
         driver.synchronize()
         out = np.empty_like(wide[2])
         driver.download(result, out)
-        found = compare(elements(p, C, out), reference(p, a, b, before, 1.0, 1.0, more))
+        found = compare(elements(p, C, out), reference(p, arrays, 1.0, 1.0))
         if not found.ok:
             wrong.append(f"{p.key()} | {c}: {found}")
         for address in (*kept, *used, result):

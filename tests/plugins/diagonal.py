@@ -5,7 +5,7 @@ Its kernels are those of a GEMM. The host multiplies A by d before the launch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +43,9 @@ def to_gemm(p: DiagonalGemm) -> KernelGemm:
     return KernelGemm.of(p)
 
 
-def product(p: DiagonalGemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+def product(p: DiagonalGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Of the scaled A."""
-    found: tuple[Array, Array] = operation_named("gemm").product(p, a, b, region)
+    found: tuple[Array, Array] = operation_named("gemm").product(p, arrays, region)
     return found
 
 
@@ -55,13 +55,13 @@ def checks(
     """Compares the host's scaling and the kernel together with A·diag(d)·B, computed from the operands of the user."""
     runner = Runner.of(driver, p, config)
     for kind, alpha, beta, _ in CASES:
-        a, b, c = operands(p, seed, kind)
+        a, b, c = operands(p, seed, kind).values()
         d = diagonal(p, seed)
         wide_a = a.astype(np.float64) if p.layout[0] == "N" else a.T.astype(np.float64)
         wide_b = b.astype(np.float64) if p.layout[1] == "N" else b.T.astype(np.float64)
-        expected = reference(p, scale(p, a, d), b, c, alpha, beta)
+        expected = reference(p, {"A": scale(p, a, d), "B": b, "C": c}, alpha, beta)
         exact = alpha * np.einsum("mk,k,kn->mn", wide_a, d, wide_b) + beta * c.astype(np.float64)
-        result = runner.compute(scale(p, a, d), b, c, alpha, beta)
+        result = runner.compute({"A": scale(p, a, d), "B": b, "C": c}, alpha, beta)["C"]
         yield CheckResult(kind, verdict(kind, result, replace(expected, exact=exact)))
 
 

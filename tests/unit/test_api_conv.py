@@ -28,28 +28,25 @@ class Exact:
     def __init__(self, problem: Conv) -> None:
         self.problem = problem
 
-    def compute(self, a: Array, b: Array, c: Array, alpha: float, beta: float, more: tuple[Array, ...] = ()) -> Array:
-        shapes = self.problem.stored
-        assert (a.shape, b.shape, c.shape, alpha, beta) == (*shapes, 1.0, 0.0)
-        return reference(self.problem, a, b, more=more).exact.astype(c.dtype)
+    def compute(self, arrays: dict[str, Array], alpha: float = 1.0, beta: float = 0.0) -> dict[str, Array]:
+        assert (*(arrays[name].shape for name in "ABC"), alpha, beta) == (*self.problem.stored, 1.0, 0.0)
+        return {"C": reference(self.problem, arrays).exact.astype(arrays["C"].dtype)}
 
 
 def launcher(bound: Exact) -> Any:
     p = bound.problem
 
     def go(addresses: tuple[int, ...], stream: int, own: int | None = None) -> None:
-        a, b, c, *more = addresses
+        at = dict(zip(p.arrays, addresses, strict=True))
         driver: Any = drivers.driver()
-        for name, address in zip(("aligned_input", "aligned_filter"), (a, b), strict=True):
+        for name, address in zip(("aligned_input", "aligned_filter"), addresses[:2], strict=True):
             assert p.direction != "forward" or address % getattr(p, name) == 0
-        shapes = [*p.stored[:2], *(p.broadcast_shapes[name][0] for name in p.epilogue_operands)]
-        arrays = []
-        for address, shape in zip((a, b, *more), shapes, strict=True):
-            arrays.append(np.empty(shape, np.float32))
-            driver.download(address, arrays[-1])
-        driver.upload(
-            c, bound.compute(arrays[0], arrays[1], np.empty(p.stored[2], np.float32), 1.0, 0.0, (*arrays[2:],))
-        )
+        shapes = dict(zip("ABC", p.stored, strict=True)) | {n: s for n, (s, _) in p.broadcast_shapes.items()}
+        arrays = {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+        for name in p.arrays:
+            if name != "C":
+                driver.download(at[name], arrays[name])
+        driver.upload(at["C"], bound.compute(arrays)["C"])
 
     return go
 

@@ -113,9 +113,9 @@ def test_inputs_are_those_of_the_seed(monkeypatch):
     seen = []
     real = Runner.compute
 
-    def compute(self, a, b, c, *rest):
-        seen.append(a)
-        return real(self, a, b, c, *rest)
+    def compute(self, arrays, *rest):
+        seen.append(arrays["A"])
+        return real(self, arrays, *rest)
 
     monkeypatch.setattr(module.Runner, "compute", compute)
     for seed in (1, 1, 2):

@@ -55,7 +55,7 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
 def test_lowered_gemm_is_the_convolution() -> None:
     seen = set()
     for v in problems(1, 400):
-        one, two, _ = operands(v, 2, "integers")
+        one, two, _ = operands(v, 2, "integers").values()
         exact = convolve(v, one, two)
         assert np.array_equal(multiplied(v, one, two).reshape(-1), exact.reshape(-1)), v.key()
         p = lower(v)
@@ -77,7 +77,7 @@ def test_lowered_gemm_is_the_convolution() -> None:
     ],
 )
 def test_few_filters_use_pixels_as_columns(v: Conv) -> None:
-    one, two, _ = operands(v, 2, "integers")
+    one, two, _ = operands(v, 2, "integers").values()
     p = lower(v)
     assert isinstance(p, ImplicitGemm)
     assert p.addr_b == WINDOW
@@ -89,7 +89,7 @@ def test_gradients_are_adjoint() -> None:
     """<conv(x, w), y> = <x, input_grad(y, w)> = <w, weight_grad(x, y)>, in exact integers."""
     for v in problems(3, 150):
         forward = replace(v, direction="forward")
-        x, w, y = operands(forward, 1, "integers")
+        x, w, y = operands(forward, 1, "integers").values()
         y = np.random.default_rng(4).integers(-3, 4, y.shape).astype(y.dtype)
         inner = (convolve(forward, x, w) * y).sum()
         assert inner == (convolve(replace(v, direction="input_grad"), y, w) * x).sum(), v.key()
@@ -99,7 +99,7 @@ def test_gradients_are_adjoint() -> None:
 def test_reference_is_the_definition() -> None:
     for v in problems(5, 30):
         v = replace(v, direction="forward", layout="NCHW", filters="KCRS", d=1, t=1, padding=v.padding[2:], stride=1)  # type: ignore[index]
-        x, w, _ = operands(v, 1, "integers")
+        x, w, _ = operands(v, 1, "integers").values()
         out = convolve(v, x, w)
         filled = np.pad(x.astype(float), ((0, 0), (0, 0), *v.pads[1:]))
         c, k = v.c // v.groups, v.k // v.groups
@@ -203,15 +203,18 @@ def test_invalid_text_is_refused(text: str, error: type[Exception], words: str) 
 def test_the_epilogue_is_per_filter(layout: str) -> None:
     v = Conv(2, 3, 4, 5, 6, 1, 1, d=2, layout=layout, epilogue="scale,bias,residual,relu")
     assert v.epilogue_ops == ("scale", "bias", "residual", "relu")
-    a, b, c = operands(v, 1)
+    a, b, c = operands(v, 1).values()
     more = epilogue_arrays(v, 1)
-    bias = more[v.epilogue_operands.index("bias")]
-    zeros = tuple(x if name == "bias" else np.zeros_like(x) for name, x in zip(v.epilogue_operands, more, strict=True))
-    exact = reference(v, a, b, c, more=zeros).exact
+    bias = more["bias"]
+    zeros = {name: x if name == "bias" else np.zeros_like(x) for name, x in more.items()}
+    exact = reference(v, {"A": a, "B": b, "C": c, **zeros}).exact
     axis = next(n for n, extent in enumerate(exact.shape) if extent == 6)
     last = np.moveaxis(exact, axis, -1)
     assert np.array_equal(last, np.broadcast_to(np.maximum(bias, 0), last.shape))
-    assert compare(reference(v, a, b, c, more=more).exact.astype(np.float32), reference(v, a, b, c, more=more)).ok
+    assert compare(
+        reference(v, {"A": a, "B": b, "C": c, **more}).exact.astype(np.float32),
+        reference(v, {"A": a, "B": b, "C": c, **more}),
+    ).ok
 
 
 def test_pointwise_convolutions_are_plain_gemms() -> None:

@@ -43,9 +43,9 @@ SEVERAL = [
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
 def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
-    a, b, _ = operands(p, 1)
+    a, b, _ = operands(p, 1).values()
     more = epilogue_arrays(p, 1)
-    all_ = reference(p, a, b, more=more)
+    all_ = reference(p, {"A": a, "B": b, **more})
     assert all_.exact.shape == p.stored[2]
     extents = p.extents(p.tensors[2])
     few = [{name: slice(extent - 1, extent)} for name, extent in extents.items() if name not in "kc" or p.groups == 1]
@@ -54,7 +54,7 @@ def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
     few.append({letter: slice(extents[letter] // 2, extents[letter])})  # the last group, where there are two
     for box in [*few, *boxes(p, 40)]:
         at = region_slices(p, box)
-        found = reference(p, a, b, more=more, box=box)
+        found = reference(p, {"A": a, "B": b, **more}, box=box)
         np.testing.assert_allclose(found.exact, all_.exact[at], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(found.scale, all_.scale[at])
         assert compare(all_.exact[at].astype(p.output.numpy), found).ok
@@ -62,7 +62,7 @@ def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
 def test_sums_do_not_depend_on_the_chunk_size(p: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b, _ = operands(p, 3, "integers")
+    a, b, _ = operands(p, 3, "integers").values()
     at_once = conv_reference.convolve(p, a, b)
     for held in (1, 200, 1000):
         monkeypatch.setattr(conv_reference, "UNFOLDED_ELEMENTS", held)
@@ -71,14 +71,14 @@ def test_sums_do_not_depend_on_the_chunk_size(p: Conv, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("p", [replace(p, epilogue="") for p in SEVERAL], ids=lambda p: p.key())
 def test_gradients_are_adjoint_in_float64(p: Conv) -> None:
-    a, b, _ = operands(p, 2, "integers")
-    exact = reference(p, a, b).exact
-    left, right = adjoint(p, a, b, exact, 3)
+    a, b, _ = operands(p, 2, "integers").values()
+    exact = reference(p, {"A": a, "B": b}).exact
+    left, right = adjoint(p, {"A": a, "B": b}, exact, 3)
     assert left == right
     wrong = exact.copy()
     wrong.flat[0] += 1
     wrong.flat[1:] = exact.flat[1:]
-    sides = [adjoint(p, a, b, wrong, seed) for seed in range(8)]
+    sides = [adjoint(p, {"A": a, "B": b}, wrong, seed) for seed in range(8)]
     assert any(x != y for x, y in sides)
 
 
@@ -106,7 +106,7 @@ def test_comparison_of_a_large_result_is_bounded(layout: str, direction: str) ->
     assert sum(compared) * lower(p).k <= CHECKED_ELEMENTS * conv_check.DEPTH
     copies: list[int] = []
     operand_sets = object.__new__(ConvOperandSets)
-    operand_sets.problem, operand_sets.sets = p, [(0, 0, 0)]
+    operand_sets.problem, operand_sets.sets = p, [{"C": 0}]
     operand_sets.driver = EmulatedDriver()
     operand_sets.driver.download = lambda address, array: copies.append(array.size)  # type: ignore[method-assign]
     for box in boxes(p, CHECKED_ELEMENTS):
@@ -125,14 +125,14 @@ def test_operand_sets_compare_boxes_of_any_problem(p: Conv, monkeypatch: pytest.
 
     monkeypatch.setattr(conv_check, "reference", noted)
     operand_sets = ConvOperandSets(driver, p, Timing())
-    exact = reference(p, operand_sets.a, operand_sets.b, more=operand_sets.more).exact
-    driver.upload(operand_sets.sets[0][2], exact.astype(p.output.numpy))
+    exact = reference(p, operand_sets.arrays).exact
+    driver.upload(operand_sets.sets[0]["C"], exact.astype(p.output.numpy))
     few = len({str(region_slices(p, box)) for box in boxes(p, 64)})
     for limit, count in ((64, few), (64, 0), (1 << 40, 1), (1 << 40, 0), (48, 0)):
         made.clear()
         assert operand_sets.deviation(limit).ok
         assert len(made) == count, "float64 results are cached, and parts are cut from the whole"
-    driver.fill(operand_sets.sets[0][2] + exact.size * p.output.bytes - 4, 4, 0x7F)
+    driver.fill(operand_sets.sets[0]["C"] + exact.size * p.output.bytes - 4, 4, 0x7F)
     for limit in (64, 1 << 40):
         found = operand_sets.deviation(limit)
         assert not found.ok
@@ -172,18 +172,18 @@ def test_wrong_result_is_found(corrupted: str, monkeypatch: pytest.MonkeyPatch) 
 def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, p = EmulatedDriver(), PLAIN
     runner = conv_check.Runner.of(driver, p, chosen(p, driver))
-    a, b, c = operands(p, 0, "integers")
-    assert guarded(runner, a, b, c, 1.0, 0.0, ())[1]
+    a, b, c = operands(p, 0, "integers").values()
+    assert guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[1]
     bind = runner.bind
 
-    def outside(first: int, second: int, result: int, *rest: Any) -> Any:
-        go = bind(first, second, result, *rest)
-        return lambda: (go(), driver.fill(result + c.nbytes, 4))
+    def outside(addresses: dict[str, int], *rest: Any) -> Any:
+        go = bind(addresses, *rest)
+        return lambda: (go(), driver.fill(addresses["C"] + c.nbytes, 4))
 
     monkeypatch.setattr(runner, "bind", outside)
-    assert not guarded(runner, a, b, c, 1.0, 0.0, ())[1]
-    monkeypatch.setattr(runner, "bind", lambda x, y, *rest: lambda: (bind(x, y, *rest)(), driver.fill(y, 4, 1)))
-    assert not guarded(runner, a, b, c, 1.0, 0.0, ())[1]
+    assert not guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[1]
+    monkeypatch.setattr(runner, "bind", lambda at, *rest: lambda: (bind(at, *rest)(), driver.fill(at["B"], 4, 1)))
+    assert not guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[1]
 
 
 def test_measurements_compare_a_part_or_everything() -> None:
@@ -196,7 +196,7 @@ def test_measurements_compare_a_part_or_everything() -> None:
         assert found.outcome == "ok", found.message
     operand_sets = work.operand_sets_for(PLAIN, Timing())
     assert isinstance(operand_sets, ConvOperandSets)
-    driver.fill(operand_sets.sets[0][2], 4)
+    driver.fill(operand_sets.sets[0]["C"], 4)
     assert not operand_sets.deviation(8).ok
     assert operand_sets.deviation(1 << 40).where == (0, 0, 0, 0)
     assert device("emulated").name == driver.device.name

@@ -25,7 +25,7 @@ NO_DRIVER: Any = None
 def test_error_without_pytorch_says_what_to_install() -> None:
     assert cudnn.available() is None
     with pytest.raises(UnavailableError, match="pip install torch"):
-        operation_named("conv").baselines["cudnn"].best(NO_DRIVER, P, [(0, 0, 0)], Timing())
+        operation_named("conv").baselines["cudnn"].best(NO_DRIVER, P, [{}], Timing())
 
 
 def test_extent_of_zero_is_refused() -> None:
@@ -108,7 +108,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         driver: Any = SimpleNamespace(stream=1, index=0, context=context, time=time, synchronize=lambda: None)
         try:
-            return cudnn.Cudnn(driver, problem).best([(0, 0, 0)] * 3, Timing()), torch
+            return cudnn.Cudnn(driver, problem).best([{}] * 3, Timing()), torch
         finally:
             assert vars(torch.backends.cudnn) == torch.held
 

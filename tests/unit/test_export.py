@@ -158,12 +158,12 @@ def test_sums_without_terms_are_convolutions_with_alpha_zero(layout: str, direct
         empty = in_c("conv").form.without_sum(p)
         rng = np.random.default_rng(0)
         a, b, c = (rng.integers(-3, 4, shape).astype(np.float32) for shape in p.stored)
-        more = tuple(rng.integers(-3, 4, stored).astype(np.float32) for stored, _ in p.broadcast_shapes.values())
-        wanted = reference(p, a, b, c, 0.0, 2.0, more).exact
+        more = {n: rng.integers(-3, 4, s).astype(np.float32) for n, (s, _) in p.broadcast_shapes.items()}
+        wanted = reference(p, {"A": a, "B": b, "C": c, **more}, 0.0, 2.0).exact
         on = EmulatedDriver(device("emulated"))
         runner = Runner.of(on, empty, require(empty, on.device)[0].config)
         nothing = np.empty(0, np.float32)
-        got = runner.compute(nothing, nothing, c.reshape(empty.stored[2]), 0.0, 2.0, more)
+        got = runner.compute({"A": nothing, "B": nothing, "C": c.reshape(empty.stored[2]), **more}, 0.0, 2.0)["C"]
         assert np.array_equal(got.reshape(c.shape), wanted)
 
 

@@ -529,11 +529,12 @@ def test_no_loop_multiplies_a_single_f64_tile_whose_fragments_are_prefetched(til
 
 def test_reference_of_a_group_is_that_of_its_items():
     p = GroupedGemm(ITEMS, "NT", "f64")
-    a, b, c, _ = random_group(p)
-    found = reference(p, a, b)
+    arrays = random_group(p)
+    a, b, c = (arrays[name] for name in "ABC")
+    found = reference(p, arrays)
     for i, (m, n, _) in enumerate(p.items):
         if m and n:
-            item = reference(p.item(i), item_view(p, A, a, i), item_view(p, B, b, i))
+            item = reference(p.item(i), {"A": item_view(p, A, a, i), "B": item_view(p, B, b, i)})
             np.testing.assert_array_equal(item_view(p, C, found.exact, i), item.exact)
             np.testing.assert_array_equal(item_view(p, C, found.scale, i), item.scale)
     assert found.exact.shape == c.shape
@@ -543,17 +544,19 @@ def test_reference_of_a_group_is_that_of_its_items():
 @pytest.mark.parametrize("epilogue", ["", "bias_column,residual,relu"])
 def test_a_sampled_check_compares_rows_of_every_item(epilogue):
     p = GroupedGemm(((70, 300, 40), (0, 5, 5), (9, 20, 0), (33, 257, 64)), epilogue=epilogue)
-    values = random_group(p)
-    out = values[2].copy()
+    arrays = random_group(p)
+    out = arrays["C"].copy()
     for i in range(len(p.items)):
-        more = tuple(epilogue_view(p, name, x, i) for name, x in zip(p.epilogue_operands, values[3], strict=False))
+        more = {name: epilogue_view(p, name, arrays[name], i) for name in p.epilogue_operands}
         if p.item(i).results:
-            item = reference(p.item(i), item_view(p, A, values[0], i), item_view(p, B, values[1], i), more=more)
+            item = reference(
+                p.item(i), {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i), **more}
+            )
             item_view(p, C, out, i)[...] = item.exact
-    assert sampled_deviation(p, values, out, 2000).ok
+    assert sampled_deviation(p, arrays, out, 2000).ok
     for i, row, column in ((0, 0, 0), (0, 69, 299), (3, 32, 256)):
         wrong = out.copy()
         item_view(p, C, wrong, i)[row, column] += 1.0
-        found = sampled_deviation(p, values, wrong, 2000)
+        found = sampled_deviation(p, arrays, wrong, 2000)
         assert not found.ok
         assert found.where == (i, row, column)

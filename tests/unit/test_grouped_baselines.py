@@ -26,6 +26,7 @@ from ptxgen.runtime import vendor_libraries as libraries
 from ptxgen.runtime.driver import Timing
 
 SETS = [(1 << 20, 2 << 20, 3 << 20), (4 << 20, 5 << 20, 6 << 20)]
+NAMED = [dict(zip("ABC", addresses, strict=True)) for addresses in SETS]
 #: items 0 and 2 are equal, item 1 is empty
 ITEMS = ((5, 8, 16), (0, 8, 16), (5, 8, 16), (7, 3, 0), (4, 2, 6))
 
@@ -109,7 +110,7 @@ def made(problem: GroupedGemm, *microseconds: float) -> tuple[CublasGrouped, Sta
 def test_arrays_of_the_grouped_call(cublas: StandInCublas) -> None:
     p = GroupedGemm(ITEMS)
     product, driver = made(p)
-    product.run("grouped", *SETS[0])
+    product.run("grouped", NAMED[0])
     [arguments] = cublas.named("cublasSgemmGroupedBatched")
     handle, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count, sizes = arguments
     # groups: items 0 and 2, item 3 with K = 0, item 4. Column-major: m is N, the first operand is B
@@ -129,8 +130,8 @@ def test_arrays_of_the_grouped_call(cublas: StandInCublas) -> None:
 
 def test_stream_and_workspace_are_set_before_each_call(cublas: StandInCublas) -> None:
     product, driver = made(GroupedGemm(ITEMS))
-    product.run("loop", *SETS[0])
-    product.run("grouped", *SETS[0], stream=5)
+    product.run("loop", NAMED[0])
+    product.run("grouped", NAMED[0], stream=5)
     names = [name for name, _ in cublas.calls]
     begin = ["cublasSetStream_v2", "cublasSetWorkspace_v2"]
     assert names == [*begin, *["cublasSgemm_v2"] * 4, *begin, "cublasSgemmGroupedBatched"]
@@ -142,7 +143,7 @@ def test_stream_and_workspace_are_set_before_each_call(cublas: StandInCublas) ->
 
 def test_calls_of_the_loop(cublas: StandInCublas) -> None:
     p = GroupedGemm(ITEMS)
-    made(p)[0].run("loop", *SETS[1])
+    made(p)[0].run("loop", NAMED[1])
     calls = cublas.named("cublasSgemm_v2")
     assert [c[3:6] for c in calls] == [[8, 5, 16], [8, 5, 16], [3, 7, 0], [2, 4, 6]]
     for call, i in zip(calls, (0, 2, 3, 4), strict=True):
@@ -155,7 +156,7 @@ def test_calls_of_the_loop(cublas: StandInCublas) -> None:
 @pytest.mark.parametrize(("layout", "first", "second"), [("NN", 0, 0), ("TN", 0, 1), ("NT", 1, 0), ("TT", 1, 1)])
 def test_transpositions_swap_with_the_operands(cublas: StandInCublas, layout: str, first: int, second: int) -> None:
     p = GroupedGemm(((4, 8, 16),), layout, ld="20:24:32")
-    made(p)[0].run("grouped", *SETS[0])
+    made(p)[0].run("grouped", NAMED[0])
     arguments = cublas.named("cublasSgemmGroupedBatched")[0]
     assert arguments[1:3] == [[first], [second]]
     assert [arguments[i] for i in (8, 10, 13)] == [[24], [20], [32]]
@@ -176,8 +177,8 @@ def test_calls_of_each_type(
 ) -> None:
     p = GroupedGemm(((4, 8, 16), (8, 8, 8)), dtype=dtype, compute=compute)
     product, driver = made(p)
-    product.run("grouped", *SETS[0])
-    product.run("loop", *SETS[0])
+    product.run("grouped", NAMED[0])
+    product.run("loop", NAMED[0])
     [call], loop = cublas.named(grouped), cublas.named(single)
     assert len(loop) == 2
     if kind is None:
@@ -200,7 +201,7 @@ def test_doubles_are_scaled_by_doubles(cublas: StandInCublas) -> None:
 
 def test_addresses_are_copied_once_per_operand_set(cublas: StandInCublas) -> None:
     product, driver = made(GroupedGemm(ITEMS), 9.0, 30.0)
-    assert product.best(SETS, Timing()) == (9.0, 9.0, 9.0)
+    assert product.best(NAMED, Timing()) == (9.0, 9.0, 9.0)
     assert len(driver.memory) == 1 + len(SETS)  # the workspace, an array of addresses for each set
     assert len({call[9] for call in cublas.named("cublasSgemmGroupedBatched")}) == len(SETS)
     product.close()
@@ -211,13 +212,13 @@ def test_addresses_are_copied_once_per_operand_set(cublas: StandInCublas) -> Non
 
 
 def test_faster_of_both_counts(cublas: StandInCublas) -> None:
-    assert made(GroupedGemm(ITEMS), 50.0, 40.0)[0].best(SETS, Timing()) == (40.0, 50.0, 40.0)
+    assert made(GroupedGemm(ITEMS), 50.0, 40.0)[0].best(NAMED, Timing()) == (40.0, 50.0, 40.0)
 
 
 def test_jagged_problems_are_grouped_by_their_sizes(cublas: StandInCublas) -> None:
     p = GroupedGemm(((24, 8, 16), (0, 8, 16), (8, 8, 16), (24, 8, 16)), dtype="bf16", jagged="m")
     product, driver = made(p)
-    product.run("grouped", *SETS[0])
+    product.run("grouped", NAMED[0])
     [call] = cublas.named("cublasGemmGroupedBatchedEx")
     assert (call[4], call[18]) == ([24, 8], [2, 1])
     a, b, c = driver.memory[call[10]].tolist()
@@ -249,7 +250,7 @@ def test_errors_of_calls_name_the_status(cublas: StandInCublas) -> None:
     product, _ = made(GroupedGemm(ITEMS))
     cublas.status["cublasSgemmGroupedBatched"] = 15
     with pytest.raises(LaunchError, match=r"cuBLAS failed with status 15 \(CUBLAS_STATUS_NOT_SUPPORTED\)"):
-        product.run("grouped", *SETS[0])
+        product.run("grouped", NAMED[0])
 
 
 def test_absent_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +362,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> StandInTorch:
 
 def grouped_mm(problem: GroupedGemm, *microseconds: float) -> TorchGrouped:
     driver: Any = StandInDriver(*microseconds)
-    return TorchGrouped(driver, problem, (9 << 20,))
+    return TorchGrouped(driver, problem, {"offsets": 9 << 20})
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def grouped_mm(problem: GroupedGemm, *microseconds: float) -> TorchGrouped:
 def test_tensors_of_the_grouped_product(torch: StandInTorch, layout: str, jagged: str, a: Any, b: Any) -> None:
     sizes = (4, 0, 8)
     items = tuple((s, 32, 64) if jagged == "m" else (64, 32, s) for s in sizes)
-    grouped_mm(GroupedGemm(items, layout, "bf16", jagged=jagged)).run(*SETS[0])
+    grouped_mm(GroupedGemm(items, layout, "bf16", jagged=jagged)).run(NAMED[0])
     [(x, w, ends)] = torch.calls
     assert (x.shape, x.strides) == a
     assert (w.shape, w.strides) == b
@@ -387,16 +388,16 @@ def test_tensors_of_the_grouped_product(torch: StandInTorch, layout: str, jagged
 
 
 def test_rows_with_a_pitch_are_views(torch: StandInTorch) -> None:
-    grouped_mm(GroupedGemm(((4, 32, 64), (8, 32, 64)), "NN", "bf16", ld="72:40:32", jagged="m")).run(*SETS[0])
+    grouped_mm(GroupedGemm(((4, 32, 64), (8, 32, 64)), "NN", "bf16", ld="72:40:32", jagged="m")).run(NAMED[0])
     [(x, w, _)] = torch.calls
     assert (x.shape, x.strides, w.shape, w.strides) == ((12, 64), (72, 1), (2, 64, 32), (64 * 40, 40, 1))
 
 
 def test_every_operand_set_has_a_result(torch: StandInTorch) -> None:
     product = grouped_mm(GroupedGemm(((4, 32, 64),), "NN", "bf16", jagged="m"), 7.5)
-    kept = [product.run(*addresses) for addresses in SETS]
+    kept = [product.run(addresses) for addresses in NAMED]
     assert list(product._results.values()) == kept
-    assert product.best(SETS, Timing())[0] == 7.5
+    assert product.best(NAMED, Timing())[0] == 7.5
     assert not product._results
 
 
@@ -413,7 +414,7 @@ def test_what_pytorch_refuses(torch: StandInTorch) -> None:
             grouped_mm(problem)
     torch.error = "strides should be multiple of 16 bytes\nand more"
     with pytest.raises(LaunchError, match=r"PyTorch does not compute .*: strides should be multiple of 16 bytes$"):
-        grouped_mm(GroupedGemm(one, dtype="bf16", jagged="m")).run(*SETS[0])
+        grouped_mm(GroupedGemm(one, dtype="bf16", jagged="m")).run(NAMED[0])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is here")
@@ -441,7 +442,7 @@ def test_items_are_1x1_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cudnn_grouped, "Cudnn", StandInCudnn)
     driver: Any = StandInDriver()
     module = GroupedGemm((*INCEPTION["Inception-9"], (0, 16, 16)), dtype="f16", epilogue="relu")
-    us, first, _ = cudnn_grouped.CudnnGrouped(driver, module).best(SETS, Timing())
+    us, first, _ = cudnn_grouped.CudnnGrouped(driver, module).best(NAMED, Timing())
     assert us == 192 + 128 + 384 + 192 + 48
     assert np.isnan(first)
     assert [c.k for c in timed] == [192, 128, 384, 48]

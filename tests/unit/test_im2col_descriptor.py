@@ -230,7 +230,7 @@ def test_padded_pixels_make_a_row_of_taps_adjacent(layout, filters, shape, dtype
                 at = image * x.pitches[-1] + np.dot(pixel, x.pitches[-2::-1])
                 filters_of_tap = taps.reshape(p.k, x.tap_count, x.row)[:, tap, : x.channels]
                 got[n] += filters_of_tap @ images[at : at + x.channels]
-    want = reference(p, first.astype(np.float64), second.astype(np.float64)).exact
+    want = reference(p, {"A": first.astype(np.float64), "B": second.astype(np.float64)}).exact
     order = "nkzpq" if layout == "NCHW" else "nzpqk"
     extents = {"n": p.n, "k": p.k, **dict(zip("zpq", p.results, strict=True))}
     values = np.asarray(want).reshape([extents[i] for i in order])

@@ -122,11 +122,11 @@ def test_buffers_with_tensor_maps_are_kept_by_address():
 
 def test_products_of_host_arrays():
     driver = Driver()
-    a, b, c = operands(P, 1, "integers")
+    a, b, c = operands(P, 1, "integers").values()
     for text in ("", " kg=3", " kg=3 splitk=flag_red", " kg=3 splitk=workspace"):
         runner = Runner.of(driver, P, parse_config(SMALL + text))
-        out = runner.compute(a, b, c, 2.0, -1.0)
-        assert np.array_equal(out, reference(P, a, b, c, 2.0, -1.0).exact)
+        out = runner.compute({"A": a, "B": b, "C": c}, 2.0, -1.0)["C"]
+        assert np.array_equal(out, reference(P, {"A": a, "B": b, "C": c}, 2.0, -1.0).exact)
         runner.workspace.release()
         assert not driver.held  # nothing is kept
     assert not np.array_equal(out, c)
@@ -134,34 +134,34 @@ def test_products_of_host_arrays():
 
 def test_buffers_are_released_on_an_error():
     driver = Driver()
-    with suppress(ZeroDivisionError), Buffers(driver, np.ones(4), np.ones(0)) as held:
-        assert len(set(held.addresses)) == 2
+    with suppress(ZeroDivisionError), Buffers(driver, {"full": np.ones(4), "empty": np.ones(0)}) as held:
+        assert len(set(held.addresses.values())) == 2
         raise ZeroDivisionError
     assert not driver.held
 
 
 def test_call_launches_again_on_the_same_addresses():
     driver = EmulatedDriver()
-    a, b, c = operands(P, 1, "integers")
+    a, b, c = operands(P, 1, "integers").values()
     runner = Runner.of(driver, P, parse_config(SMALL + " kg=4 splitk=flag_red"))
-    with Buffers(driver, a, b, c) as at:
-        go = runner.bind(*at.addresses, 1.0, 1.0)
+    with Buffers(driver, {"A": a, "B": b, "C": c}) as at:
+        go = runner.bind(at.addresses, 1.0, 1.0)
         out = np.empty_like(c)
         for n in range(1, 4):  # C = AB + C, three times; each launch leaves the flags zero
             go()
-            driver.download(at.addresses[2], out)
-            assert np.array_equal(out, reference(P, a, b, c, n, 1.0).exact)
+            driver.download(at.addresses["C"], out)
+            assert np.array_equal(out, reference(P, {"A": a, "B": b, "C": c}, n, 1.0).exact)
 
 
 def test_padding_is_filled_and_elements_do_not_change():
     p = replace(P, lda=43, ldb=40, ldc=19)
-    a, b, c = operands(p, 1)
-    wide = padded(p, (a, b, c))
-    assert [x.shape for x in wide] == [(20, 43), (18, 40), (20, 19)]
-    assert np.array_equal(wide[0][:, :40], a)
-    assert np.isnan(wide[0][:, 40:]).all()
-    assert np.array_equal(wide[1], b)
-    assert np.isnan(wide[2][:, 18:]).all()
+    a, b, c = operands(p, 1).values()
+    wide = padded(p, {"A": a, "B": b, "C": c})
+    assert [x.shape for x in wide.values()] == [(20, 43), (18, 40), (20, 19)]
+    assert np.array_equal(wide["A"][:, :40], a)
+    assert np.isnan(wide["A"][:, 40:]).all()
+    assert np.array_equal(wide["B"], b)
+    assert np.isnan(wide["C"][:, 18:]).all()
 
 
 def test_illegal_configuration_gives_no_kernel():

@@ -65,20 +65,20 @@ def test_numpy_names_and_literals():
 @pytest.mark.parametrize("kind", KINDS)
 def test_operands_are_finite_and_integers_stay_exact(name, kind):
     p = Gemm(33, 31, 300, "TN", name)
-    a, b, c = operands(p, 1, kind)
+    a, b, c = operands(p, 1, kind).values()
     assert a.dtype == b.dtype == p.element.numpy
     assert c.dtype == p.output.numpy
     assert all(np.isfinite(x.astype(np.float64)).all() for x in (a, b, c))
     if kind == "integers":
-        exact = 2 * reference(p, a, b).exact + c.astype(np.float64)
+        exact = 2 * reference(p, {"A": a, "B": b}).exact + c.astype(np.float64)
         np.testing.assert_array_equal(exact.astype(p.output.numpy).astype(np.float64), exact)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "e4m3", "e5m2"])
 def test_f32_sum_passes_and_one_wrong_product_fails(name):
     p = Gemm(17, 19, 512, "NN", name)
-    a, b, _ = operands(p, 2)
-    ref = reference(p, a, b)
+    a, b, _ = operands(p, 2).values()
+    ref = reference(p, {"A": a, "B": b})
     good = (a.astype(np.float32) @ b.astype(np.float32)).astype(p.output.numpy)
     assert compare(good, ref).ok
     wrong = (a[:, 1:].astype(np.float32) @ b[1:].astype(np.float32)).astype(p.output.numpy)
@@ -86,19 +86,19 @@ def test_f32_sum_passes_and_one_wrong_product_fails(name):
 
 
 def test_rounded_inputs_pass_for_tf32_only():
-    a, b, _ = operands(Gemm(40, 40, 200), 3)
+    a, b, _ = operands(Gemm(40, 40, 200), 3).values()
     bits = (a.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)  # nearest of 11 bits
     rounded = bits.view(np.float32)
     for compute, right in (("tf32", True), ("f32", False)):
         p = Gemm(40, 40, 200, "NN", "f32", compute)
         wide, other = as_matrices(p, rounded, b)
-        assert compare((wide @ other).astype(np.float32), reference(p, a, b)).ok is right
+        assert compare((wide @ other).astype(np.float32), reference(p, {"A": a, "B": b})).ok is right
 
 
 def test_integers_are_exact_or_wrong():
     p = Gemm(9, 9, 500, "NT", "s8")
-    a, b, _ = operands(p, 4, "scaled")
-    ref = reference(p, a, b)
+    a, b, _ = operands(p, 4, "scaled").values()
+    ref = reference(p, {"A": a, "B": b})
     out = ref.exact.astype(np.int32)
     assert compare(out, ref).ok
     out[3, 4] += 1

@@ -323,7 +323,7 @@ def test_rounds_alternate(monkeypatch):
         def __init__(self, config):
             self.config = config
 
-        def bind(self, *addresses, epilogue_args):
+        def bind(self, addresses):
             return self.config
 
     monkeypatch.setattr(bench.Runner, "of", lambda driver, problem, config, workspace: Bound(config))

@@ -139,19 +139,19 @@ def test_graph_keeps_its_memory_after_out_of_memory(on: Any) -> None:
 def test_copies_are_freed_if_one_allocation_fails(on: Any, failing: int) -> None:
     on.reject = {failing}
     with pytest.raises(LaunchError) as caught:
-        Buffers(on, *(np.ones(4) for _ in range(3)))
+        Buffers(on, {name: np.ones(4) for name in "ABC"})
     assert not on.held
     del caught
     on.reject = set()
-    with Buffers(on, np.ones(4), np.ones(0)) as copies:
-        assert set(copies.addresses) == on.held.keys()
+    with Buffers(on, {"A": np.ones(4), "B": np.ones(0)}) as copies:
+        assert set(copies.addresses.values()) == on.held.keys()
     assert not on.held
 
 
 def test_failed_upload_frees_the_copies(on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on, "upload", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError) as caught:
-        Buffers(on, np.ones(4))
+        Buffers(on, {"A": np.ones(4)})
     assert caught
     assert not on.held
 

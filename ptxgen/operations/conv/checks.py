@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -42,11 +42,11 @@ class ConvOperandSets(OperandSets):
     problem: Conv
 
     def __init__(self, driver: Driver, problem: Conv, timing: Timing, seed: int = 0) -> None:
-        self.problem, self.more = problem, epilogue_arrays(problem, seed)
-        self.a, self.b = islice(random_operands(problem, seed), 2)
+        inputs, epilogue = dict(islice(random_operands(problem, seed), 2)), epilogue_arrays(problem, seed)
+        self.problem, self.arrays = problem, inputs | epilogue
         self._references: dict[tuple[tuple[int, int], ...], Reference] = {}
         bytes_c = math.prod(problem.stored[2]) * problem.output.bytes
-        super().__init__(driver, timing, self.a, self.b, bytes_c, self.more)
+        super().__init__(driver, timing, inputs, {"C": bytes_c}, epilogue)
 
     def deviation(self, limit: int) -> Deviation:
         """Compares the result of the first set with float64: all of it, or boxes with about ``limit`` elements in
@@ -68,7 +68,7 @@ class ConvOperandSets(OperandSets):
         for piece, outer in zip(pieces, np.ndindex(*out.shape[:contiguous_from]), strict=True):
             first = [s.start + n for s, n in zip(at, (*outer, *(0,) * len(stored)), strict=False)]
             offset = int(np.ravel_multi_index(first, stored))
-            self.driver.download(self.sets[0][2] + offset * size, piece)
+            self.driver.download(self.sets[0]["C"] + offset * size, piece)
         return out
 
     def _reference(self, box: Box) -> Reference:
@@ -80,7 +80,7 @@ class ConvOperandSets(OperandSets):
                 known = self._references[all_]
                 made = Reference(p, *(x[region_slices(p, box)] for x in (known.exact, known.scale)))
             else:
-                made = reference(p, self.a, self.b, more=self.more, box=box)
+                made = reference(p, self.arrays, box=box)
             self._references[key] = made
         return self._references[key]
 
@@ -112,33 +112,33 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     ]
 
 
-def guarded(
-    runner: Runner, a: Array, b: Array, c: Array, alpha: float, beta: float, more: tuple[Array, ...]
-) -> tuple[Array, bool]:
+def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[Array, bool]:
     """(the result, whether the guard zones and the operands are unchanged)."""
-    driver, p = runner.driver, runner.problem
+    driver, p, c = runner.driver, runner.problem, arrays["C"]
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
     wide = np.concatenate([zone, c.reshape(-1), zone])
     after = np.empty_like(wide)
-    with Buffers(driver, a, b, wide, *more) as at:
-        first, second, result, *rest = at.addresses
-        runner.bind(first, second, result + GUARD, alpha, beta, tuple(rest))()
+    with Buffers(driver, {**arrays, "C": wide}) as buffers:
+        at = buffers.addresses
+        runner.bind(at | {"C": at["C"] + GUARD}, alpha, beta)()
         driver.synchronize()
-        driver.download(result, after)
+        driver.download(at["C"], after)
         unchanged = after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + c.size :].tobytes()
-        for address, x in ((first, a), (second, b)):
+        for name in ("A", "B"):
+            x = arrays[name]
             read = np.empty(x.shape, x.dtype)
             if x.size:
-                driver.download(address, read)
+                driver.download(at[name], read)
             unchanged &= read.tobytes() == x.tobytes()
     return after[zone.size : zone.size + c.size].reshape(c.shape), unchanged
 
 
-def adjoint(p: Conv, a: Array, b: Array, result: Array, seed: int) -> tuple[float, float]:
+def adjoint(p: Conv, arrays: Mapping[str, Array], result: Array, seed: int) -> tuple[float, float]:
     """Both sides of the identity ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩ between a convolution and its gradients,
     for the computed ``result`` and a random third tensor. For integers they are equal."""
     third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
-    known = dict(zip(p.tensors, (a.astype(np.float64), b.astype(np.float64), third), strict=True))
+    inputs = (arrays[name].astype(np.float64) for name in "AB")
+    known = dict(zip(p.tensors, (*inputs, third), strict=True))
     other = replace(
         p,
         direction="forward" if p.direction != "forward" else "input_grad",
@@ -164,18 +164,17 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_paddi
         for kind, alpha, beta, initial in CASES:
             if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
-            a, b, c = operands(p, seed, kind)
+            arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
             if initial == "nan":
-                c = np.full_like(c, p.output.poison)
-            more = epilogue_arrays(p, seed, kind)
-            ref = reference(p, a, b, c, alpha, beta, more)
-            out, unchanged = guarded(runner, a, b, c, alpha, beta, more)
+                arrays["C"] = np.full_like(arrays["C"], p.output.poison)
+            ref = reference(p, arrays, alpha, beta)
+            out, unchanged = guarded(runner, arrays, alpha, beta)
             deviation = verdict(kind, out, ref) if exact else compare(out, ref)
             if not unchanged or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield CheckResult(kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}", deviation)
             if kind == "integers" and exact and not p.epilogue_ops and not p.output.saturates:
-                left, right = adjoint(p, a, b, out, seed)
+                left, right = adjoint(p, arrays, out, seed)
                 yield CheckResult("adjoint", Deviation(0.0 if left == right else np.inf, (0,), abs(left - right)))
     finally:
         runner.workspace.release()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,12 +36,12 @@ def available() -> str | None:
 
 
 class Cudnn:
-    """A convolution computed by cuDNN on tensors that this object allocates. ``more`` is not used.
+    """A convolution computed by cuDNN on tensors that this object allocates. ``addresses`` are not used.
 
     UnavailableError: PyTorch is missing, or has no cuDNN. ShapeError: an extent is zero.
     """
 
-    def __init__(self, driver: CudaDriver, problem: Conv, more: tuple[int, ...] = ()) -> None:
+    def __init__(self, driver: CudaDriver, problem: Conv, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuDNN does not support")
         self.problem, self._driver, self._torch = problem, driver, load_torch()
@@ -56,7 +56,7 @@ class Cudnn:
             self._images = [n + sum(pads) for n, pads in zip(self._images, problem.pads[first:], strict=True)]
             self._pads = [0] * len(self._pads)
 
-    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the fastest candidate (median of the samples). PyTorch does not expose the first choice of cuDNN's
         heuristic. ``sets``: their number is the number of tensor sets used in rotation.
 

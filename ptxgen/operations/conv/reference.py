@@ -6,7 +6,7 @@ Pixels outside the image are zeros, which are multiplied as in kernels.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ ORDER = {"x": "ncdhw", "w": "kctrs", "y": "nkzpq"}
 UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix that exist at once
 
 
-def product(v: Conv, a: Array, b: Array, region: Box | None = None) -> tuple[Array, Array]:
+def product(v: Conv, arrays: Mapping[str, Array], region: Box | None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element of the result, or of a box of the result, in float64."""
+    a, b = arrays["A"], arrays["B"]
     return convolve(v, a, b, region, False), convolve(v, a, b, region, True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ptxgen.codegen.config import Config
 from ptxgen.problem.gemm import STRIDES, Gemm
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded, stored_epilogue_operands
+from ptxgen.problem.strided_arrays import A, B, C, elements, padded
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
@@ -41,16 +41,15 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The checks of a loaded kernel."""
     results = []
     for kind, alpha, beta, initial in CASES:
-        a, b, c = operands(p, seed, kind)
+        arrays = operands(p, seed, kind) | epilogue_arrays(p, seed, kind)
         if initial == "nan":
-            c = np.full_like(c, p.output.poison)
+            arrays["C"] = np.full_like(arrays["C"], p.output.poison)
         if p.epilogue_dtype.integer:
             alpha, beta = round(alpha), round(beta)
-        more = epilogue_arrays(p, seed, kind)
-        at = padded(p, (a, b, c))
-        a, b = elements(p, A, at[A]), elements(p, B, at[B])  # items may share memory
-        ref = reference(p, a, b, c, alpha, beta, more)
-        out = runner.compute(*at, alpha, beta, stored_epilogue_operands(p, more))
+        stored = padded(p, arrays)
+        arrays["A"], arrays["B"] = elements(p, A, stored["A"]), elements(p, B, stored["B"])  # items may share memory
+        ref = reference(p, arrays, alpha, beta)
+        out = runner.compute(stored, alpha, beta)["C"]
         got = elements(p, C, out)
         deviation = verdict(kind, got, ref)
         got[...] = p.output.poison

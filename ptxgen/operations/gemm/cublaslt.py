@@ -10,7 +10,7 @@ import ctypes as ct
 import functools
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -71,14 +71,14 @@ def available() -> str | None:
 
 class CublasLt:
     """A problem computed by cuBLASLt with alpha = 1 and beta = 0. It allocates 64 MiB until it is closed or deleted.
-    ``more``: addresses of the epilogue operands, in the order of ``problem.epilogue_operands``.
+    ``addresses``: of the epilogue operands, by name.
 
     ``algorithms``: the candidates in the order of the heuristic. ``failed``: the number of candidates that failed in
     ``best``. UnavailableError: cuBLASLt is missing. LaunchError: it has no algorithm for the problem, or does not
     support the epilogue. ShapeError: an extent is zero.
     """
 
-    def __init__(self, driver: CudaDriver, problem: Gemm, more: tuple[int, ...] = ()) -> None:
+    def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int] | None = None) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
         fp8 = problem.output.fp8  # with an fp8 C, the epilogue operands of cuBLASLt are bf16, those of ptxgen are not
@@ -87,7 +87,7 @@ class CublasLt:
         ]:
             raise LaunchError(f"cuBLASLt does not fuse {', '.join(unsupported)}{f' into {problem.out}' if fp8 else ''}")
         self.problem = problem
-        self._more = dict(zip(problem.epilogue_operands, more, strict=True))
+        self._epilogue = {name: (addresses or {})[name] for name in problem.epilogue_operands}
         self.failed = 0
         self._driver = driver
         self._library = load_library()
@@ -101,20 +101,20 @@ class CublasLt:
             self.close()
             raise
 
-    def run(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
-        """Queues candidate ``index`` on operands at these addresses; ``stream``: a raw handle, 0: the driver's own
+    def run(self, index: int, addresses: Mapping[str, int], stream: int = 0) -> None:
+        """Queues candidate ``index`` on A, B and C at these addresses; ``stream``: a raw handle, 0: the driver's own
         stream.
 
         The call may be captured into a graph. LaunchError: cuBLASLt returned an error.
         """
         with self._driver.context("cuBLASLt"):
-            self._queue(index, a, b, c, stream)
+            self._queue(index, addresses, stream)
 
-    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the fastest candidate and of the heuristic's first: medians of the samples.
 
-        ``sets``: addresses of A, B and C, used in rotation. Every candidate runs once. Slow ones are dropped, the
-        others are timed briefly, and the FINALISTS with the policy ``timing``. LaunchError: no candidate runs.
+        ``sets``: addresses by name of the array, used in rotation. Every candidate runs once. Slow ones are dropped,
+        the others are timed briefly, and the FINALISTS with the policy ``timing``. LaunchError: no candidate runs.
         """
         with self._driver.context("cuBLASLt"):
             brief = self._brief(sets, timing)
@@ -195,8 +195,8 @@ class CublasLt:
         facts: list[tuple[int, Any]] = []
         if code := sum(_EPILOGUE_BITS[op] for op in self.problem.epilogue_ops):
             facts.append((_EPILOGUE, ct.c_int32(code)))
-        if "bias" in self._more:
-            facts.append((_BIAS_POINTER, ct.c_void_p(self._more["bias"])))
+        if "bias" in self._epilogue:
+            facts.append((_BIAS_POINTER, ct.c_void_p(self._epilogue["bias"])))
         for attribute, value in facts:
             size = ct.sizeof(value)
             _check(self._library.cublasLtMatmulDescSetAttribute(self._product, attribute, ct.byref(value), size))
@@ -222,10 +222,10 @@ class CublasLt:
                 _check(self._library.cublasLtMatrixLayoutSetAttribute(made, attribute, ct.byref(value), size))
         return made
 
-    def _queue(self, index: int, a: int, b: int, c: int, stream: int = 0) -> None:
+    def _queue(self, index: int, addresses: Mapping[str, int], stream: int = 0) -> None:
         algorithm = self.algorithms[index]
-        out = ct.c_void_p(c)
-        residual = self._more.get("residual")
+        out = ct.c_void_p(addresses["C"])
+        residual = self._epilogue.get("residual")
         # with an fp8 D, C has a different type and must not alias D
         added = ct.c_void_p(residual) if residual else None if self.problem.output.fp8 else out
         _check(
@@ -233,9 +233,9 @@ class CublasLt:
                 self._handle,
                 self._product,
                 ct.byref(self._one),
-                ct.c_void_p(b),
+                ct.c_void_p(addresses["B"]),
                 self._b,
-                ct.c_void_p(a),
+                ct.c_void_p(addresses["A"]),
                 self._a,
                 ct.byref(self._one if residual else self._zero),
                 added,
@@ -249,17 +249,17 @@ class CublasLt:
             )
         )
 
-    def _time(self, index: int, sets: Sequence[tuple[int, int, int]], timing: Timing) -> float:
-        launches = [functools.partial(self._queue, index, *addresses) for addresses in sets]
+    def _time(self, index: int, sets: Sequence[Mapping[str, int]], timing: Timing) -> float:
+        launches = [functools.partial(self._queue, index, addresses) for addresses in sets]
         return statistics.median(self._driver.time(launches, timing))
 
-    def _brief(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> dict[int, float]:
+    def _brief(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[int, float]:
         """Approximate microseconds of the candidates, without slow ones and those that fail (counted in ``failed``)."""
         quick = replace(timing, samples=1, target_ms=min(0.5, timing.target_ms))
         times: dict[int, float] = {}
         self.failed = 0
         for index in range(len(self.algorithms)):
-            launch = functools.partial(self._queue, index, *sets[0])
+            launch = functools.partial(self._queue, index, sets[0])
             try:
                 launch()  # the first run of an algorithm loads its kernel
                 first_us = self._driver.elapsed(launch)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
-from ptxgen.problem.strided_arrays import A, B, C, elements, span, store_operand, stored_epilogue_operands, strided
+from ptxgen.problem.strided_arrays import C, elements, span, store_operand, stored_epilogue_operands, strided
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 
@@ -36,12 +36,13 @@ class GemmOperandSets(OperandSets):
     problem: Gemm
 
     def __init__(self, driver: Driver, problem: Gemm, timing: Timing, seed: int = 0) -> None:
-        wide = [store_operand(problem, i, x) for i, x in enumerate(islice(random_operands(problem, seed), 2))]
-        self.problem, self.more = problem, epilogue_arrays(problem, seed)
-        self.a, self.b = elements(problem, A, wide[0]), elements(problem, B, wide[1])
+        drawn = enumerate(islice(random_operands(problem, seed), 2))
+        inputs = {name: store_operand(problem, i, x) for i, (name, x) in drawn}
+        self.problem, self.arrays = problem, epilogue_arrays(problem, seed)
+        epilogue = stored_epilogue_operands(problem, self.arrays)
+        self.arrays |= {name: elements(problem, i, x) for i, (name, x) in enumerate(inputs.items())}
         self._references: dict[tuple[int, int, bytes], Reference] = {}
-        bytes_c, after = span(problem, C) * problem.output.bytes, stored_epilogue_operands(problem, self.more)
-        super().__init__(driver, timing, wide[0], wide[1], bytes_c, after)
+        super().__init__(driver, timing, inputs, {"C": span(problem, C) * problem.output.bytes}, epilogue)
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
         """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
@@ -77,18 +78,19 @@ class GemmOperandSets(OperandSets):
         """The reference of these rows of these products; cached."""
         p, key = self.problem, (items.start, items.stop, rows.tobytes())
         if key not in self._references:
-            a = (self.a if p.layout[0] == "N" else np.swapaxes(self.a, -1, -2))[..., rows, :]
-            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, self.b))
+            a, b = self.arrays["A"], self.arrays["B"]
+            a = (a if p.layout[0] == "N" else np.swapaxes(a, -1, -2))[..., rows, :]
+            a, b = (x[items] if x.ndim == 3 and len(x) > 1 else x for x in (a, b))
             along = {"scale_a"} if "scale_rows" in p.epilogue_ops else set()
             along |= {"bias"} if "bias_row" in p.epilogue_ops else set()
             if p.batch == 1:
                 along |= set(p.elementwise_operands)
-            more = [
-                x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
-                for name, x in zip(p.epilogue_operands, self.more, strict=True)
-            ]
+            arrays = {"A": np.ascontiguousarray(a), "B": b}
+            for name in p.epilogue_operands:
+                x = self.arrays[name]
+                arrays[name] = x[rows] if name in along else x[items, rows] if name in p.elementwise_operands else x
             part = replace(p, m=len(rows), batch=1, layout="N" + p.layout[1], lda=0)
-            self._references[key] = reference(part, np.ascontiguousarray(a), b, more=tuple(more))
+            self._references[key] = reference(part, arrays)
         return self._references[key]
 
     def _result(self, items: slice, rows: slice) -> Array:
@@ -99,5 +101,5 @@ class GemmOperandSets(OperandSets):
             shape, strides = [items.stop - items.start, *shape], [p.strides[C], *strides]
         size, first = p.output.bytes, items.start * p.strides[C] + rows.start * p.ldc
         flat = np.empty(1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), p.output.numpy)
-        self.driver.download(self.sets[0][2] + first * size, flat)
+        self.driver.download(self.sets[0]["C"] + first * size, flat)
         return strided(flat, shape, strides)

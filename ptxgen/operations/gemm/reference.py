@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
     return (wide_a if p.layout[0] == "N" else transposed_a), (wide_b if p.layout[1] == "N" else transposed_b)
 
 
-def product(p: Gemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+def product(p: Gemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
-    wide_a, wide_b = as_matrices(p, a, b)
+    wide_a, wide_b = as_matrices(p, arrays["A"], arrays["B"])
     exact = wide_a @ wide_b
     scale = np.abs(wide_a, out=wide_a) @ np.abs(wide_b, out=wide_b)
     if exact.ndim == 3 and len(exact) < p.batch:  # A and B have batch stride 0

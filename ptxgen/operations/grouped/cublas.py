@@ -14,7 +14,7 @@ import ctypes as ct
 import functools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -63,13 +63,13 @@ def available() -> str | None:
 
 class CublasGrouped:
     """A grouped product computed by cuBLAS with alpha = 1 and beta = 0. It allocates 64 MiB and the arrays of addresses
-    until it is closed or deleted. ``more`` is not used: sizes on the device are read from ``problem``.
+    until it is closed or deleted. ``addresses`` are not used: sizes on the device are read from ``problem``.
 
     Items without elements are left out. UnavailableError: cuBLAS is missing, or older than 12.5. ShapeError: all items
     are empty. LaunchError: cuBLAS does not support the types, the epilogue or the alignment.
     """
 
-    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...] = ()) -> None:
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, addresses: Mapping[str, int] | None = None) -> None:
         self.problem, self._driver, self._library = problem, driver, load_library()
         types = problem.dtype, problem.compute
         if problem.epilogue_ops:
@@ -96,32 +96,33 @@ class CublasGrouped:
             self.close()
             raise
 
-    def run(self, which: str, a: int, b: int, c: int, stream: int = 0) -> None:
+    def run(self, which: str, addresses: Mapping[str, int], stream: int = 0) -> None:
         """Queues the product on arrays at these addresses. ``which``: ``grouped`` or ``loop``; ``stream``: a raw
         handle, 0: the driver's own stream.
 
         The first ``grouped`` run with these addresses copies those of the items to the device; later ones may be
         captured into a graph. LaunchError: cuBLAS returned an error.
         """
-        pointers = self._pointers_of((a, b, c)) if which == GROUPED else None
+        at = addresses["A"], addresses["B"], addresses["C"]
+        pointers = self._pointers_of(at) if which == GROUPED else None
         with self._driver.context("cuBLAS"):
-            self._queue(pointers, (a, b, c), stream)
+            self._queue(pointers, at, stream)
 
-    def best(self, sets: Sequence[Addresses], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the faster of the grouped call and the loop, and of the grouped call: medians of the samples.
 
-        ``sets``: addresses of A, B and C, used in rotation. Both are captured into a graph. LaunchError: cuBLAS
+        ``sets``: addresses by name of the array, used in rotation. Both are captured into a graph. LaunchError: cuBLAS
         returned an error.
         """
         grouped, loop = self.times(sets, timing).values()
         best = min(grouped, loop)
         return VendorTimes(best, grouped, same_layout=best)
 
-    def times(self, sets: Sequence[Addresses], timing: Timing) -> dict[str, float]:
+    def times(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[str, float]:
         """Microseconds of the grouped call, ``grouped``, and of one call an item, ``loop``."""
         found: dict[str, float] = {}
         for which in (GROUPED, LOOP):
-            launches = [functools.partial(self.run, which, *addresses) for addresses in sets]
+            launches = [functools.partial(self.run, which, addresses) for addresses in sets]
             for launch in launches:  # loads the kernels, and copies the addresses of the items
                 launch()
             found[which] = statistics.median(self._driver.time(launches, timing))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ptxgen.errors import ShapeError
 from ptxgen.operations.conv.cudnn import Cudnn
@@ -16,18 +16,18 @@ from ptxgen.runtime.driver import Timing
 
 class CudnnGrouped:
     """A grouped product computed by cuDNN, one convolution after the other, on tensors that it allocates. Layouts,
-    leading dimensions and ``more`` are not used.
+    leading dimensions and ``addresses`` are not used.
 
     UnavailableError: PyTorch is missing, or has no cuDNN. ShapeError: all items are empty.
     """
 
-    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...] = ()) -> None:
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, addresses: Mapping[str, int] | None = None) -> None:
         layers = [convolution(problem, i) for i, extents in enumerate(problem.items) if all(extents)]
         if not layers:
             raise ShapeError(f"{problem.key()}: all items are empty, which cuDNN does not support")
         self.layers = [Cudnn(driver, layer) for layer in layers]
 
-    def best(self, sets: Sequence[tuple[int, ...]], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """The time of all items: the sum of cuDNN's fastest times. ``sets``: their
         number is the number of tensor sets used in rotation. LaunchError: cuDNN does not compute an item."""
         known: dict[Conv, float] = {}

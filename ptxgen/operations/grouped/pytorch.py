@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
@@ -28,13 +28,13 @@ def available() -> str | None:
 
 class TorchGrouped:
     """A jagged product computed by PyTorch on the operands of the problem, without copies. PyTorch allocates the
-    result. ``more``: the address of the offsets, the ends of the items.
+    result. ``addresses``: that of ``offsets``, the ends of the items.
 
     UnavailableError: PyTorch is missing, or has no grouped product. ShapeError: all items are empty. LaunchError: the
     problem is not jagged, or has types or an epilogue that PyTorch does not support.
     """
 
-    def __init__(self, driver: CudaDriver, problem: GroupedGemm, more: tuple[int, ...]) -> None:
+    def __init__(self, driver: CudaDriver, problem: GroupedGemm, addresses: Mapping[str, int]) -> None:
         if not problem.jagged:
             raise LaunchError("jagged is ''; PyTorch's grouped product takes items that are parts of one array")
         if (problem.dtype, problem.compute, problem.out) != ("bf16", "f32", "bf16"):
@@ -48,17 +48,20 @@ class TorchGrouped:
             raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
         self.problem, self._driver, self._torch = problem, driver, load_torch()
         with driver.context("PyTorch"), self._torch.cuda.stream(self._stream):  # its GPU is the current one
-            self._ends = self._torch.as_tensor(_Memory(more[-1], (len(problem.items),), "<i4"), device="cuda")
+            self._ends = self._torch.as_tensor(
+                _Memory(addresses["offsets"], (len(problem.items),), "<i4"), device="cuda"
+            )
         self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._results: dict[Addresses, Any] = {}
 
-    def run(self, a: int, b: int, c: int) -> Any:
-        """Queues the product on the driver's stream, and returns its tensor. ``c`` identifies the operand set: every
-        set keeps a result of its own, so that launches write different memory.
+    def run(self, addresses: Mapping[str, int]) -> Any:
+        """Queues the product on the driver's stream, and returns its tensor. Every operand set keeps a result of its
+        own, so that launches write different memory.
 
         LaunchError: PyTorch does not compute the problem.
         """
         torch = self._torch
+        a, b, c = (addresses[name] for name in "ABC")
         with self._driver.context("PyTorch"), torch.cuda.stream(self._stream), torch.no_grad():
             self._results.pop((a, b, c), None)  # its memory is used again
             try:
@@ -69,12 +72,12 @@ class TorchGrouped:
                 raise LaunchError(f"PyTorch does not compute {self.problem.key()}: {why}") from error
             return self._results[a, b, c]
 
-    def best(self, sets: Sequence[Addresses], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """The time of the product (median of the samples). PyTorch has one implementation.
 
-        ``sets``: addresses of A, B and C, used in rotation. LaunchError: PyTorch does not compute the problem.
+        ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
         """
-        launches = [functools.partial(self.run, *addresses) for addresses in sets]
+        launches = [functools.partial(self.run, addresses) for addresses in sets]
         try:
             for launch in launches:  # compiles and allocates
                 launch()

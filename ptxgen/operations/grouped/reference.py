@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,13 @@ def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
     return memory[int(starts[i]) : int(starts[i + 1]) if i + 1 < len(starts) else size]
 
 
-def product(p: GroupedGemm, a: Array, b: Array, region: None = None) -> tuple[Array, Array]:
+def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Σab and Σ|a||b| of each element of the array that holds C of all items; zero between items."""
     exact, scale = (np.zeros(p.sizes[C]) for _ in range(2))
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:
-            found = gemm.product(p.item(i), item_view(p, A, a, i), item_view(p, B, b, i))
+            views = {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i)}
+            found = gemm.product(p.item(i), views)
             item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = found
     return exact, scale
 

@@ -6,7 +6,7 @@ import functools
 import json
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ class TlpBaseline:
         self,
         driver: Driver,
         problem: GroupedGemm,
-        more: tuple[int, ...] = (),
+        addresses: Mapping[str, int] | None = None,
         threshold: int | None = None,
         schedule: TlpSchedule | None = None,
     ) -> None:
@@ -167,18 +167,20 @@ class TlpBaseline:
         self._kernels = [(kernel, plan.with_registers(kernel.registers), items) for kernel, plan, items in loaded]
         self._tables: list[Allocation] = []
 
-    def steps(self, a: int, b: int, c: int, alpha: float = 1, beta: float = 0) -> list[tuple[Kernel, Step, bytes]]:
+    def steps(
+        self, addresses: Mapping[str, int], alpha: float = 1, beta: float = 0
+    ) -> list[tuple[Kernel, Step, bytes]]:
         """The launches on arrays that hold all items, with tables in device memory."""
         p, found = self.problem, []
         bytes_ = np.array([p.element.bytes, p.element.bytes, p.output.bytes])
-        addresses = p.starts * bytes_ + np.array([a, b, c], np.int64)
+        at = p.starts * bytes_ + np.array([addresses[name] for name in "ABC"], np.int64)
         for kernel, plan, items in self._kernels:
             scheduler = plan.scheduler
             assert isinstance(scheduler, GroupedScheduler)
             part = GroupedGemm(
                 tuple(p.items[i] for i in items), p.layout, p.dtype, p.compute, write_leading_dimensions(p.lds[items])
             )
-            words = scheduler.table.words(part.extents, part.lds, addresses[items])
+            words = scheduler.table.words(part.extents, part.lds, at[items])
             table = Allocation(self._driver, words.nbytes)
             self._driver.upload(table.address, words)
             self._tables.append(table)
@@ -195,12 +197,12 @@ class TlpBaseline:
             found.append((kernel, step, step.pack({"alpha": alpha, "beta": beta})))
         return found
 
-    def best(self, sets: Sequence[tuple[int, int, int]], timing: Timing) -> VendorTimes:
+    def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """The time of the product, the median of the samples. The policy has one choice.
 
-        ``sets``: addresses of A, B and C, used in rotation.
+        ``sets``: addresses by name of the array, used in rotation.
         """
-        launches = [functools.partial(self.run, self.steps(*addresses)) for addresses in sets]
+        launches = [functools.partial(self.run, self.steps(addresses)) for addresses in sets]
         us = statistics.median(self._driver.time(launches, timing))
         self._tables.clear()
         return VendorTimes(us, us, us)
@@ -214,19 +216,19 @@ class TlpBaseline:
         """Compares every element with float64, on each kind of input."""
         p = self.problem
         for kind, alpha, beta, initial in CASES:
-            a, b, c, _ = random_group(p, seed, kind)
+            arrays = random_group(p, seed, kind)
             if initial == "nan":
-                c[...] = p.output.poison
-            out = np.empty_like(c)
-            with Buffers(self._driver, a, b, c) as buffers:
-                at_a, at_b, at_c = buffers.addresses
-                self.run(self.steps(at_a, at_b, at_c, alpha, beta))
+                arrays["C"][...] = p.output.poison
+            out = np.empty_like(arrays["C"])
+            with Buffers(self._driver, arrays) as buffers:
+                at = buffers.addresses
+                self.run(self.steps(at, alpha, beta))
                 self._driver.synchronize()
                 if out.nbytes:
-                    self._driver.download(at_c, out)
+                    self._driver.download(at["C"], out)
             self._tables.clear()
             label = kind if beta == 0 else f"{kind}, alpha={alpha:g}, beta={beta:g}"
-            yield CheckResult(label, group_deviation(p, (a, b, c, ()), out, kind, alpha, beta))
+            yield CheckResult(label, group_deviation(p, arrays, out, kind, alpha, beta))
 
 
 def choice_us(problem: GroupedGemm, device: Device, runs: int = 3) -> float:

@@ -81,9 +81,9 @@ class Bench:
         made.update(digest=kernel.source.digest, registers=kernel.registers, spills=kernel.spills)
         try:
             operand_sets = self.operand_sets_for(problem, timing)
-            calls = [runner.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets]
+            calls = [runner.bind(addresses) for addresses in operand_sets.sets]
             with self.driver.lock:
-                self.driver.fill(operand_sets.sets[0][2], operand_sets.bytes_c, 0xFF)
+                operand_sets.poison()
                 calls[0]()
                 self.driver.synchronize()
             self.last_deviation = deviation = operand_sets.deviation(full_check_elements(problem) if full else elements)
@@ -104,9 +104,7 @@ class Bench:
         noise, so one round suffices there. AssembleError, LaunchError: one of them fails."""
         operand_sets = self.operand_sets_for(problem, timing)
         runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
-        calls = [
-            [r.bind(*addresses, epilogue_args=operand_sets.more_at) for addresses in operand_sets.sets] for r in runners
-        ]
+        calls = [[r.bind(addresses) for addresses in operand_sets.sets] for r in runners]
         samples: list[list[float]] = [[] for _ in configs]
         try:
             for n in range(rounds if self.driver.clock == "hardware" else 1):
@@ -123,7 +121,7 @@ class Bench:
         library = operation_of(problem).baselines[baseline]
         try:
             with self.driver.lock:  # cuDNN searches its algorithms with launches of its own
-                return library.best(self.driver, problem, ring.sets, timing, ring.more_at)
+                return library.best(self.driver, problem, ring.sets, timing)
         except (LaunchError, UnavailableError):
             return VendorTimes(float("nan"))
 
@@ -186,11 +184,7 @@ def bench(
         us, note = first.us, "" if first.us > 0 else "C has no element: there is nothing to time"
         if baseline is not None:
             try:
-                vendor = (
-                    operation_of(problem)
-                    .baselines[baseline]
-                    .best(driver, problem, operand_sets.sets, timing, operand_sets.more_at)
-                )
+                vendor = operation_of(problem).baselines[baseline].best(driver, problem, operand_sets.sets, timing)
             except LaunchError as error:  # it cannot compute this: no algorithm, or another epilogue
                 note = str(error)
             us = (us + work.measure(problem, selection.config, timing, "bench").us) / 2
