@@ -24,19 +24,25 @@ def stores_via_smem(c: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Geometry:
-    """Threads, tiles, shared memory and registers. A family's geometry adds its own numbers."""
+    """Threads, shared memory, registers and blocks. A family's geometry adds its own numbers."""
 
     threads: IntOrColumn  #: threads per block
     shared: IntOrColumn  #: bytes of shared memory per block
     registers: IntOrColumn  #: 32-bit registers per thread, an upper estimate
     reg_margin: IntOrColumn = 0  #: 32-bit registers per thread that stay free below the limit
+    blocks: IntOrColumn  #: blocks of the launch
+    workspace: IntOrColumn = 0  #: bytes of global workspace
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class TileGeometry(Geometry):
+    """The geometry of kernels whose blocks compute tiles of C of M by N, with slices of K."""
+
     tiles_m: IntOrColumn  #: tiles of C along M
     tiles_n: IntOrColumn  #: tiles of C along N
     tiles: IntOrColumn  #: tiles of C of all batch items
     slice_k: IntOrColumn  #: elements of K per slice
     slices: IntOrColumn  #: slices of K that are not empty
-    blocks: IntOrColumn  #: blocks of the launch
-    workspace: IntOrColumn  #: bytes of global workspace
     c_via_smem: BoolOrColumn  #: whether the epilogue stores C through shared memory
     c_row_pitch: IntOrColumn  #: elements from one row of C to the next in shared memory
     sum_bytes: int  #: bytes of an accumulator in shared memory and in the workspace
@@ -50,7 +56,7 @@ class OperandGeometry:
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class ThreadLoadGeometry(Geometry):
+class ThreadLoadGeometry(TileGeometry):
     """The geometry of kernels whose threads load A and B themselves."""
 
     a: OperandGeometry

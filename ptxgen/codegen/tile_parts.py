@@ -11,6 +11,7 @@ from ptxgen.codegen.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.epilogue import TileEpilogue
 from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.jagged import JaggedTable
 from ptxgen.codegen.packing import Packing
@@ -41,7 +42,9 @@ def table_packing(plan: Plan) -> Packing | None:
 def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:
     """Sets the epilogue of the multistage schedule. ``ns``: columns of C that a thread holds; ``contiguous``:
     adjacent columns among them; ``column(j)``: the distance of its column ``j`` from the first."""
-    c, via_smem = plan.config, bool(plan.geometry.c_via_smem)
+    geometry = plan.geometry
+    assert isinstance(geometry, TileGeometry)
+    c, via_smem = plan.config, bool(geometry.c_via_smem)
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
     plan.c = plan._c_access(CAddressing(plan.problem.addr_c != STRIDED), vec, plan.problem.grouped)
     plan.epilogue = TileEpilogue(
@@ -54,7 +57,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
         columns=[column(j) for j in range(0, ns, plan.c.vec)],
         contiguous=contiguous,
         via_smem=via_smem,
-        row_pitch=int(plan.geometry.c_row_pitch),
+        row_pitch=int(geometry.c_row_pitch),
         aliases_stages=True,
         computes_oob=not via_smem,
         by_rows=plan.problem.grouped,

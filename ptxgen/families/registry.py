@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
 
 from ptxgen.codegen import config
-from ptxgen.codegen.axes import SPLIT_WORKSPACE, Axis
+from ptxgen.codegen.axes import Axis
 from ptxgen.codegen.config_migration import FORMER, Former
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
@@ -39,23 +41,20 @@ class PerformanceModel(Protocol):
 Probe = tuple[KernelGemm, tuple[config.Config, ...]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Family:
-    """One kernel family.
+    """One kernel family. If its blocks compute tiles of M by N, with slices of K, it is a ``TileFamily``.
 
     ``axes``: its axes, which are all that its configurations have. ``geometry(p, c)``: threads, tiles,
     shared memory, registers. ``rules``: the rows of the rule table that hold for it alone. ``candidates``: a
-    ``common.candidates.CandidateSpace``. ``model``: its performance model. ``rate(p, d)``: multiply-adds per clock
-    and multiprocessor. ``issuer_tile(p, c, g)``: rows and columns of the accumulator tile of one MMA issuer (thread,
-    warp or warpgroup), depth of an iteration, loads of A and of B per iteration. ``thread_products(c)``: multiply-adds
-    of one thread per iteration. ``plan(p, c)``: the plan class for a problem and a configuration; families of
-    the package import it on first use.
+    ``common.candidates.CandidateSpace``. ``model``: its performance model. ``plan(p, c)``: the plan class for a problem
+    and a configuration; families of the package import it on first use.
 
     ``product(p)``: the GEMM that its main kernel computes for ``p``, to which geometry, rules, candidates and
     performance model apply; ``p`` itself unless auxiliary kernels transform the operands.
     ``counts(p, c)``: the numbers of its geometry, by name, that take little time to compute; ``geometry`` has the same.
-    ``splitk``: the greatest code of the ``splitk`` axis. ``gathers(p)``: whether it computes problems whose operands
-    are not plain matrices. ``offset_tables``: it reads the addresses of such operands from tables.
+    ``gathers(p)``: whether it computes problems whose operands are not plain matrices. ``offset_tables``: it reads the
+    addresses of such operands from tables.
     ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``splits_lists``: whether
     several of them can split K of an item of a list; ``grouped_model``: the performance model of those kernels, None:
     ``model``. ``calibrated(p)``: whether the performance model alone ranks
@@ -78,13 +77,9 @@ class Family:
     rules: tuple[Rule, ...]
     candidates: Any
     model: PerformanceModel
-    rate: Callable[[KernelGemm, Device], float]
-    issuer_tile: Callable[[KernelGemm, Any, Any], tuple[Any, Any, Any, Any, Any]]
-    thread_products: Callable[[Any], Any]
     plan: Callable[[KernelGemm, config.Config], type[Plan]]
     product: Callable[[KernelGemm], KernelGemm] = lambda p: p
     counts: Callable[[KernelGemm, Any], Mapping[str, Any]] = lambda p, c: {}
-    splitk: int = SPLIT_WORKSPACE
     gathers: Callable[[KernelGemm], bool] = lambda p: False
     features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     probes: Callable[[], Sequence[Probe]] = tuple
@@ -100,10 +95,40 @@ class Family:
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
 
+    #: whether the common rules of tiles hold for it
+    tiles: ClassVar[bool] = False
+
     @property
     def code(self) -> int:
         """The value of the ``family`` axis."""
         return config.FAMILIES.index(self.name)
+
+    # ---- features of the model
+
+    def column(self, c: Any, name: str) -> Any:
+        """The values of an axis, or of another feature, of columns ``c`` of this family. A family may compute it from
+        other axes; if it has no such axis, the value is the axis's default, or 0."""
+        if name in self.features:
+            return self.features[name](c)
+        return c.column(name) if name in config.AXIS else 0
+
+    def own_features(self, p: KernelGemm, c: Any, g: Any, w: Any, d: Device) -> Mapping[str, Any]:
+        """Features of configurations alone, besides their axes and those that every family has, by name; the others
+        are 0. ``w``: the costs of blocks. Reads only the fields of ``p`` that its class shares."""
+        return {}
+
+    def extent_features(self, p: KernelGemm, c: Any, g: Any) -> Mapping[str, Any]:
+        """Features that depend on extents and on the axes of cells, besides those that every family has, by name; the
+        others are 0."""
+        return {}
+
+    def iterations(self, p: KernelGemm, c: Any, g: Any) -> Any:
+        """Iterations of the loop of a block."""
+        return 1
+
+    def iteration_work(self, c: Any, w: Any) -> tuple[Any, Any]:
+        """Multiply-adds of a thread per iteration, and bytes that a block loads."""
+        return np.ones(len(c), np.float32), np.ones(len(c), np.float32)
 
 
 #: by name, in the order of registration

@@ -1,4 +1,6 @@
-"""A kernel family that is registered from outside the package: one thread per element of C."""
+"""A kernel family that is registered from outside the package: one thread per element of C, without tiles of M, N and K.
+
+Its grid has one axis, of blocks of consecutive elements."""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families import registry
-from ptxgen.families.common import perf_blocks, perf_costs
+from ptxgen.families.common import perf_blocks
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.registry import Family
 from ptxgen.lowering.kernel_gemm import KernelGemm
@@ -35,35 +37,20 @@ RULES = (
 
 
 def geometry(p: KernelGemm, c: Any) -> Geometry:
-    blocks = -(-p.m * p.n // c.threads)
     none = c.threads * 0
-    return Geometry(
-        threads=c.threads,
-        shared=none,
-        registers=none + 24,
-        tiles_m=blocks,
-        tiles_n=none + 1,
-        tiles=blocks,
-        slice_k=none + p.k,
-        slices=none + 1,
-        blocks=blocks,
-        workspace=none,
-        c_via_smem=none > 0,
-        c_row_pitch=none,
-        sum_bytes=4,
-    )
+    return Geometry(threads=c.threads, shared=none, registers=none + 24, blocks=-(-p.m * p.n // c.threads))
 
 
 class Model:
     """The performance model: the more threads in a block, the faster; faster than the other families."""
 
-    cell = staticmethod(perf_blocks.cell)
+    @staticmethod
+    def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> None:
+        """Times do not depend on extents."""
 
     @staticmethod
     def work(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> perf_blocks.Work:
-        return perf_blocks.Work.of(
-            len(c), resident=1, busy=1 / c.threads, alone=1, math=1 / c.threads, store=1, moved_a=1, moved_b=1, stages=1
-        )
+        return perf_blocks.Work.of(len(c), resident=1, busy=1 / c.threads)
 
     @staticmethod
     def microseconds(p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
@@ -73,10 +60,10 @@ class Model:
 class Candidates(CandidateSpace):
     name = "toy"
     axes, class_axes = searched(AXES), {}
-    tile, cell = ("threads",), ()
+    tile = ("threads",)
     fixed = ("operand_addressing", "toy_types")
     tile_rules = ("axis", "range", "threads", "toy_warps")
-    extent_rules = ("range", "grid")
+    extent_rules = ("range",)
 
     def tiles(self, p: KernelGemm) -> Columns:
         return Columns.product(dict(self.axes)).replace(family=self.code)
@@ -137,9 +124,6 @@ FAMILY = Family(
     rules=RULES,
     candidates=Candidates(),
     model=Model(),
-    rate=perf_costs.fma_rate,
-    issuer_tile=lambda p, c, g: (1, 1, p.k, p.k * c.threads, p.k * c.threads),
-    thread_products=lambda c: c.threads * 0 + 1,
     plan=lambda p, c: ToyPlan,
 )
 

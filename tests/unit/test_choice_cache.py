@@ -164,7 +164,7 @@ def test_families_from_outside_are_not_cached(chosen, tmp_path, monkeypatch):
     class Outside(type(registry.SPACES[0])):
         __module__ = "elsewhere"
 
-    monkeypatch.setattr(array_cache, "SPACES", [*registry.SPACES, Outside()])
+    monkeypatch.setattr(array_cache, "SPACES", [*registry.SPACES, Outside("outside")])
     selection.select(P, H200)
     assert not files(tmp_path)
 

@@ -22,8 +22,9 @@ from ptxgen.codegen.config import AXIS, FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, InputError
 from ptxgen.families import registry
+from ptxgen.families.common import rules
 from ptxgen.families.common.features import all_names, default_names, features
-from ptxgen.families.common.space import candidates, refinements
+from ptxgen.families.common.space import candidates, explain, refinements
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
@@ -93,6 +94,35 @@ def test_the_search_visits_the_family(registered: None) -> None:
     near = refinements(lower(P), H200, Config(family="toy", threads=64))
     assert [near.row(i).threads for i in range(len(near))] == [32, 128]
     assert features(lower(P), mine, H200).shape == (3, len(default_names()))
+
+
+def test_a_family_without_tiles_has_no_rules_of_tiles(registered: None) -> None:
+    """The other common rules hold for it, in the same order and with the same indices."""
+    mine, tiled = (dict(rules.rules_of(name)) for name in ("toy", "simt"))
+    assert {rule.name for i, rule in tiled.items() if i not in mine and not rule.family} == {
+        "offset_table_end", "grouped_slices", "stream_k", "vec_c", "bounds", "kg", "splitk", "grid",
+    }  # fmt: skip
+    common = [i for i, rule in mine.items() if not rule.family]
+    assert common == [i for i, rule in tiled.items() if not (rule.family or rule.tiles)]
+    c = Columns.of([Config(family="toy", threads=threads) for threads in (16, 32, 48, 64, 2048)])
+    for p in (P, Gemm(8192, 8192, 32)):
+        broken = rules.rejections(lower(p), c, H200)
+        assert [rules.RULES[i].name if i >= 0 else "" for i in broken] == ["range", "", "toy_warps", "", "range"]
+        assert rules.legal(lower(p), c, H200).tolist() == [False, True, False, True, False]
+    assert explain(lower(Gemm(16, 24, 32, dtype="f64")), H200)["toy_types"] == 1
+
+
+def test_features_of_tiles_are_0_without_tiles(registered: None) -> None:
+    c = Columns.of([Config(family="toy", threads=32), Config()])
+    values = features(lower(P), c, H200, None, all_names())
+    mine, tiled = (dict(zip(all_names(), row, strict=True)) for row in values.tolist())
+    known = {"threads": 5, "registers": 24, "blocks": np.log2(12), "blocks_sm": 1, "m": 4, "n": np.log2(24), "k": 5}
+    assert {name: mine[name] for name in known} == pytest.approx(known)
+    assert all(mine[name] == tiled[name] for name in ("m", "n", "k", "flops", "roofline", "problem_intensity"))
+    of_tiles = ("tiles", "tiles_m", "iterations", "padding", "operand_bytes", "reduction_bytes", "tile_intensity")
+    assert {mine[n] for n in (*of_tiles, "issuer_products", "loads_a", "peak_rate", "thread_work")} == {0}
+    assert tiled["padding"] > 0
+    assert tiled["issuer_products"] > 0
 
 
 def test_the_family_gives_its_features_to_the_model(registered: None) -> None:

@@ -64,7 +64,8 @@ class CandidateSpace:
     ``axes``: the values that a search on hardware tries around a good configuration, and that the sampler draws;
     ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
     ``class_axes``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes
-    computed from others, on which classes do not depend. Names of rules: ``fixed`` read only the problem and the
+    computed from others, on which classes do not depend; ``widened``: axes that candidates may have wider than their
+    kernels. Names of rules: ``fixed`` read only the problem and the
     device, ``tile_rules`` only the axes that ``shapes`` sets, ``shape_rules`` other axes too, but only the geometry
     that the axes of ``shapes`` determine, ``extent_rules`` an extent or a number of slices; of the others only
     ``slice_rules`` (None: all) read an axis of ``slice_options``; tests check that.
@@ -72,10 +73,11 @@ class CandidateSpace:
 
     name: str
     axes: Mapping[str, tuple[int, ...]]
-    tile: tuple[str, ...] = ("ml", "nl", "u")
-    cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
+    tile: tuple[str, ...]
+    cell: tuple[str, ...] = ()
     class_axes: Mapping[str, tuple[int, ...]]
-    derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
+    derived: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
     fixed: tuple[str, ...]
     tile_rules: tuple[str, ...]
     shape_rules: tuple[str, ...] = ()
@@ -97,9 +99,8 @@ class CandidateSpace:
 
     def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Groups of axes that the sampler draws independently, with their values. Axes are in one group if few
-        combinations of their values are legal. Accesses are no wider than the alignment allows."""
-        widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
-        return {(n,): [(v,) for v in values if v <= widest.get(n, v)] for n, values in self.axes.items()}
+        combinations of their values are legal."""
+        return {(n,): [(v,) for v in values] for n, values in self.axes.items()}
 
     def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
         """Whether one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems

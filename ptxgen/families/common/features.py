@@ -22,6 +22,7 @@ from ptxgen.codegen.vectorized import float32
 from ptxgen.families import registry
 from ptxgen.families.common import perf_costs, perf_model
 from ptxgen.families.common.candidates import distinct
+from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.geometry import WARP, geometry
 from ptxgen.families.common.space import Base, Candidates, Part
 from ptxgen.families.registry import Family
@@ -179,26 +180,12 @@ def _blocks(names: tuple[str, ...], families: tuple[Family, ...]) -> _Blocks:
     return _Blocks(own, extent, both, None if sorted_ == names else tuple(sorted_.index(name) for name in names))
 
 
-def _axis(c: Columns, name: str) -> Any:
-    """The values of an axis, or of another feature of a family. A family may compute it from other axes;
-    if it has no such axis, the value is the axis's default, or 0."""
-    return _axis_of(registry.of(c), c, name)
-
-
-def _axis_of(family: Family, c: Columns, name: str) -> Any:
-    """As ``_axis``, of columns of ``family``."""
-    own = family.features
-    if name in own:
-        return own[name](c)
-    return c.column(name) if name in AXIS else 0
-
-
 def _configured(family: Family, c: Columns, name: str) -> Any:
     """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
-    values = _axis_of(family, c, name)
+    values = family.column(c, name)
     if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
         values = values[0]  # of all rows
-    return _log(values) if name in AXIS and AXIS[name].counts else float32(values)
+    return log(values) if name in AXIS and AXIS[name].counts else float32(values)
 
 
 def _operand_path(c: Columns) -> Any:
@@ -207,53 +194,22 @@ def _operand_path(c: Columns) -> Any:
     return float32((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN))
 
 
-def _log(x: Any) -> Any:
-    """log2 of numbers, at least 1e-6. Those of small integers, as most axes are, are in a table."""
-    many = isinstance(x, np.ndarray) and x.dtype == np.int64 and x.size > len(_LOG)
-    if many and x.min() >= 0 and x.max() < len(_LOG):
-        return _LOG[x]
-    return np.log2(np.maximum(float32(x), np.float32(1e-6)))
-
-
-_LOG = np.log2(np.maximum(np.arange(1 << 10, dtype=np.float32), np.float32(1e-6)))
-
-
-def _parts(p: KernelGemm, c: Columns, g: Geometry) -> tuple[Any, Any, Any, Any, Any]:
-    """Rows and columns of the tile of an MMA issuer (thread, warp or warpgroup), depth of an iteration, loads of A and
-    of B; TMA counts as loads of 16 bytes."""
-    return registry.of(c).issuer_tile(p, c, g)
-
-
 def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> list[Any]:
     """The columns of the features ``names`` of configurations alone; reads only the fields of ``p`` that its class
     shares."""
-    warps = np.maximum(g.threads // WARP, 1)
-    rows, cols, depth, loads_a, loads_b = _parts(p, c, g)
-    moved = w.moved_a + w.moved_b
-    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
-    values = (
-        _log(g.threads),
-        _log(g.shared),
-        float32(g.registers),
-        _log(w.resident),
-        _log(w.resident * warps),
-        _log(tile_m * tile_n / (tile_m + tile_n)),
-        _log(rows * cols / (rows + cols)),
-        _log(depth * rows * cols),
-        _log(loads_a / g.threads),
-        _log(loads_b / g.threads),
-        _log(w.busy / (tile_m * tile_n * c.u)),
-        _log(w.latency / c.u),
-        _log(w.store),
-        _log(w.red),
-        _log(perf_model.rate(p, int(c.family[0]), d)),
-        _log(w.math / w.busy),
-        _log(moved / (tile_m * tile_n * c.u)),
-        _log(w.shared / w.busy),
-        _log(w.resident * (c.stages - 1) * moved),
-    )
-    known = dict(zip(_OWN, values, strict=True)) | {"family": c.family, "operand_path": _operand_path(c)}
     family = registry.of(c)
+    warps = np.maximum(g.threads // WARP, 1)
+    known = {
+        **dict.fromkeys(_OWN, 0),
+        "threads": log(g.threads),
+        "shared": log(g.shared),
+        "registers": float32(g.registers),
+        "resident_blocks": log(w.resident),
+        "resident_warps": log(w.resident * warps),
+        **family.own_features(p, c, g, w, d),
+        "family": c.family,
+        "operand_path": _operand_path(c),
+    }
     return [known[n] if n in known else _configured(family, c, n) for n in names]
 
 
@@ -277,43 +233,33 @@ def _row_alignment(p: KernelGemm, operand: str) -> Any:
 def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
     """The columns of the features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are
     read."""
-    size = p.element.bytes
-    tile_m, tile_n = _axis(c, "ml"), _axis(c, "nl")
-    moved = g.tiles * (tile_m + tile_n) * p.k * size
-    values = (
-        _log(g.slices),
-        c.splitk,
-        c.raster_group,
-        c.store_policy,
-        _log(p.m),
-        _log(p.n),
-        _log(p.k),
-        _log(g.tiles),
-        _log(g.blocks),
-        _log(np.minimum(g.slice_k, max(p.k, 1)) / c.u),
-        p.results / np.maximum(g.tiles * tile_m * tile_n, 1),
-        _log(moved),
-        _log((g.slices - 1) * (p.results * g.sum_bytes) + 1),
-        _log(p.flops / max(p.bytes, 1)),
-        _log(p.flops),
-        _log(roofline),
-        size,
-        p.accumulator.bytes,
-        p.layout[0] == "N",
-        p.layout[1] == "T",
-        _axis(c, "l2_evict_first"),
-        p.output.bytes,
-        -math.log2(p.element.roundoff) if p.element.roundoff else 8,
-        len(p.epilogue_ops),
-        _row_alignment(p, "a"),
-        _row_alignment(p, "b"),
-        _row_alignment(p, "c"),
-        _log(g.tiles_m),
-        _log(g.tiles_n),
-    )
-    known = dict(zip(_EXTENT, values, strict=True))
-    known |= {name: _log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)}
     family = registry.of(c)
+    known = {
+        **dict.fromkeys(_EXTENT, 0),
+        "splitk": c.splitk,
+        "raster_group": c.raster_group,
+        "store_policy": c.store_policy,
+        "m": log(p.m),
+        "n": log(p.n),
+        "k": log(p.k),
+        "blocks": log(g.blocks),
+        "problem_intensity": log(p.flops / max(p.bytes, 1)),
+        "flops": log(p.flops),
+        "roofline": log(roofline),
+        "element": p.element.bytes,
+        "accumulator": p.accumulator.bytes,
+        "kmajor_a": p.layout[0] == "N",
+        "kmajor_b": p.layout[1] == "T",
+        "l2_evict_first": family.column(c, "l2_evict_first"),
+        "output": p.output.bytes,
+        "significand_bits": -math.log2(p.element.roundoff) if p.element.roundoff else 8,
+        "epilogue_ops": len(p.epilogue_ops),
+        "row_alignment_a": _row_alignment(p, "a"),
+        "row_alignment_b": _row_alignment(p, "b"),
+        "row_alignment_c": _row_alignment(p, "c"),
+        **family.extent_features(p, c, g),
+        **{name: log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)},
+    }
     return [known[n] if n in known else _configured(family, c, n) for n in names]
 
 
@@ -350,8 +296,8 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
 
 def _thread(p: KernelGemm, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
     """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
-    each = registry.of(c).thread_products(c)
-    return w.resident, float32(each), w.moved_a + w.moved_b
+    each, moved = registry.of(c).iteration_work(c, w)
+    return w.resident, float32(each), moved
 
 
 def features(
@@ -391,7 +337,7 @@ def row(p: KernelGemm, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -
     w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
     own = dict(zip(blocks.own, _own(blocks.own, p, one, geometry(p, one), w, d), strict=True))
     extent = dict(zip(blocks.extent, _extent(blocks.extent, p, c, g, d, roofline), strict=True))
-    values = _both(d, float32(g.blocks), _iterations(p, c, g), _thread(p, c, w), us, roofline)
+    values = _both(d, float32(g.blocks), float32(registry.of(c).iterations(p, c, g)), _thread(p, c, w), us, roofline)
     known = {**own, **extent, **dict(zip(_BOTH, values, strict=True))}
     return {name: known[name] for name in names}
 
@@ -413,7 +359,11 @@ class _Table:
         self.own, self.of_row = _own_of_rows(part.base, used, blocks.own)
         used, self.cells = distinct(cells, len(part.cells))
         c, g = part.table, part.geometry
-        columns = (*_extent(blocks.extent, p, c, g, d, self.roofline), float32(g.blocks), _iterations(p, c, g))
+        columns = (
+            *_extent(blocks.extent, p, c, g, d, self.roofline),
+            float32(g.blocks),
+            float32(registry.of(c).iterations(p, c, g)),
+        )
         *values, launched, iterations = (part.of_cells(x, used) for x in columns)
         self.extent = _stacked(len(used), values)
         self.blocks, self.iterations = (np.broadcast_to(x, len(used)) for x in (launched, iterations))
@@ -429,8 +379,3 @@ class _Table:
         values = dict(zip(_BOTH, _both(self.device, blocks, iterations, each, us, self.roofline), strict=True))
         for i, name in enumerate(self.names.both):
             out[:, extent + i] = values[name]
-
-
-def _iterations(p: KernelGemm, c: Columns, g: Geometry) -> Floats:
-    out: Floats = float32(np.maximum(-(-np.minimum(g.slice_k, p.k) // c.u), 1))
-    return out

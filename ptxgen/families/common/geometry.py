@@ -18,7 +18,7 @@ from ptxgen.families import registry
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 
-def geometry(p: KernelGemm, c: Any) -> Geometry:
+def geometry(p: KernelGemm, c: Any) -> Any:
     """The geometry of ``c`` on ``p``: a record of its family."""
     family = registry.of(c)
     g = family.geometry(family.product(p), c)

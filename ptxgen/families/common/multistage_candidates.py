@@ -8,7 +8,6 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.families.common.candidates import (
-    CandidateSpace,
     FlatGrid,
     Grid,
     Ints,
@@ -19,13 +18,14 @@ from ptxgen.families.common.candidates import (
     whole_waves,
 )
 from ptxgen.families.common.geometry import LazyGeometry, geometry
+from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
 THIN = 512  #: extents of K below which stores of C bypass the caches, because C is most of the memory traffic
 
 
-class MultistageSpace(CandidateSpace):
+class MultistageSpace(TileSpace):
     """Candidates of multistage kernels."""
 
     extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices", "stream_k")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE, Columns
-from ptxgen.codegen.geometry import Geometry, ThreadLoadGeometry
+from ptxgen.codegen.geometry import Geometry, TileGeometry
 from ptxgen.codegen.vectorized import float32, float64
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.geometry import register_cap
@@ -70,16 +70,6 @@ class Cells:
     c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
 
 
-def issuer_tile(p: KernelGemm, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
-    """Rows, columns, depth, loads of A and of B of a thread or warp with a tile of ms by ns."""
-    return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
-
-
-def thread_products(c: Any) -> Any:
-    """Multiply-adds per iteration of a thread or warp with a tile of ms by ns."""
-    return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
-
-
 def bound(*terms: Any) -> Any:
     """A smooth maximum: terms close to the largest one add a little."""
     total = sum(np.maximum(float64(t), 1e-3) ** 4 for t in terms)
@@ -92,7 +82,7 @@ def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
     return np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
 
 
-def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any) -> dict[str, Any]:
+def epilogue_costs(p: KernelGemm, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
     """Of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to store it, in
     accesses of ``width`` elements."""
     tile = c.ml * c.nl
@@ -115,7 +105,7 @@ def epilogue_costs(p: KernelGemm, c: Columns, g: Geometry, d: Device, width: Any
     }
 
 
-def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
+def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> Cells:
     """The cells of ``c``."""
     k = np.maximum(np.minimum(g.slice_k, p.k), 1)
     sliced = c.kg > 1

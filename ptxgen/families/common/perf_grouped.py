@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.codegen.geometry import Geometry, MultistageGeometry
+from ptxgen.codegen.geometry import MultistageGeometry, TileGeometry
 from ptxgen.codegen.vectorized import SECTOR, WARP
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
@@ -30,7 +30,7 @@ def calibrated(p: KernelGemm) -> bool:
     return p.grouped and p.dtype == p.compute == "f32"
 
 
-def store_cycles(p: KernelGemm, c: Columns, g: Geometry, width: Any, adjacent: Any) -> Any:
+def store_cycles(p: KernelGemm, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
     """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
     ``adjacent``: elements that a thread has side by side in registers, so that a warp's narrower accesses visit a
     sector several times. Through shared memory, a warp stores whole rows, whose ends share sectors."""
@@ -77,7 +77,7 @@ class GroupedCells:
     padded: Floats  #: products where M is padded to multiples of 2**i and N to those of 2**j, at [i, j]
 
 
-def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> GroupedCells:
+def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> GroupedCells:
     """The cells of ``c``."""
     assert isinstance(p, GroupedKernelGemm)
     mean, longest = p.tile_iterations(c.ml, c.nl, c.u, c.kg)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config import FAMILIES, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.common import array_cache, perf_costs
@@ -25,6 +25,7 @@ from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.perf_blocks import Floats, Work
 from ptxgen.families.common.perf_counts import Counts, from_stats
 from ptxgen.families.common.space import BASES, Base, Candidates, cache_key, cost_model, families
+from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
 
@@ -107,20 +108,13 @@ def _blocks_of_few(b: Base, rows: bytes) -> tuple[Columns, Geometry, Work]:
     return _blocks(b, np.frombuffer(rows, np.intp))
 
 
-def rate(p: KernelGemm, code: int, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor of the units that a family uses."""
-    return _family(code).rate(p, d)
-
-
-def _family(code: int) -> registry.Family:
-    return registry.FAMILIES[FAMILIES[code]]
-
-
 def least_us(p: KernelGemm, d: Device) -> float:
     """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
     memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
     """
-    fastest = max((rate(p, f.code, d) for f in families(p, d)), default=perf_costs.fma_rate(p, d))
+    found = (registry.FAMILIES[f.name] for f in families(p, d))
+    rates = [family.rate(p, d) for family in found if isinstance(family, TileFamily)]
+    fastest = max(rates, default=perf_costs.fma_rate(p, d))
     longest: float = np.maximum(p.flops / (2.0 * d.clock * d.sms * fastest), p.bytes / (d.bandwidth * 1e3))
     return np.maximum(longest, 1e-3)  # type: ignore[no-any-return]
 
@@ -190,7 +184,6 @@ __all__ = [
     "microseconds",
     "perf_costs",
     "predict",
-    "rate",
     "without_slices",
     "work",
     "work_of_rows",

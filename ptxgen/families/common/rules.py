@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
 from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import RULES as RULES
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
@@ -43,6 +44,11 @@ def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
     if isinstance(c, Columns):
         axes = tuple(a for a in axes if a.name in c.columns)
     return reduce(and_, (holds(a, getattr(c, a.name)) for a in axes), True)
+
+
+def _tiles_of(c: Any) -> TileFamily:
+    """The family of a configuration, or of columns of one, that has tiles."""
+    return cast(TileFamily, registry.of(c))
 
 
 #: rules that need no geometry, and without which there is none
@@ -82,6 +88,7 @@ LAST = (
             (not registry.of(c).offset_tables) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING)
         ),
         "stages={c.stages} of u={c.u} read more than 1024 offsets past the end of a table",
+        tiles=True,
     ),
     Rule(
         "grouped_slices",
@@ -97,6 +104,7 @@ LAST = (
         "kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
         " operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1, or,"
         " for lists and families {f.splits_lists}, splitk=last_cta",
+        tiles=True,
     ),
     Rule(
         "stream_k",
@@ -104,6 +112,7 @@ LAST = (
             (c.stream_k == 0) | (p.grouped & (c.kg == 1) & registry.of(c).splits_lists & ("offsets" not in p.arrays))
         ),
         "stream_k={c.stream_k}, kg={c.kg}: only lists of matrices have shares of K iterations, with kg=1",
+        tiles=True,
     ),
     Rule(
         "pdl",
@@ -115,6 +124,7 @@ LAST = (
         "vec_c",
         lambda p, c, g, d: (c.vec_c <= p.vectors[2]) & (c.vec_c <= c.nl),
         "vec_c={c.vec_c} exceeds {p.vectors[2]}, the limit by C's alignment and rows, or {c.nl}, a row of the tile",
+        tiles=True,
     ),
     Rule(
         "shared_memory",
@@ -155,21 +165,24 @@ LAST = (
         ),
         "bounds=none needs m, n, k={p.extent_gcd[0]}, {p.extent_gcd[1]}, {p.extent_gcd[2]} to be multiples of ml, nl,"
         " u={c.ml}, {c.nl}, {c.u}",
+        tiles=True,
     ),
     Rule(
         "kg",
         lambda p, c, g, d: c.kg <= np.maximum(ceil_div(p.k, np.maximum(c.u, 1)), 1),
         "kg={c.kg} slices; K={p.k} has fewer blocks of u={c.u}",
+        tiles=True,
     ),
     Rule(
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & ((c.splitk <= registry.of(c).splitk) | p.grouped)
+            & ((c.splitk <= _tiles_of(c).splitk) | p.grouped)
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues"
         " take splitk=workspace",
+        tiles=True,
     ),
     Rule(
         "grid",
@@ -181,6 +194,7 @@ LAST = (
         "raster_group={c.raster_group} with {g.tiles_m} tiles along M and {g.tiles_n} along N: raster_group=1 takes at"
         " most 65535 along N (else take raster_group=8); others take at most 2147483647 tiles, and along N times"
         " raster_group",
+        tiles=True,
     ),
 )
 
@@ -189,11 +203,12 @@ RULES[:0] = (*FIRST, *LAST)
 
 def rules_of(family: str) -> list[tuple[int, Rule]]:
     """The rules of a family and their indices in RULES, in the order of evaluation: the common rules that need no
-    geometry, the family's own, the other common ones."""
+    geometry, the family's own, the other common ones; those of tiles for families that have some."""
     common, first = len(FIRST) + len(LAST), len(FIRST)
     rows = list(enumerate(RULES))
     own = [(i, rule) for i, rule in rows[common:] if rule.family == family]
-    return [*rows[:first], *own, *rows[first:common]]
+    tiles = registry.FAMILIES[family].tiles
+    return [*rows[:first], *own, *(row for row in rows[first:common] if tiles or not row[1].tiles)]
 
 
 def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:

@@ -161,8 +161,8 @@ def _computed(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
     grid, legal = grid.shapes(used), legal[..., used]
-    kept, vec_c = _distinct(f, p, grid, legal)
-    grid = grid.replace(vec_c=vec_c)
+    kept, widths = _distinct(f, p, grid, legal)
+    grid = grid.replace(**widths)
     flat = np.flatnonzero(kept)
     rows = np.unravel_index(flat, kept.shape)
     columns = GridRows(grid, flat.astype(np.int32))
@@ -205,18 +205,22 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
     return {**rejected, **later}
 
 
-def _distinct(f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Any]:
-    """(the legal rows without duplicates of a kernel, ``vec_c`` as wide as accesses to C of the kernel are)."""
-    kept, vec_c = legal.copy(), []
+def _distinct(
+    f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], dict[str, Any]]:
+    """(the legal rows without duplicates of a kernel, the axes ``widened`` as wide as those of the kernel are)."""
+    kept = legal.copy()
+    widths: dict[str, list[Any]] = {name: [] for name in f.widened}
     for shapes, part in c.parts():
         with np.errstate(all="ignore"):
             plain = f.canonical(p, part)
         for n, v in plain.columns.items():
-            if n != "vec_c" and part.columns.get(n) is not v:
+            if n not in f.widened and part.columns.get(n) is not v:
                 kept[..., shapes] &= part.column(n) == v
-        width = plain.vec_c
-        vec_c.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
-    return kept, np.concatenate(vec_c, axis=-1) if vec_c else c.vec_c
+        for n, found in widths.items():
+            width = plain.column(n)
+            found.append(np.broadcast_to(width, (*width.shape[:-1], part.size[-1])))
+    return kept, {n: np.concatenate(found, axis=-1) if found else c.column(n) for n, found in widths.items()}
 
 
 def _accepted(

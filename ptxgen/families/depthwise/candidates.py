@@ -9,8 +9,9 @@ import numpy as np
 
 from ptxgen.codegen.axes import searched
 from ptxgen.codegen.config import SPLIT_MEMSET, SPLIT_WORKSPACE, Columns, Config
-from ptxgen.families.common.candidates import CandidateSpace, Ints, violations
+from ptxgen.families.common.candidates import Ints, violations
 from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.families.depthwise import axes
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
@@ -21,7 +22,7 @@ THREADS = (64, 512)  #: least and most threads per block
 WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of filter gradients
 
 
-class DepthwiseSpace(CandidateSpace):
+class DepthwiseSpace(TileSpace):
     name = "depthwise"
     axes, class_axes = AXES, {"store_policy": (0,)}
     tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns", "feature_map_bytes")

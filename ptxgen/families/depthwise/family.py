@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import Former
 from ptxgen.families.common import perf_costs
+from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.depthwise import axes, perf_model, rules
 from ptxgen.families.depthwise.candidates import DepthwiseSpace
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.registry import Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import parse
@@ -52,7 +53,7 @@ def _probes() -> tuple[Probe, ...]:
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1,groups=64 NCHW f32")), configs),)
 
 
-FAMILY = Family(
+FAMILY = TileFamily(
     name="depthwise",
     axes=axes.AXES,
     geometry=geometry,

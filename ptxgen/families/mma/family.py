@@ -8,11 +8,11 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common import perf_costs, perf_grouped
-from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
+from ptxgen.families.common.tile_family import TileFamily, thread_products
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.registry import Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
     return MmaPlan
 
 
-FAMILY = Family(
+FAMILY = TileFamily(
     name="mma",
     axes=axes.AXES,
     geometry=geometry,
@@ -45,7 +45,6 @@ FAMILY = Family(
     candidates=MmaSpace(),
     model=perf_model,
     rate=perf_costs.mma_rate,
-    issuer_tile=issuer_tile,
     thread_products=lambda c: thread_products(c) // WARP,
     plan=_plan,
     gathers=lambda p: True,

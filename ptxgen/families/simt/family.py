@@ -10,8 +10,8 @@ from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma import axes, perf_model, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.common.fma.geometry import counts, geometry
-from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.common.tile_family import TileFamily
+from ptxgen.families.registry import Probe
 from ptxgen.lowering.kernel_gemm import KernelGemm
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
     return SimtPlan if c.stages else GlobalFragmentPlan
 
 
-FAMILY = Family(
+FAMILY = TileFamily(
     name="simt",
     axes=axes.AXES,
     geometry=geometry,
@@ -38,8 +38,6 @@ FAMILY = Family(
     candidates=FmaSpace("simt"),
     model=perf_model,
     rate=perf_costs.fma_rate,
-    issuer_tile=issuer_tile,
-    thread_products=thread_products,
     plan=_plan,
     gathers=lambda p: True,
     offset_tables=True,

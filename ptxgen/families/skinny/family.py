@@ -9,8 +9,8 @@ import numpy as np
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import Former
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.common.tile_family import TileFamily, thread_products
+from ptxgen.families.registry import Probe
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import counts, geometry
@@ -39,7 +39,7 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
     return SkinnyPlan
 
 
-FAMILY = Family(
+FAMILY = TileFamily(
     name="skinny",
     axes=axes.AXES,
     geometry=geometry,
@@ -48,7 +48,6 @@ FAMILY = Family(
     candidates=SkinnySpace(),
     model=perf_model,
     rate=perf_model.rate,
-    issuer_tile=issuer_tile,
     thread_products=_thread_products,
     plan=_plan,
     features={

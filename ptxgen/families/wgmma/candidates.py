@@ -24,7 +24,6 @@ from ptxgen.codegen.config import (
 )
 from ptxgen.families.common.candidates import (
     NEUTRAL,
-    CandidateSpace,
     FlatGrid,
     Grid,
     Ints,
@@ -38,6 +37,7 @@ from ptxgen.families.common.candidates import (
 )
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible
+from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.families.wgmma import axes, operand_packing
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
@@ -82,7 +82,7 @@ AXES = searched(axes.AXES)
 CLASS_AXES = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
 
-class WgmmaSpace(CandidateSpace):
+class WgmmaSpace(TileSpace):
     name = "wgmma"
     axes, class_axes = AXES, CLASS_AXES
     tile = (

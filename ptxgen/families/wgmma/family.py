@@ -8,7 +8,8 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_SHARE, Config, parse_config
 from ptxgen.codegen.config_migration import Former
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.common.tile_family import TileFamily
+from ptxgen.families.registry import Probe
 from ptxgen.families.wgmma import axes, cost, grouped_rows, perf_model, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
@@ -54,7 +55,7 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
     return WgmmaPlan
 
 
-FAMILY = Family(
+FAMILY = TileFamily(
     name="wgmma",
     axes=axes.AXES,
     geometry=geometry,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config import DIRECT, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
@@ -46,7 +46,7 @@ RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class WgmmaGeometry(Geometry):
+class WgmmaGeometry(TileGeometry):
     """The geometry of a wgmma kernel."""
 
     element_bytes: int  #: bytes of an element as wgmma takes it

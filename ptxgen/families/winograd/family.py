@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ptxgen.codegen.config import Config
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.geometry import counts, geometry
-from ptxgen.families.common.perf_blocks import issuer_tile, thread_products
-from ptxgen.families.registry import Family, Probe
+from ptxgen.families.common.tile_family import TileFamily
+from ptxgen.families.registry import Probe
 from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.candidates import WinogradSpace
@@ -39,8 +39,8 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
     return WinogradPlan
 
 
-def _family(name: str) -> Family:
-    return Family(
+def _family(name: str) -> TileFamily:
+    return TileFamily(
         name=name,
         axes=axes.AXES,
         geometry=geometry,
@@ -49,8 +49,6 @@ def _family(name: str) -> Family:
         candidates=WinogradSpace(name),
         model=perf_model,
         rate=perf_costs.fma_rate,
-        issuer_tile=issuer_tile,
-        thread_products=thread_products,
         plan=_plan,
         gathers=lambda p: True,
         product=lambda p: product_of(p, TILES[name]),

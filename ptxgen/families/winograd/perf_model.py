@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Columns
-from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.perf_model import work
@@ -31,7 +31,7 @@ def _transfer(size: Any, d: Device) -> Any:
     return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
 
 
-def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> Cells:
+def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> Cells:
     """The cells of ``c``. The kernel that transforms the products adds the slices of K."""
     size = 4.0 * p.results
     extra = 2 * (_transfer(g.slices * size, d) - _transfer(size, d)) + SLICE_US * (g.slices - 1)

@@ -1,0 +1,21 @@
+"""The candidate space of a family with tiles of M, N and K."""
+
+from __future__ import annotations
+
+from ptxgen.families.common.candidates import CandidateSpace
+from ptxgen.lowering.kernel_gemm import KernelGemm
+
+
+class TileSpace(CandidateSpace):
+    """Candidates whose blocks compute tiles of C, and slices of K."""
+
+    tile: tuple[str, ...] = ("ml", "nl", "u")
+    cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
+    derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
+    widened: tuple[str, ...] = ("vec_c",)
+
+    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        """Accesses are no wider than the alignment allows."""
+        widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
+        found = super().variables(p)
+        return {names: [v for v in rows if v[0] <= widest.get(names[0], v[0])] for names, rows in found.items()}
