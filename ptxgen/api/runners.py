@@ -9,6 +9,7 @@ from typing import Any
 from ptxgen import settings
 from ptxgen.api import call_lock, choice, driver_state, drivers, first_call, launches, streams
 from ptxgen.errors import DtypeError
+from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner, generate
@@ -95,7 +96,7 @@ def _make_runner(problem: Problem, shared: driver_state.DriverState) -> Runner:
     chosen = choice.choose(problem, on)
     if chosen is None:
         kind = f"{problem.dtype} summed in {problem.compute} into {problem.out}"
-        names = "a and b" if problem.operation == "gemm" else "operands"
+        names = operation_of(problem).operands
         raise DtypeError(
             f"{names} are {problem.dtype}; no kernel multiplies {kind} on {on.device.name}:"
             f" {selection.why_unsupported(problem, on.device)}"

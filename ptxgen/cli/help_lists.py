@@ -58,6 +58,10 @@ def baselines() -> str:
     return "; ".join(f"{o.name}: {' or '.join(o.baselines)}" for o in registered() if o.baselines)
 
 
+def schedules() -> str:
+    return "; ".join(f"{o.name}: {name}, {s.meaning}" for o in registered() for name, s in o.schedules.items())
+
+
 def registered() -> list[Operation]:
     """The operations. A plugin that cannot be loaded ends the command later."""
     from ptxgen import plugins

@@ -43,7 +43,7 @@ ScheduleOption = Annotated[
     typer.Option(
         "--schedule",
         metavar="NAME",
-        help="grouped: tlp, the tile policy of Zhang et al. with its tile for each item. [default: one tuned kernel]",
+        help="{schedules}. [default: one tuned kernel]",
     ),
 ]
 ModelOption = Annotated[bool, typer.Option("--model", help="Use only the model, not the stored winners.")]
@@ -196,7 +196,9 @@ class Target(ProblemOptions):
     @property
     def operation_name(self) -> str:
         """The operation of ``shape`` and ``suite``."""
-        return self.operation or "gemm"
+        from ptxgen.problem.operation import DEFAULT
+
+        return self.operation or DEFAULT
 
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
         """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs

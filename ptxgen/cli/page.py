@@ -359,7 +359,7 @@ def _roofs(
 
 def _ratios(found: Contents) -> str:
     from ptxgen.cli.pictures import Heat
-    from ptxgen.problem.operation import operation_of
+    from ptxgen.problem.operation import operation_named, operation_of
     from ptxgen.tuning.store.history import heat_map
 
     title = "Ratio to the vendor's library"
@@ -384,7 +384,8 @@ def _ratios(found: Contents) -> str:
         cells = [[None if c is None else (c[0], f"{c[0]:.2f}\n{c[1]}") for c in row] for row in grid.cells]
         columns, rows = ([f"$2^{{{n}}}$" for n in axis] for axis in (grid.columns, grid.rows))
         chart = Heat(f"Ratios, {name}", columns, rows, cells, "elements of C, from", "K, from")
-        lowered = "" if name == "gemm" else ", of the GEMM that kernels compute"
+        own = operation_named(name).problem.SHAPE == ("m", "n", "k")
+        lowered = "" if own else ", of the GEMM that kernels compute"
         charts.append((chart, f"ratio-{name}", f"{name}: {_shapes(len(chosen))}{lowered}"))
     worst = sorted(found.ratios, key=lambda r: r.ratio)[:10]
     table = _table(("ratio", "slowest shapes"), [[float(r.ratio), _code(r.problem.key())] for r in worst])

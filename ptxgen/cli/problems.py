@@ -134,7 +134,7 @@ def tune(
         from ptxgen.cli import schedules
 
         schedules.require(schedule)
-        return schedules.tune(target)
+        return schedules.tune(target, schedule)
     import time
     from dataclasses import replace
 
@@ -231,7 +231,7 @@ def select(
         from ptxgen.cli import schedules
 
         schedules.require(schedule)
-        return schedules.select(target)
+        return schedules.select(target, schedule)
     from ptxgen.cli import report
     from ptxgen.tuning import selection
     from ptxgen.tuning.choice import winners
@@ -270,7 +270,7 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         from ptxgen.cli import schedules
 
         schedules.require(schedule, config)
-        return schedules.emit(target)
+        return schedules.emit(target, schedule)
     from ptxgen.cli import report
     from ptxgen.codegen.render import render
     from ptxgen.families.plan_factory import plan_for
@@ -316,7 +316,7 @@ def check(target: Target, config: ConfigOption = None, seed: SeedOption = 0, sch
         from ptxgen.cli import schedules
 
         schedules.require(schedule, config)
-        return schedules.check(target, seed)
+        return schedules.check(target, schedule, seed)
     from ptxgen.cli import report
     from ptxgen.runtime.check import CASES
     from ptxgen.runtime.check import check as run
@@ -366,7 +366,7 @@ def bench(
         from ptxgen.cli import schedules
 
         schedules.require(schedule, config)
-        return schedules.bench(target)
+        return schedules.bench(target, schedule)
     from ptxgen.cli import report
     from ptxgen.problem.operation import operation_named
     from ptxgen.tuning.measure.bench import bench as run

@@ -1,4 +1,4 @@
-"""The commands on problems with ``--schedule tlp``: the tile policy of Zhang et al. for grouped products."""
+"""The commands on problems with ``--schedule``: other ways to compute them than one tuned kernel."""
 
 from __future__ import annotations
 
@@ -12,206 +12,175 @@ from ptxgen.errors import InputError, LaunchError
 
 if TYPE_CHECKING:
     from ptxgen.cli.tables import Parts
-    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule
-    from ptxgen.problem.grouped import GroupedGemm
+    from ptxgen.problem.operation import Schedule
     from ptxgen.problem.suites import Case
-
-SCHEDULES = ("tlp",)
 
 
 def require(schedule: str, config: str | None = None) -> None:
     """InputError: there is no such schedule, or a configuration is given with it."""
-    if schedule not in SCHEDULES:
-        raise InputError(f"schedule is {schedule!r}; it must be {' or '.join(SCHEDULES)}")
+    from ptxgen.problem.operation import operations
+
+    known = list(dict.fromkeys(name for operation in operations() for name in operation.schedules))
+    if schedule not in known:
+        raise InputError(f"schedule is {schedule!r}; it must be {' or '.join(known)}")
     if config is not None:
         raise InputError(f"config and schedule are given; schedule {schedule} has a configuration for each tile")
 
 
-def select(target: Target) -> Answer:
-    """The tiles that Algorithm 1 chooses for each problem."""
-    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_of
-
+def select(target: Target, name: str) -> Answer:
+    """What the schedule chooses for each problem."""
     device = target.find_device()
-    limit = threshold_of(device, target.path)
-    rows = [_fields(case, TlpSchedule.choose(p, device, limit)) for case, p in _stepped("select", _groups(target))]
-    document = {"command": "select", "schedule": "tlp", "device": device.name, "threshold": limit, "rows": rows}
-    return Answer(document, _text(document, (), lambda row: []))
+    schedule, cases = _cases(target, name)
+    rows = [_fields(c, schedule.choose(c.problem, device, target.path)) for c in _stepped("select", cases)]
+    document = {**_head("select", name, device.name), **schedule.settings(device, target.path), "rows": rows}
+    return Answer(document, _text(schedule, document, (), lambda row: []))
 
 
-def emit(target: Target) -> Answer:
-    """The PTX of the kernel of each tile that occurs, the largest first."""
+def emit(target: Target, name: str) -> Answer:
+    """The PTX of each kernel."""
     from ptxgen.cli import report
-    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_of
 
-    cases, device = _groups(target), target.find_device()
+    (schedule, cases), device = _cases(target, name), target.find_device()
     if len(cases) != 1:
         raise InputError(f"{len(cases)} problems are given; emit takes one")
-    [(case, problem)] = cases
-    schedule = TlpSchedule.choose(problem, device, threshold_of(device, target.path))
-    kernels = [{"tile": name, "digest": source.digest, "ptx": source.text} for name, source in schedule.sources()]
-    document = {
-        "command": "emit",
-        "schedule": "tlp",
-        "device": device.name,
-        **report.problem_fields(case),
-        "kernels": kernels,
-    }
+    [case] = cases
+    sources = schedule.choose(case.problem, device, target.path).sources()
+    kernels = [{"tile": tile, "digest": source.digest, "ptx": source.text} for tile, source in sources]
+    document = {**_head("emit", name, device.name), **report.problem_fields(case), "kernels": kernels}
     return Answer(document, "\n".join(str(kernel["ptx"]) for kernel in kernels))
 
 
-def check(target: Target, seed: int) -> Answer:
+def check(target: Target, name: str, seed: int) -> Answer:
     """Compares the results of the schedule with float64."""
     from ptxgen.cli import report
-    from ptxgen.operations.grouped.tlp_schedule import TlpBaseline, TlpSchedule, threshold_of
 
     driver, rows = target.find_driver(), []
-    limit = threshold_of(driver.device, target.path)
-    for case, problem in _stepped("check", _groups(target)):
-        schedule = TlpSchedule.choose(problem, driver.device, limit)
-        results = [
-            {"kind": r.kind, **report.deviation_fields(r.deviation)}
-            for r in TlpBaseline(driver, problem, schedule=schedule).check(seed)
-        ]
-        rows.append({**_fields(case, schedule), "results": results, "ok": all(r["ok"] for r in results)})
-    document = {
-        "command": "check",
-        "schedule": "tlp",
-        "device": driver.device.name,
-        "clock": driver.clock,
-        "rows": rows,
-    }
+    schedule, cases = _cases(target, name)
+    for case in _stepped("check", cases):
+        choice = schedule.choose(case.problem, driver.device, target.path)
+        found = schedule.launches(driver, choice).check(seed)
+        results = [{"kind": r.kind, **report.deviation_fields(r.deviation)} for r in found]
+        rows.append({**_fields(case, choice), "results": results, "ok": all(r["ok"] for r in results)})
+    document = {**_head("check", name, driver.device.name), "clock": driver.clock, "rows": rows}
     return Answer(document, report.check_text(document), int(not all(row["ok"] for row in rows)))
 
 
-def bench(target: Target) -> Answer:
-    """Times the schedule, after a check of its results, and the host's choice of tiles."""
-    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, choice_us, threshold_of
-
+def bench(target: Target, name: str) -> Answer:
+    """Times the schedule, after a check of its results, and the host's choice."""
     driver, rows = target.find_driver(), []
-    limit = threshold_of(driver.device, target.path)
-    for case, problem in _stepped("bench", _groups(target)):
-        schedule = TlpSchedule.choose(problem, driver.device, limit)
-        [(us, deviation)] = _timed(driver, [schedule])
+    schedule, cases = _cases(target, name)
+    for case in _stepped("bench", cases):
+        problem = case.problem
+        choice = schedule.choose(problem, driver.device, target.path)
+        [(us, deviation)] = _timed(driver, schedule, [choice])
         rows.append(
             {
-                **_fields(case, schedule),
+                **_fields(case, choice),
                 "us": us,
                 "tflops": problem.flops / us * 1e-6 if us else None,
-                "scheduling_us": choice_us(problem, driver.device),
+                "scheduling_us": schedule.choice_us(problem, driver.device),
                 "deviation": deviation,
                 "ok": deviation["ok"],
             }
         )
-    document = {
-        "command": "bench",
-        "schedule": "tlp",
-        "device": driver.device.name,
-        "clock": driver.clock,
-        "threshold": limit,
-        "rows": rows,
-    }
+    head = {**_head("bench", name, driver.device.name), "clock": driver.clock}
+    document = {**head, **schedule.settings(driver.device, target.path), "rows": rows}
     titles = ("µs", "TFLOP/s", "scheduling µs")
-    text = _text(document, titles, lambda r: [r["us"], r["tflops"], r["scheduling_us"]])
+    text = _text(schedule, document, titles, lambda r: [r["us"], r["tflops"], r["scheduling_us"]])
     return Answer(document, text, int(not all(row["ok"] for row in rows)))
 
 
-def tune(target: Target) -> Answer:
-    """Times every schedule that Algorithm 1 visits, and stores the device's threshold with the least mean time."""
+def tune(target: Target, name: str) -> Answer:
+    """Times every choice of the schedule, and stores the settings of the device with the least mean time."""
     from ptxgen.cli import report
-    from ptxgen.lowering.tlp_policy import tune_threshold
-    from ptxgen.operations.grouped.tlp_schedule import TlpSchedule, threshold_file, thresholds
     from ptxgen.tuning.store.exchange import replacing
 
     driver, rows, measured = target.find_driver(), [], []
-    name = driver.device.name
-    known = thresholds(target.path)
-    cases = _groups(target, "small" if driver.clock == "model" else "batchgemm")
-    lists = [(case, problem) for case, problem in cases if not problem.jagged]
-    if not lists:
-        raise InputError("every problem is jagged; schedule tlp is for lists of products")
-    for case, problem in _stepped("tune", lists):
-        schedules = list(TlpSchedule.every(problem, driver.device))
-        times = [us for us, _ in _timed(driver, schedules)]
-        measured.append([(s.scheme.tlp, us) for s, us in zip(schedules, times, strict=True)])
+    schedule, cases = _cases(target, name, driver.clock)
+    tuned = [case for case in cases if schedule.tunes(case.problem)]
+    if not tuned:
+        raise InputError(schedule.none_tuned)
+    for case in _stepped("tune", tuned):
+        choices = list(schedule.every(case.problem, driver.device))
+        times = [us for us, _ in _timed(driver, schedule, choices)]
+        measured.append(list(zip(choices, times, strict=True)))
         fastest = min(range(len(times)), key=times.__getitem__)
-        rows.append({**_fields(case, schedules[fastest]), "us": times[fastest], "measured": len(times)})
-    limit = tune_threshold(measured)
-    path = threshold_file(target.path)
+        rows.append({**_fields(case, choices[fastest]), "us": times[fastest], "measured": len(times)})
+    settings, path, stored = schedule.tuned(measured, driver.device, target.path)
     with replacing(path) as file:
-        file.write(report.to_json({**known, name: limit}).encode())
-    document = {
-        "command": "tune",
-        "schedule": "tlp",
-        "device": name,
-        "clock": driver.clock,
-        "threshold": limit,
-        "stored": path,
-        "rows": rows,
-    }
-    parts = _text(document, ("µs", "measured"), lambda r: [r["us"], r["measured"]])
+        file.write(report.to_json(stored).encode())
+    head = {**_head("tune", name, driver.device.name), "clock": driver.clock}
+    document = {**head, **settings, "stored": path, "rows": rows}
+    parts = _text(schedule, document, ("µs", "measured"), lambda r: [r["us"], r["measured"]])
     return Answer(document, [*parts, f"stored in {path}"])
 
 
-def _groups(target: Target, suite: str = "") -> list[tuple[Case, GroupedGemm]]:
-    """The cases, with their problems. ``suite``: the one to take without a problem. InputError: one has another
-    operation."""
-    from ptxgen.problem.grouped import GroupedGemm
-
-    found = []
-    for case in target.cases(suite):
-        if not isinstance(case.problem, GroupedGemm):
-            raise InputError(f"schedule tlp is for grouped; operation {case.problem.operation} has none")
-        found.append((case, case.problem))
-    return found
+def _head(command: str, schedule: str, device: str) -> dict[str, Any]:
+    return {"command": command, "schedule": schedule, "device": device}
 
 
-def _stepped(name: str, groups: list[tuple[Case, GroupedGemm]]) -> Iterator[tuple[Case, GroupedGemm]]:
-    """``groups``, each of which is a step of a phase of the progress."""
-    with shown_progress(name, len(groups)) as progress:
-        for case, problem in groups:
-            yield case, problem
+def _cases(target: Target, name: str, clock: str = "") -> tuple[Schedule, list[Case]]:
+    """The schedule and the cases. ``clock``: of the driver whose default suite is taken without a problem. InputError:
+    a problem has an operation without this schedule."""
+    from ptxgen.problem.operation import operation_of, operations
+
+    having = [operation for operation in operations() if name in operation.schedules]
+    schedule = having[0].schedules[name].load()
+    cases = target.cases({"": "", "model": "small"}.get(clock, schedule.suite))
+    for case in cases:
+        if name not in operation_of(case.problem).schedules:
+            names = " or ".join(operation.name for operation in having)
+            raise InputError(f"schedule {name} is for {names}; operation {case.problem.operation} has none")
+    return schedule, cases
+
+
+def _stepped(name: str, cases: list[Case]) -> Iterator[Case]:
+    """``cases``, each of which is a step of a phase of the progress."""
+    with shown_progress(name, len(cases)) as progress:
+        for case in cases:
+            yield case
             progress.step(case.name)
 
 
-def _timed(driver: Any, schedules: list[TlpSchedule]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """(microseconds, deviation from float64) of each schedule of one problem. LaunchError: a result is wrong."""
+def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tuple[float, dict[str, Any]]]:
+    """(microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is wrong."""
     from ptxgen.cli import report
-    from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
     from ptxgen.tuning.measure.bench import FINAL_TIMING, Bench, full_check_elements
 
-    problem = schedules[0].problem
+    problem = choices[0].problem
     operands = Bench(driver).operand_sets_for(problem, FINAL_TIMING)
     try:
-        for schedule in schedules:
-            launches = TlpBaseline(driver, problem, schedule=schedule)
+        for choice in choices:
+            launches = schedule.launches(driver, choice)
             operands.poison()
             launches.run(launches.steps(operands.sets[0]))
             driver.synchronize()
             deviation = operands.deviation(full_check_elements(problem))
             if not deviation.ok:
-                raise LaunchError(f"{problem.key()}: the result of schedule tlp is wrong: {deviation}")
+                raise LaunchError(f"{problem.key()}: the result of schedule {schedule.name} is wrong: {deviation}")
             yield launches.best(operands.sets, FINAL_TIMING).best, report.deviation_fields(deviation)
     finally:
         operands.release()
 
 
-def _fields(case: Case, schedule: TlpSchedule) -> dict[str, Any]:
+def _fields(case: Case, choice: Any) -> dict[str, Any]:
     from ptxgen.cli import report
 
-    return {**report.problem_fields(case), **schedule.facts()}
+    return {**report.problem_fields(case), **choice.facts()}
 
 
-def _text(document: dict[str, Any], titles: tuple[str, ...], cells: Callable[[dict[str, Any]], list[Any]]) -> Parts:
-    """A table of schedules, with further columns, and the threshold."""
+def _text(
+    schedule: Schedule,
+    document: dict[str, Any],
+    titles: tuple[str, ...],
+    cells: Callable[[dict[str, Any]], list[Any]],
+) -> Parts:
+    """A table of choices, with further columns, and the settings."""
     from ptxgen.cli import report
     from ptxgen.cli.tables import Table
 
-    rows = []
-    for r in document["rows"]:
-        tiles = ", ".join(f"{t['items']} {t['tile']}" for t in r["tiles"])
-        blocks = sum(t["blocks"] for t in r["tiles"])
-        rows.append([*report.shape_cells(r), tiles, blocks, r["idle_blocks"], r["tlp"], *cells(r)])
-    heads = (*report.shape_titles(document), "items by tile", "blocks", "idle blocks", "TLP", *titles)
+    rows = [[*report.shape_cells(r), *schedule.cells(r), *cells(r)] for r in document["rows"]]
+    heads = (*report.shape_titles(document), *schedule.titles, *titles)
     notes = [report.MODEL_CLOCK] if document.get("clock") == "model" else []
-    limit = f"threshold of TLP: {document['threshold']}"
-    return [Table(heads, rows, ("column-major",)), limit, f"device: {document['device']}", *notes]
+    limits = schedule.settings_text(document)
+    return [Table(heads, rows, ("column-major",)), limits, f"device: {document['device']}", *notes]

@@ -13,6 +13,7 @@ from typing import Any
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.render import render, rendered
 from ptxgen.codegen.source import Launch, Source
+from ptxgen.export.operations import in_c
 from ptxgen.export.symbol import Branch, Leaf, Node, Symbol, explore, outcomes, value
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model, rules
@@ -32,9 +33,8 @@ VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "alig
 
 
 def serves_other_shapes(problem: Problem) -> bool:
-    """Whether the kernels of ``problem`` are exported for other shapes too: those of GEMMs without a batch, except
-    empty ones."""
-    return problem.operation == "gemm" and getattr(problem, "batch", 0) == 1 and min(lower(problem).extent_gcd) > 0
+    """True if the kernels of ``problem`` are exported for other shapes too: none of empty problems are."""
+    return in_c(problem.operation).form.serves_other_shapes(problem) and min(lower(problem).extent_gcd) > 0
 
 
 def variables(problem: Problem) -> dict[str, int]:

@@ -13,7 +13,8 @@ class CForm:
     ``normalize_<name>`` and ``set_shape_<name>``, which reads ``values``; ``strides``: the number of the last fields
     that are strides of a batch; ``alignments(problem)``: of the first operand, the second and the result, in bytes;
     ``elements(problem)``: that they span in memory; ``require(problem)``: raises InputError if the function does not
-    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0."""
+    take the problem; ``without_sum(problem)``: the GEMM with an empty K that has its result if alpha is 0;
+    ``serves_other_shapes(problem)``: true if its kernels are exported for other shapes too."""
 
     name: str
     meaning: str
@@ -22,5 +23,6 @@ class CForm:
     elements: Callable[[Any], tuple[int, int, int]]
     without_sum: Callable[[Any], Any]
     require: Callable[[Any], None] = lambda p: None
+    serves_other_shapes: Callable[[Any], bool] = lambda p: False
     strides: int = 0
     values: Mapping[str, Any] = field(default_factory=dict)

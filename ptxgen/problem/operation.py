@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from ptxgen import plugins
 from ptxgen.errors import InputError
@@ -93,6 +94,54 @@ class RandomKind:
     vary: Callable[..., ProblemBase] | None = None
 
 
+class Schedule(Protocol):
+    """Another way to compute problems of an operation than one tuned kernel, which ``--schedule`` names.
+
+    A choice has ``problem``, ``facts()``, plain data of it, and ``sources()``, (name of a tile, ``Source``) of each
+    kernel. ``suite``: what is tuned without a problem; ``none_tuned``: the error if no problem can be tuned;
+    ``titles``, ``cells(row)``: columns of tables, and their cells for the facts of a choice.
+    """
+
+    name: str
+    suite: str
+    none_tuned: str
+    titles: tuple[str, ...]
+
+    def cells(self, row: dict[str, Any]) -> list[Any]: ...
+
+    def settings(self, device: Any, database: Path) -> dict[str, Any]:
+        """What choices depend on besides the problem, with names."""
+
+    def settings_text(self, document: dict[str, Any]) -> str: ...
+
+    def choose(self, problem: Any, device: Any, database: Path) -> Any:
+        """The choice for a problem, by the settings that are stored next to ``database``."""
+
+    def choice_us(self, problem: Any, device: Any) -> float:
+        """Microseconds of the host for one choice."""
+
+    def launches(self, driver: Any, choice: Any) -> Any:
+        """Its loaded kernels: ``steps(addresses)``, ``run(steps)``, ``best(sets, timing)``, ``check(seed)``."""
+
+    def tunes(self, problem: Any) -> bool: ...
+
+    def every(self, problem: Any, device: Any) -> Iterator[Any]:
+        """The choices that tuning times."""
+
+    def tuned(
+        self, measured: list[list[tuple[Any, float]]], device: Any, database: Path
+    ) -> tuple[dict[str, Any], Path, dict[str, Any]]:
+        """The settings with the least mean time of the (choice, microseconds) of each problem; the file that stores
+        them, and its contents."""
+
+
+class NamedSchedule(NamedTuple):
+    """A schedule. ``meaning``: what help says of it; ``load()``: imports it."""
+
+    meaning: str
+    load: Callable[[], Schedule]
+
+
 @dataclass(frozen=True)
 class Operation:
     """An operation, registered once.
@@ -108,7 +157,7 @@ class Operation:
     are different in all operations; ``column_major(fields)``: the case of a problem whose fields are in column-major
     (BLAS) terms, None: the operation has no such form; ``scheduling(problem, config, device)``: microseconds of the
     host before a launch, to be reported with its time, None: nothing to report; ``c_form``: its function in exported
-    libraries, None: it has none.
+    libraries, None: it has none; ``schedules``: by name; ``operands``: how errors call A and B.
     """
 
     problem: type[ProblemBase]
@@ -125,6 +174,8 @@ class Operation:
     column_major: Callable[[dict[str, Any]], Case] | None = None
     scheduling: Callable[[Any, Any, Any], float] | None = None
     c_form: CForm | None = None
+    schedules: Mapping[str, NamedSchedule] = field(default_factory=dict)
+    operands: str = "operands"
 
     @property
     def name(self) -> str:
@@ -137,6 +188,7 @@ class Operation:
         return tuple(f.name for f in fields(self.problem) if f.name not in self.problem.SHAPE)
 
 
+DEFAULT = "gemm"  #: the operation of commands and shapes files that name none
 #: the operations by name, in the order of registration; ``ptxgen.operations`` adds those of the package
 OPERATIONS: dict[str, Operation] = {}
 

@@ -9,7 +9,7 @@ from typing import Any
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError
 from ptxgen.problem.base import ProblemBase
-from ptxgen.problem.operation import operation_named, operation_names, operations
+from ptxgen.problem.operation import DEFAULT, operation_named, operation_names, operations
 
 #: a problem of any operation
 Problem = ProblemBase
@@ -42,7 +42,7 @@ def parse(text: str) -> Problem:
 def from_dict(values: dict[str, Any]) -> Problem:
     """The problem whose ``as_dict()`` is ``values``, as on a line of a shapes file; default fields may be missing.
     InputError: ``values`` do not describe a problem."""
-    operation = word("operation", values.get("operation", "gemm"), operation_names())
+    operation = word("operation", values.get("operation", DEFAULT), operation_names())
     kind = operation_named(operation).problem
     known = {f.name for f in fields(kind)} | {"operation"}
     unknown = sorted(set(values) - known)

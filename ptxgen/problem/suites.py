@@ -9,13 +9,13 @@ from typing import Any
 
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
-from ptxgen.problem.operation import Case, operation_named
+from ptxgen.problem.operation import DEFAULT, Case, operation_named
 from ptxgen.problem.registry import from_dict
 
 MOST_CALLS = 10**15  #: the largest count of a line
 
 
-def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
+def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
     """The cases of the suite ``name`` of the operation ``of``. ``fields``: fields of all problems.
 
     InputError: there is no such suite, or a layout is given for a suite that sets layouts itself; ShapeError,
@@ -31,7 +31,7 @@ def cases(name: str, of: str = "gemm", **fields: Any) -> list[Case]:
 
 
 def read(
-    lines: Iterable[str | bytes], name: str, of: str = "gemm", column_major: bool = False, **fields: Any
+    lines: Iterable[str | bytes], name: str, of: str = DEFAULT, column_major: bool = False, **fields: Any
 ) -> Iterator[Case]:
     """The cases of a shapes file: on each line a JSON object with the extents of a problem, any of its other fields
     and, optionally, a ``name`` and a ``count`` for the case. ``fields``: defaults of fields; ``of``: the operation; if
@@ -45,7 +45,7 @@ def read(
             continue
         try:
             values = _object(_text(line.strip()))
-            if values.setdefault("operation", of or "gemm") != of and of:
+            if values.setdefault("operation", of or DEFAULT) != of and of:
                 raise InputError(f"operation is {values['operation']!r}; a command on {of} takes only {of}")
             title, count = _title(values.pop("name", "")), _count(values.pop("count", 1))
             case = case_of({**fields, **values}, column_major)
@@ -60,7 +60,7 @@ def case_of(values: dict[str, Any], column_major: bool) -> Case:
     if not column_major:
         problem = from_dict(values)
         return Case(problem.key(), problem)
-    operation = operation_named(values.get("operation", "gemm"))
+    operation = operation_named(values.get("operation", DEFAULT))
     if operation.column_major is None:
         raise InputError(f"--column-major is given; {operation.name} has no column-major form")
     return operation.column_major(values)

@@ -21,5 +21,6 @@ C_FORM = CForm(
     alignments=lambda p: (p.aligned_a, p.aligned_b, p.aligned_c),
     elements=lambda p: (span(p, A), span(p, B), span(p, C)),
     without_sum=without_sum,
+    serves_other_shapes=lambda p: p.batch == 1,
     strides=3,
 )

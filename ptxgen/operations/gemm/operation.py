@@ -55,6 +55,7 @@ GEMM = Operation(
     slices=slices,
     checks=_checks,
     operand_sets=_operand_sets,
+    operands="a and b",
     titles=TITLES,
     cells=cells,
     column_major=from_column_major,

@@ -12,7 +12,7 @@ from ptxgen.operations.grouped import random_problems
 from ptxgen.operations.grouped.reference import product, slices
 from ptxgen.operations.grouped.suites import SUITES
 from ptxgen.problem.grouped import GroupedGemm
-from ptxgen.problem.operation import Baseline, Operation, RandomKind
+from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomKind, Schedule
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config import Config
@@ -64,6 +64,15 @@ def _tlp() -> Callable[..., Any]:
     return TlpBaseline
 
 
+_TLP_MEANING = "the tile policy of Zhang et al. with its tile for each item"
+
+
+def _tlp_schedule() -> Schedule:
+    from ptxgen.operations.grouped.tlp_schedule import TlpPolicy
+
+    return TlpPolicy()
+
+
 def _cudnn() -> Callable[..., Any]:
     from ptxgen.operations.conv import cudnn
     from ptxgen.operations.grouped.cudnn import CudnnGrouped
@@ -98,5 +107,6 @@ GROUPED = Operation(
     suites=SUITES,
     baselines={baseline.name: baseline for baseline in _BASELINES},
     scheduling=_table_us,
+    schedules={"tlp": NamedSchedule(_TLP_MEANING, _tlp_schedule)},
     random_kinds={"grouped": RandomKind(random_problems.grouped, 0.0)},
 )

@@ -30,6 +30,7 @@ from ptxgen.lowering.tlp_policy import (
     default_threshold,
     idle_blocks,
     schemes,
+    tune_threshold,
 )
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.device import Device
@@ -239,3 +240,44 @@ def choice_us(problem: GroupedGemm, device: Device, runs: int = 3) -> float:
         choose_tiles(problem.items, device, limit, resources)
         times.append(1e6 * (time.perf_counter() - began))
     return min(times)
+
+
+class TlpPolicy:
+    """The schedule of ``--schedule tlp``. Its setting is the threshold of a device, which Algorithm 1 compares TLP
+    with."""
+
+    name, suite = "tlp", "batchgemm"
+    none_tuned = "every problem is jagged; schedule tlp is for lists of products"
+    titles: tuple[str, ...] = "items by tile", "blocks", "idle blocks", "TLP"
+
+    def cells(self, row: dict[str, Any]) -> list[Any]:
+        tiles = ", ".join(f"{t['items']} {t['tile']}" for t in row["tiles"])
+        return [tiles, sum(t["blocks"] for t in row["tiles"]), row["idle_blocks"], row["tlp"]]
+
+    def settings(self, device: Device, database: Path) -> dict[str, Any]:
+        return {"threshold": threshold_of(device, database)}
+
+    def settings_text(self, document: dict[str, Any]) -> str:
+        return f"threshold of TLP: {document['threshold']}"
+
+    def choose(self, problem: GroupedGemm, device: Device, database: Path) -> TlpSchedule:
+        return TlpSchedule.choose(problem, device, threshold_of(device, database))
+
+    def choice_us(self, problem: GroupedGemm, device: Device) -> float:
+        return choice_us(problem, device)
+
+    def launches(self, driver: Driver, choice: TlpSchedule) -> TlpBaseline:
+        return TlpBaseline(driver, choice.problem, schedule=choice)
+
+    def tunes(self, problem: GroupedGemm) -> bool:
+        return not problem.jagged
+
+    def every(self, problem: GroupedGemm, device: Device) -> Iterator[TlpSchedule]:
+        return TlpSchedule.every(problem, device)
+
+    def tuned(
+        self, measured: list[list[tuple[TlpSchedule, float]]], device: Device, database: Path
+    ) -> tuple[dict[str, Any], Path, dict[str, Any]]:
+        known = thresholds(database)
+        limit = tune_threshold([[(choice.scheme.tlp, us) for choice, us in group] for group in measured])
+        return {"threshold": limit}, threshold_file(database), {**known, device.name: limit}
