@@ -358,8 +358,8 @@ def test_launches_are_not_wrapped_unless_somebody_observes(monkeypatch):
     on = EmulatedDriver()
     assert recording.observed(P, on, launch) is launch
     monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: seen.append((problem, stream))])
-    recording.observed(P, on, launch)(1, 2, 3, 77)
-    assert seen == [(1, 2, 3, 77), (P, 77)]
+    recording.observed(P, on, launch)((1, 2, 3), 77)
+    assert seen == [((1, 2, 3), 77, None), (P, 77)]
 
 
 # --- autotune ----------------------------------------------------------------------------------------------------
