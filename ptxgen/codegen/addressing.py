@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitGemm, ImplicitOperand
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitOperand, OffsetTables
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 #: lop3 look-up table of (not a or not b) and c: nonzero if a coordinate is outside the image
 OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
@@ -20,10 +20,10 @@ def multiplier(n: int) -> tuple[int, int]:
     return (1 << shift) // n + 1, shift
 
 
-def _implicit(p: KernelGemm, name: str) -> ImplicitOperand | None:
+def _implicit(p: KernelProblem, name: str) -> ImplicitOperand | None:
     """The offset tables of A, B or C, if ``p`` addresses it through tables."""
-    x = getattr(p.parts[0], name) if isinstance(p, ImplicitGemm) else None
-    return x if x is not None and x.addressing != STRIDED else None
+    access = p.operand(name.upper()).access
+    return access.maps if isinstance(access, OffsetTables) else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class OperandAddressing(Part):
         tables = [] if self.strided else [f".param .u64 mn_table_{n}, .param .u64 k_table_{n},"]
         return tables + ([f".param .u32 guard_{n}, .param .u32 high_{n},"] if self.is_im2col else [])
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
         x = _implicit(p, self.name)
         if x is None:
@@ -93,7 +93,7 @@ class CAddressing(Part):
         """Kernel parameters: the tables."""
         return [".param .u64 rows_c, .param .u64 columns_c,"] if self.tables else []
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
         x = _implicit(p, "c")
         return tuple(("table", table) for table in x.tables) if x is not None else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
 
 
@@ -24,9 +24,9 @@ class Arithmetic(Part):
     s32_to_f32: bool
 
     @classmethod
-    def of(cls, p: KernelGemm) -> Arithmetic:
+    def of(cls, p: KernelProblem) -> Arithmetic:
         """The arithmetic that ``p`` asks for."""
-        kind = dtype(p.epilogue_dtype.name)
+        kind = dtype(p.sink.arithmetic)
         name = kind.name
         instructions = (
             ("add.s32", "mul.lo.s32", "mad.lo.s32", "setp.ne.s32")

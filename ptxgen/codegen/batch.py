@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Batch(Part):
             ".param .u32 first_item, .param .u32 items,",
         ]
 
-    def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, run: BatchRange) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
         if not self.active:
             return ()

@@ -9,7 +9,7 @@ from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile, width
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class CAccess(Part):
     ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers are set before guarded
     instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of them spill."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     arithmetic: Arithmetic
     addressing: CAddressing
     vec: int

@@ -13,7 +13,7 @@ from ptxgen.codegen.parts import Allocator, Part, Reduction
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import log2
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 AUX_KERNEL_THREADS = 256  #: threads per block of auxiliary kernels
 
@@ -21,10 +21,10 @@ AUX_KERNEL_THREADS = 256  #: threads per block of auxiliary kernels
 class Slicing(Protocol):
     """The numbers of the tile scheduler that the reduction depends on."""
 
-    def slices(self, p: KernelGemm) -> int:
+    def slices(self, p: KernelProblem) -> int:
         """Slices of K that store partial sums."""
 
-    def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
+    def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
         """Tiles of one batch item along both sides, and their product."""
 
 
@@ -51,14 +51,14 @@ class CKernels(Part):
             return ("scale",)
         return ("reduce",) if self.reduction.stores_partials else ()
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if self.reduction.stores_partials:
             size = self.scheduler.slices(p) * items * p.m * p.n * self.arithmetic.bytes
             workspace.claim(size, "partial sums [slice][item][M][N]")
         if self.reduction.uses_flag:
             workspace.claim(4 * self.scheduler.tiles(p)[2] * items, "flags [item][tile]", zeroed=True)
 
-    def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
+    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
         """The launch of the main kernel with those that precede or follow it."""
         if self.reduction.prescales_c:
             return self._step("scale", p, run, ()), main
@@ -66,7 +66,7 @@ class CKernels(Part):
             return main, self._step("reduce", p, run, (("u32", self.scheduler.slices(p)),))
         return (main,)
 
-    def _step(self, name: str, p: KernelGemm, run: BatchRange, slices: tuple[Argument, ...]) -> Step:
+    def _step(self, name: str, p: KernelProblem, run: BatchRange, slices: tuple[Argument, ...]) -> Step:
         """The launch of an auxiliary kernel over C: 2^shift threads of a block along a row; grid.z counts batch
         items."""
         vectors = -(-p.n // self.c.vec)
@@ -81,7 +81,7 @@ class CKernels(Part):
             *self.c.addressing.arguments(p),
             ("u32", p.m),
             ("u32", p.n),
-            ("u32", p.ldc),
+            ("u32", p.operand("C").access.ld),
             ("u32", shift),
             (self.arithmetic.type, "beta"),
             *slices,

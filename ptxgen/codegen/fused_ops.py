@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
 
 
@@ -31,17 +32,17 @@ class FusedOps(Part):
     GELU_CUBIC = bits_of(-math.sqrt(8 / math.pi) * math.log2(math.e) * 0.044715, dtype("f32"))
 
     @classmethod
-    def of(cls, p: KernelGemm, batched: bool, template: str = "epilogue/fused_ops.mako") -> FusedOps:
+    def of(cls, p: KernelProblem, batched: bool, template: str = "epilogue/fused_ops.mako") -> FusedOps:
         """The fused operations of ``p``. ``template``: the slot, if there are any."""
-        types = {name: p.epilogue_operand_dtype(name) for name in p.epilogue_operands}
+        types = {name: p.sink.array_dtype(name) for name in p.sink.arrays}
         operands = {name: ("b16" if kind.bytes == 2 else kind.name, kind.bytes) for name, kind in types.items()}
         return cls(
-            template if p.epilogue else "epilogue/identity.mako",
+            template if p.sink.epilogue else "epilogue/identity.mako",
             operands,
-            p.scalar_bias and "bias" in operands,
-            batched and p.batched_bias and "bias" in operands,
-            p.grouped,
-            tuple(name for name in p.arrays[3:] if name not in operands),
+            p.sink.scalar_bias and "bias" in operands,
+            batched and p.sink.batched_bias and "bias" in operands,
+            grouped(p),
+            tuple(name for name in p.other_arrays if name not in operands),
         )
 
     @property

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.vectorized import BoolOrColumn, IntOrColumn
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
-def accumulator_bytes(p: KernelGemm) -> int:
+def accumulator_bytes(p: KernelProblem) -> int:
     """Bytes of an accumulator in shared memory and in the workspace."""
     return max(4, p.accumulator.bytes)
 

@@ -18,11 +18,10 @@ from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import log2, register_cap
-from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm, slice_length
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import Items, items_of, slice_length
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device
-from ptxgen.problem.grouped import GroupedGemm
 
 Words = NDArray[np.uint32]
 
@@ -220,7 +219,7 @@ class GroupTable(Table):
     """The table of a group whose operands are each in one array."""
 
     layout: DescriptorTable
-    group: GroupedGemm
+    group: Items
 
     def words(self) -> Words:
         p, size, out = self.group, self.group.element.bytes, self.group.output.bytes
@@ -246,14 +245,11 @@ class GroupedScheduler(GridScheduler):
     template = "sched/grouped.mako"
 
     @classmethod
-    def of(cls, p: KernelGemm, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
+    def of(cls, p: KernelProblem, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
         """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
         blocks than fit at once would delay the tiles that they begin with."""
-        assert isinstance(p, GroupedKernelGemm)
         kind = StreamScheduler if c.stream_k else cls
-        table = DescriptorTable(
-            c.ml, c.nl, p.epilogue_dtype.name, p.epilogue_operands, c.u, c.kg, stream=bool(c.stream_k)
-        )
+        table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
         if registers <= 0:
             registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
         resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
@@ -266,24 +262,21 @@ class GroupedScheduler(GridScheduler):
         """The offset in shared memory of the number of the next tile."""
         return int(self.geometry.shared) - GROUPED_SHARED
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
-        assert isinstance(p, GroupedKernelGemm)
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         c = self.config
-        tiles = int(p.tiles_of(c.ml, c.nl, c.u, c.kg))
-        return (self.blocks if p.jagged else min(tiles, self.blocks)), 1, 1
+        tiles = int(p.extents.tiles(c.ml, c.nl, c.u, c.kg))
+        return (self.blocks if p.extents.jagged else min(tiles, self.blocks)), 1, 1
 
-    def partial_bytes(self, group: GroupedGemm) -> int:
+    def partial_bytes(self, group: Items) -> int:
         """Bytes of the sums of all slices of tiles that have several."""
         return self.table.split_tiles(group.extents) * self.slice_bytes
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if self.slice_bytes:
-            assert isinstance(p, GroupedKernelGemm)
-            assert p.group is not None
-            region = workspace.claim(self.partial_bytes(p.group), "sums of slices of K")
+            region = workspace.claim(self.partial_bytes(items_of(p)), "sums of slices of K")
             assert region.offset == 0, "the kernel finds them at the start of the workspace"
 
-    def batch_limit(self, p: KernelGemm) -> int:
+    def batch_limit(self, p: KernelProblem) -> int:
         return 1
 
     @property
@@ -302,13 +295,12 @@ class StreamScheduler(GroupedScheduler):
     def log2_u(self) -> int:
         return log2(self.config.u)
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
-        assert isinstance(p, GroupedKernelGemm)
-        if p.group is None:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
+        if p.extents.group is None:
             return self.blocks, 1, 1
-        return len(self.table.shares(p.group.extents)) - 1, 1, 1
+        return len(self.table.shares(items_of(p).extents)) - 1, 1, 1
 
-    def partial_bytes(self, group: GroupedGemm) -> int:
+    def partial_bytes(self, group: Items) -> int:
         """Bytes of the sums of the first and the last tile of each block."""
         return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
 
@@ -328,19 +320,17 @@ class GroupedParameters(KernelParameters):
             *packed,
         ]
 
-    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
-        assert isinstance(p, GroupedKernelGemm)
-        assert p.group is not None
+    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         assert isinstance(self.scheduler, GroupedScheduler)
         kind = self.arithmetic.type
-        table: Argument = ("table", GroupTable(self.scheduler.table, p.group))
+        table: Argument = ("table", GroupTable(self.scheduler.table, items_of(p)))
         if "table" in buffers.packed:
             table = ("u64", buffers.packed["table"])
         return (
             *POINTERS,
             *self.fused_ops.arguments,
             table,
-            ("u32", len(p.group.items)),
+            ("u32", len(items_of(p).items)),
             (kind, "alpha"),
             (kind, "beta"),
             *self.packing.product_arguments(buffers),

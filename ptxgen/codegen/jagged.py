@@ -10,10 +10,9 @@ from ptxgen.codegen.packing import ROW, Buffers, Packing
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import items_of
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
-from ptxgen.problem.grouped import GroupedGemm
 
 THREADS = 256  #: threads of the block
 
@@ -39,15 +38,15 @@ class JaggedTable(Packing):
     @property
     def along_k(self) -> bool:
         """Whether items differ in K. They are then sorted, the longest first."""
-        return _group(self.problem).jagged == "k"
+        return items_of(self.problem).jagged == "k"
 
     @property
     def one(self) -> str:
         """1 in the type of alpha and beta, as PTX writes it."""
         return bits_of(1.0, dtype(self.layout.kind)) if self.layout.kind != "s32" else "1"
 
-    def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
-        size = self.layout.bytes(len(_group(p).items))
+    def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
+        size = self.layout.bytes(len(items_of(p).items))
         return Buffers({"table": workspace.claim(size, "descriptor table", ROW).offset})
 
     @property
@@ -60,8 +59,8 @@ class JaggedTable(Packing):
             ", ".join(f".param .u64 by_{x}, .param .u64 along_{x}" for x in self.arrays),
         ]
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        group = _group(p)
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+        group = items_of(p)
         m, n, k = (int(x) for x in group.extents.max(axis=0, initial=0))
         ends = group.offsets
         arguments: tuple[Argument, ...] = (
@@ -74,9 +73,3 @@ class JaggedTable(Packing):
         )
         shared = 4 * (self.WARPS + (len(group.items) if self.along_k else 0))
         return (Step(f"{self.entry}_table", (1, 1, 1), (self.THREADS, 1, 1), ceil_div(shared, 16) * 16, arguments),)
-
-
-def _group(p: KernelGemm) -> GroupedGemm:
-    assert isinstance(p, GroupedKernelGemm)
-    assert p.group is not None
-    return p.group

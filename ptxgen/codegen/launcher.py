@@ -11,26 +11,26 @@ from ptxgen.codegen.c_kernels import CKernels
 from ptxgen.codegen.packing import Buffers, Packing
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.source import Argument, Launch, Step
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class Arguments(Protocol):
     """The arguments of the main kernel."""
 
-    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         """The arguments of the launch of the batch items of ``run``."""
 
 
 class Grid(Protocol):
     """The grid of the main kernel."""
 
-    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         """The GEMMs of a problem that have launches of their own."""
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
 
-    def batch_limit(self, p: KernelGemm) -> int:
+    def batch_limit(self, p: KernelProblem) -> int:
         """Batch items that one launch can have."""
 
 
@@ -48,7 +48,7 @@ class GemmLauncher:
     c_kernels: CKernels
     parts: Sequence[Part]
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def launch(self, problem: KernelProblem) -> Launch:
         """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, which use
         the same workspace one after the other."""
         if problem.results == 0:
@@ -62,7 +62,7 @@ class GemmLauncher:
         steps = tuple(step for each in launches for step in each.steps)
         return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)
 
-    def _launch_range(self, problem: KernelGemm, run: BatchRange) -> Launch:
+    def _launch_range(self, problem: KernelProblem, run: BatchRange) -> Launch:
         """The steps that compute the batch items of ``run``."""
         p, workspace = self.packing.product_problem(problem), Allocator()
         for part in self.parts:

@@ -13,7 +13,7 @@ from ptxgen.codegen.batch import Batch, BatchRange
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.source import Argument, Step, TensorMap
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 ROW = 128  #: bytes that packed rows and buffers start at a multiple of
 POINTERS: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
@@ -43,7 +43,7 @@ class MappedOperand(Protocol):
 class Packing(Part):
     """No packing: the product reads A and B directly. ``entry``: name of the product's kernel."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     entry: str
     batch: Batch
     fused_ops: FusedOps
@@ -62,15 +62,15 @@ class Packing(Part):
         """Its part of the header."""
         return ""
 
-    def packs(self, p: KernelGemm) -> bool:
+    def packs(self, p: KernelProblem) -> bool:
         """Whether a launch of ``p`` runs the packing kernels."""
         return bool(self.names) and (p.k > 0 or self.packs_empty)
 
-    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         """Bytes of the packed operands, and of those that one packing kernel stores for the next, by operand."""
         raise NotImplementedError
 
-    def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
+    def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
         """The buffers of a launch."""
         if not self.packs(p):
             return Buffers()
@@ -80,7 +80,7 @@ class Packing(Part):
             {name: workspace.claim(n, f"rows of {name.upper()}", ROW).offset for name, n in staging.items()},
         )
 
-    def product_problem(self, p: KernelGemm) -> KernelGemm:
+    def product_problem(self, p: KernelProblem) -> KernelProblem:
         """The problem that the product's kernel computes on packed operands."""
         return p
 
@@ -94,13 +94,13 @@ class Packing(Part):
         return ()
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``kind``: type of its
         elements, ``direct``: the map of the operand itself."""
         return direct
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         """The launches of the packing kernels."""
         return ()
 

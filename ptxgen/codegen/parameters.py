@@ -13,7 +13,7 @@ from ptxgen.codegen.packing import POINTERS, Buffers, Packing
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class KernelParameters(Part):
             *packed,
         ]
 
-    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         """The values of ``declarations`` for the batch items of ``run``."""
         kind, slice_k = self.arithmetic.type, self.scheduler.k_slices(p)[1]
         return (
@@ -51,7 +51,18 @@ class KernelParameters(Part):
             *self.fused_ops.arguments,
             *self.batch.arguments(p, run),
             *(value for x in (*self.addressing, self.c.addressing) for value in x.arguments(p)),
-            *(("u32", n) for n in (p.m, p.n, p.k, p.lda, p.ldb, p.ldc, slice_k)),
+            *(
+                ("u32", n)
+                for n in (
+                    p.m,
+                    p.n,
+                    p.k,
+                    p.operand("A").access.ld,
+                    p.operand("B").access.ld,
+                    p.operand("C").access.ld,
+                    slice_k,
+                )
+            ),
             (kind, "alpha"),
             (kind, "beta"),
             *self.packing.product_arguments(buffers),

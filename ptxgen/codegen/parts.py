@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE, Config
 from ptxgen.codegen.registers import Tile
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class Reduction(StrEnum):
@@ -113,5 +113,5 @@ class Part:
         """The part's regions of shared memory, in lines."""
         return []
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         """Claims the part's workspace for a launch of ``items`` batch items of ``p``."""

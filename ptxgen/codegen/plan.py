@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.arithmetic import Arithmetic
@@ -22,10 +22,9 @@ from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
-from ptxgen.problem.registry import Problem
 
 
 class Parameters(Protocol):
@@ -77,15 +76,15 @@ class Plan:
     launcher: GemmLauncher
 
     def __init__(
-        self, problem: KernelGemm, config: Config, device: Device, geometry: Geometry, registers: int = -1
+        self, problem: KernelProblem, config: Config, device: Device, geometry: Geometry, registers: int = -1
     ) -> None:
         self.problem, self.config, self.device = problem, config, device
         self.registers = registers  #: per thread of the loaded kernel; -1: not known
         self._arguments = problem, config, device, geometry
-        self.source_problem: Problem = problem  #: the problem that ``problem`` was lowered from, for the header
+        self.source_problem: Any = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
         self.target, self.ptx_version = device.target, device.ptx_version
-        self.entry = f"{problem.operation}_{problem.dtype}_{problem.layout.lower()}"
+        self.entry = problem.name
         self.threads, self.shared = int(self.geometry.threads), int(self.geometry.shared)
         self.pdl = Pdl(config)
         self.reduction = Reduction.of(config)
@@ -197,8 +196,12 @@ class Plan:
         plan.source_problem = self.source_problem
         return plan
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def launch(self, problem: KernelProblem) -> Launch:
         """The steps that compute ``problem``, which must be of this plan's class."""
+        return self._launch(problem.like(self.problem))
+
+    def _launch(self, problem: KernelProblem) -> Launch:
+        """``launch`` of the form of a problem that the plan computes."""
         return self.launcher.launch(problem)
 
     def pdl_entries(self, entries: Sequence[str]) -> tuple[str, ...]:

@@ -191,5 +191,5 @@ def _text_or_traceback(plan: Plan, choice: str) -> str:
         import mako.exceptions
 
         trace = mako.exceptions.text_error_template().render()
-        kernel = f"{plan.kernel} of {plan.problem.key()} with {plan.config}"
+        kernel = f"{plan.kernel} of {plan.source_problem.key()} with {plan.config}"
         raise RenderError(f"{kernel} failed: {error}\n{trace}") from error

@@ -8,7 +8,7 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.cuda_abi import GRID_LIMIT
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -25,32 +25,32 @@ class GridScheduler(Part):
         """Tiles along M of a raster group; 1: the grid's axes are the tiles of M and of N."""
         return self.config.raster_group
 
-    def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
+    def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
         """Tiles of one batch item along M and N, and their product."""
         tiles_m, tiles_n = -(-p.m // self.config.ml), -(-p.n // self.config.nl)
         return tiles_m, tiles_n, tiles_m * tiles_n
 
-    def k_slices(self, p: KernelGemm) -> tuple[int, int]:
+    def k_slices(self, p: KernelProblem) -> tuple[int, int]:
         """(non-empty slices of K, length of a slice)."""
         c = self.config
         slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
         return max(-(-p.k // slice_k), 1) if slice_k else 1, slice_k
 
-    def slices(self, p: KernelGemm) -> int:
+    def slices(self, p: KernelProblem) -> int:
         """Slices of K that store partial sums."""
         return self.k_slices(p)[0]
 
-    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         """The GEMMs of a problem; each has its own launch."""
         return p.gemms
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
         tiles_m, tiles_n, tiles = self.tiles(p)
         z = self.slices(p) * items
         return (tiles_m, tiles_n, z) if self.raster_group == 1 else (tiles, 1, z)
 
-    def batch_limit(self, p: KernelGemm) -> int:
+    def batch_limit(self, p: KernelProblem) -> int:
         """Batch items that one launch can have: grid.z counts the slices of all of them."""
         return GRID_LIMIT // self.slices(p)
 

@@ -18,7 +18,8 @@ from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
-from ptxgen.lowering.kernel_gemm import STRIDED
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import STRIDED
 
 
 def compose_scheduler(plan: Plan) -> GridScheduler:
@@ -26,7 +27,7 @@ def compose_scheduler(plan: Plan) -> GridScheduler:
     plan.batch = Batch(plan.problem.batch != 1)
     plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active)
     scheduler = GridScheduler(plan.config, plan.batch.active)
-    if plan.problem.grouped:
+    if grouped(plan.problem):
         scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
     plan.scheduler = scheduler
     return scheduler
@@ -46,7 +47,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     assert isinstance(geometry, TileGeometry)
     c, via_smem = plan.config, bool(geometry.c_via_smem)
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
-    plan.c = plan._c_access(CAddressing(plan.problem.addr_c != STRIDED), vec, plan.problem.grouped)
+    plan.c = plan._c_access(CAddressing(plan.problem.operand("C").access.mode != STRIDED), vec, grouped(plan.problem))
     plan.epilogue = TileEpilogue(
         c,
         plan.arithmetic,
@@ -60,14 +61,14 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
         row_pitch=int(geometry.c_row_pitch),
         aliases_stages=True,
         computes_oob=not via_smem,
-        by_rows=plan.problem.grouped,
+        by_rows=grouped(plan.problem),
     )
 
 
 def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
     """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
     plan.c_kernels = plan._c_kernels(scheduler)
-    kind = GroupedParameters if plan.problem.grouped else KernelParameters
+    kind = GroupedParameters if grouped(plan.problem) else KernelParameters
     plan.parameters = parameters = kind(
         plan.arithmetic, plan.batch, plan.fused_ops, (a, b), plan.c, scheduler, plan.packing
     )

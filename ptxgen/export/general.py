@@ -20,7 +20,8 @@ from ptxgen.families.common import perf_model, rules
 from ptxgen.families.common.features import row
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.gemm import lower_gemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import Gemm
@@ -34,7 +35,7 @@ VARIABLES = ("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "alig
 
 def serves_other_shapes(problem: Problem) -> bool:
     """True if the kernels of ``problem`` are exported for other shapes too: none of empty problems are."""
-    return in_c(problem.operation).form.serves_other_shapes(problem) and min(lower(problem).extent_gcd) > 0
+    return in_c(problem.operation).form.serves_other_shapes(problem) and min(lower(problem).extents.common_divisors) > 0
 
 
 def variables(problem: Problem) -> dict[str, int]:
@@ -84,11 +85,11 @@ def general(
     """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
     ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend on too many conditions."""
     lowered, source = lower(problem), render(plan_for(problem, config, device))
-    launches = _launches(problem, config, device, form, source, lambda: _symbolic(lowered))
+    launches = _launches(problem, config, device, form, source, lambda: _symbolic(problem))
     columns = Columns.of([config])
     learnt = model.learnt(lowered, config.family)
     trained = model if learnt else None
-    score = explore(lambda: _score(_symbolic(lowered), columns, device, trained), outcomes(launches))
+    score = explore(lambda: _score(_symbolic(problem), columns, device, trained), outcomes(launches))
     ones = tuple(name for name, number in variables(problem).items() if number == 1)
     return General(config, ones, learnt, source, launches, score)
 
@@ -98,12 +99,10 @@ def empty_sums(
 ) -> tuple[Source, Leaf | Branch]:
     """The kernels of ``empty``, a GEMM with an empty K, and the tree of their launches for all M, N, leading dimensions
     and alignments of C, as ``general`` has it."""
-    lowered, source = lower(empty), render(plan_for(empty, config, device))
+    source = render(plan_for(empty, config, device))
 
-    def symbolic() -> KernelGemm:
-        p = _symbolic(lowered, ("m", "n", "ldc", "aligned_c"))
-        p.__dict__["ldb"] = p.n  # that of the caller's B, which is not read, does not count
-        return p
+    def symbolic() -> KernelProblem:  # the leading dimension of the caller's B, which is not read, does not count
+        return _symbolic(empty, ("m", "n", "ldc", "aligned_c"), ldb="n")
 
     return source, _launches(empty, config, device, form, source, symbolic)
 
@@ -114,7 +113,7 @@ def _launches(
     device: Device,
     form: Callable[[Source, Launch], Leaf],
     source: Source,
-    symbolic: Callable[[], KernelGemm],
+    symbolic: Callable[[], KernelProblem],
 ) -> Leaf | Branch:
     """The tree of the launches of ``source`` for all shapes of ``symbolic()``; leaves without form are shapes for which
     ``config`` is illegal or has other code."""
@@ -132,23 +131,24 @@ def _launches(
     return explore(launch)
 
 
-class _SymbolicGemm(KernelGemm):
+class _SymbolicProblem(KernelProblem):
     """A problem with symbols. It equals itself only, so that no cache returns what it has for other decisions."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
-def _symbolic(p: KernelGemm, names: Collection[str] = VARIABLES) -> KernelGemm:
-    """``p`` with symbols in place of its numbers above 1, of those in ``names``. Its fields are valid, and are not
-    checked again."""
-    symbolic = object.__new__(_SymbolicGemm)
-    numbers = {name: number for name, number in variables(p).items() if number > 1 and name in names}
-    symbolic.__dict__.update({**p.__dict__, **{name: Symbol.variable(name, n) for name, n in numbers.items()}})
-    return symbolic
+def _symbolic(problem: Problem, names: Collection[str] = VARIABLES, **more: Any) -> KernelProblem:
+    """The lowered problem with symbols in place of its numbers above 1, of those in ``names``."""
+    assert isinstance(problem, Gemm)
+    numbers = {name: number for name, number in variables(problem).items() if number > 1 and name in names}
+    symbols = {name: Symbol.variable(name, n) for name, n in numbers.items()}
+    for name, source in more.items():
+        symbols[name] = symbols.get(source, getattr(problem, source))
+    return lower_gemm(problem, kind=_SymbolicProblem, **symbols)
 
 
-def _score(p: KernelGemm, c: Columns, d: Device, model: Model | None) -> Leaf:
+def _score(p: KernelProblem, c: Columns, d: Device, model: Model | None) -> Leaf:
     """The features of the model's trees, the logarithms without ``log2``, and the baseline; without a model the time.
     The form has for each feature whether it is a logarithm."""
     us = perf_model.microseconds(p, c, d)

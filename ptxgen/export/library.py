@@ -165,7 +165,7 @@ class Library:
         kernel = self._kernel(selection, choose, form) if serves_other_shapes(problem) else None
         module = self._module(render(plan)) if kernel is None else kernel.module
         number, empty = len(self.problems), self._empty_sum(problem, choose)
-        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.swapped, empty, kernel))
+        self.problems.append(ExportedProblem(number, selection, module, launch, bool(lowered.bindings), empty, kernel))
 
     def _empty_sum(self, problem: Problem, choose: Choose) -> EmptySum:
         empty = in_c(problem.operation).form.without_sum(problem)

@@ -14,8 +14,9 @@ from ptxgen.problem.registry import Problem
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
     """How ``config`` computes problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
-    family, product = registry.of(config), lower(problem)
-    require(product, config, device)
-    plan = family.plan(product, config)(product, config, device, geometry(product, config))
+    family = registry.of(config)
+    p = family.form(lower(problem))
+    require(p, config, device)
+    plan = family.plan(p, config)(p, config, device, geometry(p, config))
     plan.source_problem = problem
     return plan

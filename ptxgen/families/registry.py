@@ -17,7 +17,7 @@ from ptxgen.codegen.config_migration import FORMER, Former
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.rule import Rule
 from ptxgen.errors import InputError
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 class PerformanceModel(Protocol):
     """The analytic model of a family: a module or an object with these functions. ``c`` are columns of one family."""
 
-    def work(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
+    def work(self, p: KernelProblem, c: Any, g: Any, d: Device) -> Any:
         """The cost of one block of each configuration."""
 
-    def cell(self, p: KernelGemm, c: Any, g: Any, d: Device) -> Any:
+    def cell(self, p: KernelProblem, c: Any, g: Any, d: Device) -> Any:
         """The numbers that depend on extents and slices of K."""
 
-    def microseconds(self, p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
+    def microseconds(self, p: KernelProblem, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
         """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""
 
 
 #: a problem, and configurations of it
-Probe = tuple[KernelGemm, tuple[config.Config, ...]]
+Probe = tuple[KernelProblem, tuple[config.Config, ...]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,13 +50,11 @@ class Family:
     ``common.candidates.CandidateSpace``. ``model``: its performance model. ``plan(p, c)``: the plan class for a problem
     and a configuration; families of the package import it on first use.
 
-    ``product(p)``: the GEMM that its main kernel computes for ``p``, to which geometry, rules, candidates and
-    performance model apply; ``p`` itself unless auxiliary kernels transform the operands.
+    ``provides``: its capabilities: the access modes that it reads (strided, offset_table, im2col, …), those that it
+    writes (with _output), the algebras that it computes, the sinks that it has; split_items: several of its blocks can
+    split K of an item of a list. It computes the problems that need nothing else.
     ``counts(p, c)``: the numbers of its geometry, by name, that take little time to compute; ``geometry`` has the same.
-    ``gathers(p)``: whether it computes problems whose operands are not plain matrices. ``offset_tables``: it reads the
-    addresses of such operands from tables.
-    ``grouped(p)``: whether its blocks can loop over the tiles of a group of GEMMs like ``p``; ``splits_lists``: whether
-    several of them can split K of an item of a list; ``grouped_model``: the performance model of those kernels, None:
+    ``grouped_model``: the performance model of groups, None:
     ``model``. ``calibrated(p)``: whether the performance model alone ranks
     configurations of ``p`` until a model is trained on groups: it has terms that other measurements do not correct.
     ``training_class(p)``: a name under which measurements of problems like ``p`` are counted, besides that of the
@@ -65,35 +63,37 @@ class Family:
     the feature's name; name -> values of columns ``c``.
     ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
     ``native(p, d)``: whether it has a kernel for ``p`` whose instructions multiply elements that the instructions of
-    other families convert on ``d`` first. ``messages``: rule -> what the rule's message adds about this family.
+    other families convert on ``d`` first.
     ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
+    ``computes``: the problems that it computes, in words, if its capabilities do not tell enough.
     ``instructions``: the PTX instructions of its products; several: axes or types choose one.
     """
 
     name: str
     axes: tuple[Axis, ...]
-    geometry: Callable[[KernelGemm, Any], Geometry]
+    geometry: Callable[[KernelProblem, Any], Geometry]
     rules: tuple[Rule, ...]
     candidates: Any
     model: PerformanceModel
-    plan: Callable[[KernelGemm, config.Config], type[Plan]]
-    product: Callable[[KernelGemm], KernelGemm] = lambda p: p
-    counts: Callable[[KernelGemm, Any], Mapping[str, Any]] = lambda p, c: {}
-    gathers: Callable[[KernelGemm], bool] = lambda p: False
+    plan: Callable[[KernelProblem, config.Config], type[Plan]]
+    provides: frozenset[str]
+    counts: Callable[[KernelProblem, Any], Mapping[str, Any]] = lambda p, c: {}
     features: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     probes: Callable[[], Sequence[Probe]] = tuple
-    offset_tables: bool = False
-    grouped: Callable[[KernelGemm], bool] = lambda p: False
-    splits_lists: bool = False
     grouped_model: Any = None
-    calibrated: Callable[[KernelGemm], bool] = lambda p: False
-    training_class: Callable[[KernelGemm], str] = lambda p: ""
+    calibrated: Callable[[KernelProblem], bool] = lambda p: False
+    training_class: Callable[[KernelProblem], str] = lambda p: ""
     exact_integers: bool = True
-    native: Callable[[KernelGemm, Device], bool] = lambda p, d: False
-    messages: Mapping[str, str] = field(default_factory=dict)
+    native: Callable[[KernelProblem, Device], bool] = lambda p, d: False
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
+    computes: str = ""
+
+    def form(self, p: KernelProblem) -> KernelProblem:
+        """The form of a problem that its kernels compute, to which geometry, rules, candidates and performance model
+        apply."""
+        return p.form(self.provides)
 
     #: whether the common rules of tiles hold for it
     tiles: ClassVar[bool] = False
@@ -112,17 +112,17 @@ class Family:
             return self.features[name](c)
         return c.column(name) if name in config.AXIS else 0
 
-    def own_features(self, p: KernelGemm, c: Any, g: Any, w: Any, d: Device) -> Mapping[str, Any]:
+    def own_features(self, p: KernelProblem, c: Any, g: Any, w: Any, d: Device) -> Mapping[str, Any]:
         """Features of configurations alone, besides their axes and those that every family has, by name; the others
         are 0. ``w``: the costs of blocks. Reads only the fields of ``p`` that its class shares."""
         return {}
 
-    def extent_features(self, p: KernelGemm, c: Any, g: Any) -> Mapping[str, Any]:
+    def extent_features(self, p: KernelProblem, c: Any, g: Any) -> Mapping[str, Any]:
         """Features that depend on extents and on the axes of cells, besides those that every family has, by name; the
         others are 0."""
         return {}
 
-    def iterations(self, p: KernelGemm, c: Any, g: Any) -> Any:
+    def iterations(self, p: KernelProblem, c: Any, g: Any) -> Any:
         """Iterations of the loop of a block."""
         return 1
 
@@ -130,6 +130,15 @@ class Family:
         """Multiply-adds of a thread per iteration, and bytes that a block loads."""
         return np.ones(len(c), np.float32), np.ones(len(c), np.float32)
 
+
+#: capabilities of families that multiply matrices and store tiles of C
+STORES_PRODUCTS = frozenset(("plus_times", "store_tile", "strided_output"))
+#: those of families that read single elements and store single elements, through offset tables or not
+READS_ELEMENTS = STORES_PRODUCTS | {"strided", "offset_table", "offset_table_output"}
+#: those of families whose blocks loop over the tiles of a group
+LOOPS_OVER_ITEMS = frozenset(
+    ("descriptor_table", "descriptor_table_output", "item_rows", "item_rows_output", "split_items")
+)
 
 #: by name, in the order of registration
 FAMILIES: dict[str, Family] = {}
@@ -181,3 +190,35 @@ def of(c: Any) -> Family:
 def by_code(code: int) -> Family:
     """The family with a code of columns."""
     return FAMILIES[config.FAMILIES[code]]
+
+
+#: capabilities in messages, by name
+MEANINGS = {
+    "strided": "operands with leading dimensions",
+    "offset_table": "operands addressed through offset tables",
+    "im2col": "images that TMA loads as im2col",
+    "strips": "depthwise convolutions in strips",
+    "descriptor_table": "items with sizes of their own",
+    "item_rows": "items that are ranges of rows of one array",
+}
+
+
+def providing(capability: str) -> list[str]:
+    """The names of the families that provide a capability."""
+    return [f.name for f in FAMILIES.values() if capability in f.provides]
+
+
+def native(p: KernelProblem, d: Device) -> list[str]:
+    """The names of the families that multiply the elements of ``p``, which others convert on ``d`` first."""
+    return [f.name for f in FAMILIES.values() if f.native(f.form(p), d)]
+
+
+def missing(p: KernelProblem, family: str) -> str:
+    """The message that family ``family`` lacks a capability: what the problem needs, and who has it."""
+    forms = [x.needs - FAMILIES[family].provides for x in (p, *p.forms)]
+    lacking = sorted(next((names for names in sorted(forms, key=sorted) if names), ()))
+    words = ", ".join(MEANINGS.get(name, name) for name in lacking)
+    having = [f.name for f in FAMILIES.values() if f.form(p).needs <= f.provides]
+    computes = FAMILIES[family].computes
+    instead = f"it computes {computes}" if computes else f"families for this problem: {', '.join(having) or 'none'}"
+    return f"family {family} lacks {words}; {instead}"

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.depthwise_strips import depthwise_strip_of
+from ptxgen.lowering.depthwise_strips import depthwise_strip_of, strips_form
+from ptxgen.lowering.im2col_descriptor import im2col_form
 from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.strided import CONTIGUOUS, matrix_product
 from ptxgen.lowering.strided_dgrad import dgrad_phases
 from ptxgen.lowering.tma_im2col import ALIGNED, im2col_of
-from ptxgen.lowering.winograd import winograd_gemm
+from ptxgen.lowering.winograd import winograd_forms
+from ptxgen.problem.base import arithmetic_dtype
 from ptxgen.problem.conv import Conv
 
 #: axes of an image
 AXES = ("d", "h", "w")
 
 
-def lower_conv(v: Conv) -> KernelGemm:
+def lower_conv(v: Conv) -> KernelProblem:
     """The implicit GEMM of a convolution. ShapeError: an offset or a coordinate does not fit 32 bits."""
     try:
         return _implicit_gemm(v)
@@ -28,7 +33,7 @@ def lower_conv(v: Conv) -> KernelGemm:
         raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
 
 
-def _implicit_gemm(v: Conv) -> KernelGemm:
+def _implicit_gemm(v: Conv) -> KernelProblem:
     """Rows of C are along the axes of the result that are not contiguous in memory."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
@@ -38,28 +43,33 @@ def _implicit_gemm(v: Conv) -> KernelGemm:
     item = {"x": group["c"] * x["c"], "y": group["k"] * y["k"], "w": group["k"] * w["k"]}
     a, b = (second, first) if v.swapped else (first, second)
     start = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
-    fields: dict[str, Any] = {
-        "dtype": v.dtype,
-        "compute": v.compute,
-        "out": v.out,
-        "deterministic": v.deterministic,
-        "epilogue": v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
-    }
+    sink = StoreTile(
+        v.out,
+        arithmetic_dtype(v.compute, v.out).name,
+        v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
+        scalar_bias=bool(v.fold) and "bias" in v.epilogue_ops,
+        batched_bias="bias" in v.epilogue_ops,
+    )
     make = _input_grad if v.direction == "input_grad" else _folded if v.fold else _forward
     parts = make(v, group, x, w, y)
-    return implicit_gemm_of(
+    p = implicit_gemm_of(
         parts,
         (v.groups, item[a], item[b], item[third]),
         (start[a], start[b], start[third]),
         v.bytes,
-        im2col_of(v, parts[0].c),
-        depthwise_strip_of(v),
-        bool(v.fold) and "bias" in v.epilogue_ops,
+        sink,
         v.swapped,
-        winograd=winograd_gemm(v, 2),
-        winograd_4x4=winograd_gemm(v, 4),
-        **fields,
+        dtype=v.dtype,
+        compute=v.compute,
+        deterministic=v.deterministic,
     )
+    forms: list[KernelProblem] = []
+    if "strided" not in p.needs or "offset_table" in p.needs:
+        if (window := im2col_of(v, parts[0].c)) is not None:
+            forms.append(im2col_form(p, window))
+        if (strip := depthwise_strip_of(v)) is not None:
+            forms.append(strips_form(p, strip))
+    return replace(p, forms=(*forms, *winograd_forms(v, p)))
 
 
 def _batched_pointwise(v: Conv) -> bool:
@@ -70,26 +80,24 @@ def _batched_pointwise(v: Conv) -> bool:
     return pointwise and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
 
-def _pointwise(v: Conv) -> KernelGemm:
+def _pointwise(v: Conv) -> KernelProblem:
     """A batched GEMM with one product for each image. The filters have batch stride 0."""
     forward = v.direction == "forward"
     rows, deep = (v.k, v.c) if forward else (v.c, v.k)
     image, result = (v.aligned_input, v.aligned_output)[:: 1 if forward else -1]
-    return KernelGemm(
+    return matrix_product(
         rows,
         v.d * v.h * v.w,
         deep,
         ("N" if (v.filters == "CRSK") != forward else "T") + "N",
         v.dtype,
         v.compute,
-        aligned_a=v.aligned_filter,
-        aligned_b=image,
-        aligned_c=result,
+        aligned=(v.aligned_filter, image, result),
         deterministic=v.deterministic,
         out=v.out,
         epilogue=v.epilogue.replace("bias", "bias_row"),
         batch=v.n,
-        stride_a=0,
+        strides=(0, CONTIGUOUS, CONTIGUOUS),
         swapped=v.swapped,
     )
 

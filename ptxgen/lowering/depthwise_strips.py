@@ -7,16 +7,26 @@ windows of pixels. The taps along the strip axis are unrolled; the offsets of th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.feature_maps import FeatureMaps, feature_maps_of
-from ptxgen.lowering.implicit_gemm import PADDING, WORD, CoordinatePacking, ImplicitOperand, IndexMap, OffsetTable
+from ptxgen.lowering.implicit_gemm import (
+    PADDING,
+    WORD,
+    CoordinatePacking,
+    ImplicitOperand,
+    IndexMap,
+    OffsetTable,
+    OffsetTables,
+)
+from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
 from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
 from ptxgen.problem.conv import Conv
 
@@ -445,4 +455,44 @@ def _strip(
     )
 
 
-__all__ = ["MAX_RESULTS", "DepthwiseStrip", "DigitStrides", "StripTable", "depthwise_strip_of"]
+@dataclass(frozen=True)
+class Strips(MatrixAccess):
+    """An operand of a depthwise convolution that is computed in strips. ``mode``: how auxiliary kernels address it;
+    ``strip_kind``: the numbers of the strips that are constants of the kernel, the vector width last; ``step``:
+    elements between adjacent rows, or columns if there is one row."""
+
+    strip_kind: tuple[int, ...] = field(kw_only=True)
+    strip: DepthwiseStrip = field(compare=False, repr=False, kw_only=True)
+    step: int = field(compare=False, repr=False, kw_only=True)
+
+    kind: ClassVar[str] = "strips"
+
+
+def strips(p: KernelProblem) -> Any:
+    """The ``DepthwiseStrip`` of a problem; None: its operands have other accesses."""
+    access = p.operands[0].access
+    return access.strip if isinstance(access, Strips) else None
+
+
+def _step(x: MatrixAccess) -> int:
+    if isinstance(x, OffsetTables):
+        assert x.maps is not None
+        return next((step for index_map in (x.maps.rows, x.maps.columns) for _, step in index_map.digits), 0)
+    return int(x.ld) if x.rows > 1 else int(x.columns > 1)
+
+
+def strips_form(p: KernelProblem, strip: DepthwiseStrip) -> KernelProblem:
+    """``p`` computed in strips."""
+    return p.with_accesses(lambda x: Strips(*x.numbers, strip_kind=strip.kind, strip=strip, step=_step(x)))
+
+
+__all__ = [
+    "MAX_RESULTS",
+    "DepthwiseStrip",
+    "DigitStrides",
+    "StripTable",
+    "Strips",
+    "depthwise_strip_of",
+    "strips",
+    "strips_form",
+]

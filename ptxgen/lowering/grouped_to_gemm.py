@@ -3,46 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.problem.base import EXTENT_LIMIT
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MatrixAccess, Operand
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.problem.base import EXTENT_LIMIT, arithmetic_dtype
+from ptxgen.problem.dtypes import Dtype
 from ptxgen.problem.grouped import GroupedGemm
 
 #: leading dimensions that represent all up to the first, and all larger ones: kernels of the first have 32-bit offsets
 SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
 
 
-@dataclass(frozen=True)
-class GroupedKernelGemm(KernelGemm):
-    """A lowered group. Its extents are typical ones, weighted by the work of the items; ``group``: the items; None: the
-    problem represents all groups of its types, layout and alignment."""
+class Items(Protocol):
+    """The items of a group: the sizes and places of their matrices, one row an item."""
 
-    group: GroupedGemm | None = None
+    @property
+    def items(self) -> Sequence[Any]: ...
+
+    @property
+    def jagged(self) -> str: ...
+
+    @property
+    def element(self) -> Dtype: ...
+
+    @property
+    def output(self) -> Dtype: ...
+
+    @property
+    def extents(self) -> NDArray[np.int64]:
+        """M, N, K."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Stored rows of A, B, C."""
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Lengths of stored rows of A, B, C."""
+
+    @property
+    def lds(self) -> NDArray[np.int64]:
+        """Leading dimensions of A, B, C."""
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The first element of A, B, C in arrays that hold all items."""
+
+    def steps(self, name: str) -> tuple[int, int]:
+        """(bytes from the array ``name`` of one item to that of the next, bytes per element along the jagged axis)."""
+
+    def epilogue_sizes(self, name: str) -> tuple[NDArray[np.int64], int]:
+        """(first element of each item, elements in all) of an array that holds an epilogue operand of all items."""
+
+    def epilogue_operand_dtype(self, name: str) -> Dtype: ...
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """The ends of the items along the jagged axis."""
+
+    @property
+    def results(self) -> int: ...
+
+    @property
+    def reduction(self) -> int: ...
+
+    @property
+    def flops(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class GroupExtents(GemmExtents):
+    """Typical extents of the items, weighted by their work. ``group``: the items; None: the extents represent those of
+    all groups of a class."""
+
+    group: Any = None
     jagged: str = ""
 
-    operation = "grouped"
-    grouped: ClassVar[bool] = True
-
-    def key(self) -> str:
-        return self.group.key() if self.group is not None else super().key()
+    @property
+    def results(self) -> int:
+        return int(self.group.results if self.group is not None else super().results)
 
     @property
-    def arrays(self) -> tuple[str, ...]:
-        return self.group.arrays if self.group is not None else super().arrays
+    def reduction(self) -> int:
+        return int(self.group.reduction if self.group is not None else super().reduction)
 
     @property
-    def shape_class(self) -> KernelGemm:
-        return replace(self, group=None)
+    def flops(self) -> int:
+        return int(self.group.flops if self.group is not None else super().flops)
 
     @property
-    def extent_gcd(self) -> tuple[int, int, int]:
+    def common_divisors(self) -> tuple[int, int, int]:
         if self.group is None:
-            return super().extent_gcd
+            return super().common_divisors
         m, n, k = (int(x) for x in np.gcd.reduce(self.group.extents, axis=0, initial=0))
         return 1 if self.jagged == "m" else m, n, 1 if self.jagged == "k" else k
 
@@ -50,18 +107,12 @@ class GroupedKernelGemm(KernelGemm):
     def tensor_items(self) -> int:
         return len(self.group.items) if self.group is not None else super().tensor_items
 
-    def tensor(self, name: str) -> tuple[int, int, int, int]:
-        if self.group is None:
-            return super().tensor(name)
-        x = "abc".index(name)
-        by, along = self.group.steps(name)
-        rows = self.group.rows[:, x]
-        count = int(rows.sum() if along else rows.max(initial=0))
-        return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
+    def representative(self) -> GroupExtents:
+        return replace(self, group=None)
 
-    def tiles_of(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
+    def tiles(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
         if self.group is None:
-            return super().tiles_of(ml, nl, u, kg)
+            return super().tiles(ml, nl, u, kg)
         counts = _each(lambda a, b, depth, n: int(self._item_tiles(a, b, depth, n).sum()), ml, nl, u, kg)
         return counts if any(map(np.ndim, (ml, nl, u, kg))) else int(counts)
 
@@ -113,39 +164,87 @@ class GroupedKernelGemm(KernelGemm):
             tiles = tiles * np.maximum(-(-k // slice_length(self.reduction, u, kg)), 1)
         return tiles
 
-    @property
-    def results(self) -> int:
-        return self.group.results if self.group is not None else super().results
+
+@dataclass(frozen=True)
+class DescriptorTable(MatrixAccess):
+    """The matrices A, B or C (``name``) of a group, whose addresses and sizes a table in device memory holds.
+    ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``group``: the items;
+    None: the representative of a class."""
+
+    name: str = field(kw_only=True)
+    jagged: str = field(default="", kw_only=True)
+    group: Any = field(default=None, compare=False, repr=False, kw_only=True)
+
+    kind: ClassVar[str] = "descriptor_table"
 
     @property
-    def reduction(self) -> int:
-        return self.group.reduction if self.group is not None else super().reduction
+    def item_rows(self) -> bool:
+        """True if one tensor map describes the rows of all items: they are ranges of rows of one array, or matrices at
+        equal steps."""
+        along = {"A": "m", "B": "", "C": "m"} if self.jagged == "m" else {"A": "k", "B": "k", "C": ""}
+        if not self.jagged or along[self.name] != self.jagged:
+            return bool(self.jagged)
+        return self.name == "C" or self.kmajor == (self.jagged == "m")
 
     @property
-    def flops(self) -> int:
-        return self.group.flops if self.group is not None else super().flops
+    def needs(self) -> frozenset[str]:
+        return frozenset(("item_rows" if self.item_rows else self.kind,))
 
     @property
-    def bytes(self) -> int:
-        return self.group.bytes if self.group is not None else super().bytes
+    def arrays(self) -> tuple[str, ...]:
+        return ("offsets",) if self.jagged else ()
 
-    @property
-    def vectors(self) -> tuple[int, int, int]:
-        return self.group.vectors if self.group is not None else super().vectors
+    def tensor(self, size: int) -> tuple[int, int, int, int]:
+        if self.group is None:
+            return super().tensor(size)
+        x = "ABC".index(self.name)
+        by, along = self.group.steps(self.name.lower())
+        rows = self.group.rows[:, x]
+        count = int(rows.sum() if along else rows.max(initial=0))
+        return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
+
+    def representative(self) -> DescriptorTable:
+        return replace(self, group=None)
 
 
-def lower_grouped(problem: GroupedGemm) -> GroupedKernelGemm:
+def grouped(p: KernelProblem) -> bool:
+    """True if items have shapes of their own, which a descriptor table holds."""
+    return isinstance(p.operands[0].access, DescriptorTable)
+
+
+def items_of(p: KernelProblem) -> Items:
+    """The items of a group."""
+    items: Items = p.extents.group
+    return items
+
+
+def lower_grouped(problem: GroupedGemm) -> KernelProblem:
     """A group as a kernel problem."""
-    p: GroupedKernelGemm = object.__new__(GroupedKernelGemm)  # fields are valid: the problem has checked them
     extents = problem.extents.astype(np.float64)
     m, n, k = (_mean(extents[:, axis], extents.prod(axis=1)) for axis in range(3))
-    lda, ldb, ldc = (int(x) for x in problem.lds.max(axis=0, initial=1))
+    lds = [int(x) for x in problem.lds.max(axis=0, initial=1)]
     if not problem.jagged:
-        lda, ldb, ldc = (LARGE_LD if x > SMALL_LD else SMALL_LD for x in (lda, ldb, ldc))
-    names = ("layout", "dtype", "compute", "aligned_a", "aligned_b", "aligned_c", "deterministic", "out", "epilogue")
-    p.__dict__.update({name: getattr(problem, name) for name in names})
-    p.__dict__.update(m=m, n=n, k=k, lda=lda, ldb=ldb, ldc=ldc, group=problem, jagged=problem.jagged)
-    return p
+        lds = [LARGE_LD if x > SMALL_LD else SMALL_LD for x in lds]
+    kmajor = {"A": problem.layout[0] == "N", "B": problem.layout[1] == "T", "C": True}
+    axes = {"A": (m, k), "B": (n, k), "C": (m, n)}
+    aligned = (problem.aligned_a, problem.aligned_b, problem.aligned_c)
+    made = []
+    for name, ld, start, vec in zip("ABC", lds, aligned, problem.vectors, strict=True):
+        rows, columns = axes[name] if kmajor[name] else axes[name][::-1]
+        access = DescriptorTable(
+            kmajor[name], rows, columns, ld, 0, start, vec, name=name, jagged=problem.jagged, group=problem
+        )
+        made.append(Operand(name, problem.out if name == "C" else problem.dtype, access, name))
+    return KernelProblem(
+        f"grouped_{problem.dtype}_{problem.layout.lower()}",
+        GroupExtents(m, n, k, 1, problem, problem.jagged),
+        tuple(made[:2]),
+        tuple(made[2:]),
+        problem.compute,
+        StoreTile(problem.out, arithmetic_dtype(problem.compute, problem.out).name, problem.epilogue),
+        deterministic=problem.deterministic,
+        moved=problem.bytes,
+    )
 
 
 def slice_length(longest: int, u: int, kg: int) -> int:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
 
 BOX = 128  #: upper limit of the bytes of channels in a TMA box
 BOX_CHANNELS = 3 * 256  #: channels modulo this decide how tiles are divided into tiled boxes of channels
@@ -410,3 +413,37 @@ class Im2colDescriptor:
                 for a, step in enumerate(self.dilation)
             )
         return tuple((n - 1) * d for n, d in zip(self.taps, self.dilation, strict=True))
+
+
+@dataclass(frozen=True)
+class Im2col(MatrixAccess):
+    """An operand of a problem whose images TMA loads as im2col: the images, the other operand, or C. ``mode``: how
+    auxiliary kernels address it."""
+
+    descriptor: Im2colDescriptor = field(kw_only=True)
+
+    kind: ClassVar[str] = "im2col"
+
+
+def im2col(p: KernelProblem) -> Any:
+    """The ``Im2colDescriptor`` of a problem; None: its operands have other accesses."""
+    access = p.operands[0].access
+    return access.descriptor if isinstance(access, Im2col) else None
+
+
+def tma_n(p: KernelProblem) -> Any:
+    """Columns of C of a kernel that loads by TMA: phases of a strided input gradient may be columns."""
+    x = im2col(p)
+    return p.n * (x.merged_phases if x is not None else 1)
+
+
+def with_descriptor(p: KernelProblem, descriptor: Im2colDescriptor) -> KernelProblem:
+    """The problem with another im2col descriptor."""
+    for x in "ABC":
+        p = p.with_access(x, descriptor=descriptor)
+    return p
+
+
+def im2col_form(p: KernelProblem, descriptor: Im2colDescriptor) -> KernelProblem:
+    """``p`` with images that TMA loads as im2col."""
+    return p.with_accesses(lambda x: Im2col(*x.numbers, descriptor=descriptor))

@@ -11,18 +11,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, GemmExtents, KernelProblem, MatrixAccess, Operand, array_of
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.strided import Strided, matrix_product
 from ptxgen.lowering.table import Table
+from ptxgen.problem import dtypes
 from ptxgen.problem.base import EXTENT_LIMIT
-from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import CONTIGUOUS, STRIDES
 
 Ints = NDArray[np.int64]
 
@@ -245,63 +245,14 @@ class GemmPart:
 
 
 @dataclass(frozen=True)
-class ImplicitGemm(KernelGemm):
-    """A GEMM whose operands may be addressed through offset tables.
+class OffsetTables(MatrixAccess):
+    """An operand whose elements are at the offset of a row plus that of a column. ``maps``: of the part with the
+    largest extents; ``mode``: TABLE, or WINDOW if elements outside the image are zero. ``ld`` is that of contiguous
+    rows, which no kernel reads."""
 
-    ``m``, ``n``, ``k``: the largest extents of its parts. ``addr_a`` (b, c): STRIDED (a matrix with a leading
-    dimension), TABLE (the offset of a row plus that of a column) or WINDOW (likewise, and zero outside the image);
-    ``wide_a`` (b, c): the widest access in elements; ``parts``: the GEMMs to compute, the largest first; ``traffic``:
-    lower bound of the bytes moved.
-    """
+    maps: ImplicitOperand | None = field(default=None, compare=False, repr=False)
 
-    wide_a: int = 1
-    wide_b: int = 1
-    wide_c: int = 1
-    parts: tuple[GemmPart, ...] = field(default=(), compare=False, repr=False)
-    traffic: int = field(default=0, compare=False)
-
-    operation = "conv"
-    batched_bias = True
-
-    @property
-    def vectors(self) -> tuple[int, int, int]:
-        return self.wide_a, self.wide_b, self.wide_c
-
-    def _normalize_batch_strides(self) -> None:
-        """Leaves batch strides unchanged: leading dimensions do not determine the packed ones."""
-
-    @property
-    def strides(self) -> tuple[int, int, int]:
-        return self.stride_a, self.stride_b, self.stride_c
-
-    @property
-    def shape_class(self) -> KernelGemm:
-        strides: dict[str, Any] = dict.fromkeys(STRIDES, CONTIGUOUS)
-        return replace(self, im2col=None, winograd=None, winograd_4x4=None, **strides)
-
-    @property
-    def extent_gcd(self) -> tuple[int, int, int]:
-        m, n, k = (math.gcd(*x) for x in zip(*(part.extents for part in self.parts), strict=True))
-        return m, n, k
-
-    @property
-    def gemms(self) -> tuple[KernelGemm, ...]:
-        if len(self.parts) < 2:
-            return (self,)
-        each = ((part, *part.extents) for part in self.parts)
-        return tuple(replace(self, m=m, n=n, k=k, lda=0, ldb=0, ldc=0, parts=(part,)) for part, m, n, k in each)
-
-    @property
-    def flops(self) -> int:
-        return 2 * self.batch * sum(math.prod(part.extents) for part in self.parts)
-
-    @property
-    def bytes(self) -> int:
-        return self.traffic
-
-    def key(self) -> str:
-        words = (f"{name}={getattr(self, name)}" for name in ("addr_a", "addr_b", "addr_c"))
-        return " ".join(["conv as", self.shape(), self.layout, self.dtype, *words])
+    kind: ClassVar[str] = "offset_table"
 
 
 def implicit_gemm_of(
@@ -309,47 +260,76 @@ def implicit_gemm_of(
     items: tuple[int, int, int, int],
     aligned: tuple[int, int, int],
     traffic: int,
-    im2col: Im2colDescriptor | None = None,
-    strip: Any = None,
-    scalar_bias: bool = False,
+    sink: StoreTile,
     swapped: bool = False,
     **fields: Any,
-) -> KernelGemm:
-    """The lowered problem with these parts; a plain GEMM if every operand has a leading dimension. ``items``: the batch
-    and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes moved;
-    ``fields``: fields of KernelGemm."""
+) -> KernelProblem:
+    """The problem with these parts; a plain product of matrices if every operand has a leading dimension. ``items``:
+    the batch and the batch strides; ``aligned``: the alignments of A, B and C; ``traffic``: lower bound of the bytes
+    moved; ``fields``: dtype, compute, deterministic."""
     ordered = sorted(parts, key=lambda part: -math.prod(part.extents))
     kmajor = {name: x.prefers_kmajor() for name, x in (("a", ordered[0].a), ("b", ordered[0].b))}
     ordered = [replace(part, **{n: replace(getattr(part, n), kmajor=v) for n, v in kmajor.items()}) for part in ordered]
     m, n, k = (max(x) for x in zip(*(part.extents for part in ordered), strict=True))
-    fields.update(m=m, n=n, k=k, layout=("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N"))
-    kinds = dtype(fields["dtype"]), dtype(fields["dtype"]), dtype(fields["out"])
-    lowered: dict[str, Any] = {}
-    for name, kind, start, item in zip("abc", kinds, aligned, items[1:], strict=True):
-        operands = [getattr(part, name) for part in ordered]
+    layout = ("N" if kmajor["a"] else "T") + ("T" if kmajor["b"] else "N")
+    dtype, compute = fields["dtype"], fields["compute"]
+    modes, lds, accesses = {}, {}, {}
+    axes = {"a": (m, k), "b": (n, k), "c": (m, n)}
+    for name, kind, start, item in zip("abc", (dtype, dtype, sink.out), aligned, items[1:], strict=True):
+        operands: list[ImplicitOperand] = [getattr(part, name) for part in ordered]
         for x in operands:
             x.require()
-        fields[f"aligned_{name}"] = start
-        lds = {x.strided() for x in operands}
-        matrix = len(ordered) == 1 and 0 not in lds
-        if matrix:
-            fields[f"ld{name}"] = lds.pop()
-        lowered[f"addr_{name}"] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
-        for n, part in enumerate(ordered):
-            ordered[n] = replace(part, **{name: replace(getattr(part, name), addressing=lowered[f"addr_{name}"])})
-        lowered[f"wide_{name}"] = math.gcd(*(x.widest_access(max(1, start // kind.bytes), item) for x in operands))
-    fields.update(zip(("batch", *STRIDES), items, strict=True))
-    batched_bias = items[0] > 1 and "bias" in fields["epilogue"]
-    if {lowered[f"addr_{name}"] for name in "abc"} == {STRIDED} and not batched_bias and not scalar_bias:
-        return KernelGemm(**fields, swapped=swapped)
-    if strip is not None:
-        lowered.update(strip=strip, strip_kind=strip.kind)
-    return ImplicitGemm(
-        **fields,
-        **lowered,
-        parts=tuple(ordered),
-        traffic=traffic,
-        im2col=im2col,
-        scalar_bias=scalar_bias,
-        swapped=swapped,
+        found = {x.strided() for x in operands}
+        matrix = len(ordered) == 1 and 0 not in found
+        modes[name] = STRIDED if matrix else WINDOW if any(x.limits for x in operands) else TABLE
+        for i, part in enumerate(ordered):
+            ordered[i] = replace(part, **{name: replace(getattr(part, name), addressing=modes[name])})
+        vec = math.gcd(*(x.widest_access(max(1, start // dtypes.dtype(kind).bytes), item) for x in operands))
+        mn, depth = axes[name]
+        stored = (mn, depth) if operands[0].kmajor else (depth, mn)
+        lds[name] = found.pop() if matrix else None
+        numbers = (operands[0].kmajor, *stored, lds[name] or max(stored[1], 1), item, start, vec)
+        accesses[name] = Strided(*numbers) if matrix else OffsetTables(*numbers, modes[name])
+    if set(modes.values()) == {STRIDED} and not sink.scalar_bias and not (sink.batched_bias and items[0] > 1):
+        return matrix_product(
+            m,
+            n,
+            k,
+            layout,
+            out=sink.out,
+            epilogue=sink.epilogue,
+            ld=(lds["a"], lds["b"], lds["c"]),
+            aligned=aligned,
+            batch=items[0],
+            strides=items[1:],
+            swapped=swapped,
+            **fields,
+        )
+
+    def of_part(part: GemmPart, extents: tuple[int, int, int]) -> KernelProblem:
+        """The problem of the largest extents with the tables of ``part``."""
+        made = {}
+        for name, x in accesses.items():
+            made[name] = replace(x, maps=getattr(part, name)) if isinstance(x, OffsetTables) else x
+        operands = [
+            Operand(name.upper(), kind, made[name], array_of(name.upper(), swapped))
+            for name, kind in zip("abc", (dtype, dtype, sink.out), strict=True)
+        ]
+        return KernelProblem(
+            f"conv_{dtype}_{layout.lower()}",
+            GemmExtents(*extents, items[0]),
+            tuple(operands[:2]),
+            tuple(operands[2:]),
+            compute,
+            sink,
+            deterministic=fields["deterministic"],
+            moved=traffic,
+        )
+
+    whole = of_part(ordered[0], (m, n, k))
+    if len(ordered) == 1:
+        return whole
+    each = (
+        of_part(part, (m, n, k)).with_extents("ABC", **dict(zip("mnk", part.extents, strict=True))) for part in ordered
     )
+    return replace(whole, parts=tuple(each))

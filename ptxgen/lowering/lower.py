@@ -1,10 +1,10 @@
-"""Lowering: from the user's problem to the GEMM that kernels compute."""
+"""Lowering: from the user's problem to what kernels compute."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.operation import operation_of
 
@@ -12,13 +12,13 @@ CACHE_SIZE = 256  #: cached lowered problems
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def lower(problem: ProblemBase) -> KernelGemm:
-    """The GEMM that kernels compute for ``problem``, cached with its offset tables. A lowered problem is returned as
+def lower(problem: ProblemBase) -> KernelProblem:
+    """What kernels compute for ``problem``, cached with its offset tables. A lowered problem is returned as
     is.
 
     ShapeError: an offset or a coordinate of a convolution does not fit 32 bits.
     """
-    if isinstance(problem, KernelGemm):
+    if isinstance(problem, KernelProblem):
         return problem
-    lowered: KernelGemm = operation_of(problem).lowering(problem)
+    lowered: KernelProblem = operation_of(problem).lowering(problem)
     return lowered

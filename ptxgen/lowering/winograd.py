@@ -14,14 +14,16 @@ times tiles by channels. So have F(4x4, 3x3) and F(3x3, 4x4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.strided import matrix_product
 from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import CONTIGUOUS
 from ptxgen.settings import settings
 
+TILES = (2, 4)  #: rows and columns of results of a tile, of each algorithm
 TAPS = (1, 3, 3)  #: of the filters, along depth, height, width
 UNIT = 4  #: transformed matrices are padded to multiples of it, so that accesses have 16 bytes
 #: tile -> channels of images and results: with fewer, transforms take longer than the products that they save, or sums
@@ -70,22 +72,23 @@ class WinogradTransform:
 
 
 @dataclass(frozen=True)
-class WinogradGemm(KernelGemm):
-    """The batch of GEMMs of a convolution, one for each point of a transformed patch: transformed filters times
-    transformed images, or of a weight gradient: transformed gradients of results times transformed images.
+class Winograd:
+    """The products of a convolution, one for each point of a transformed patch: transformed filters times transformed
+    images, or of a weight gradient: transformed gradients of results times transformed images.
 
-    ``tile``: rows and columns of results of a tile. ``transform``: the tensors; None: the representative of a class.
-    ``epilogue_arrays``: the operands of the convolution's epilogue, whose addresses every kernel of a launch takes.
-    ``image``: the operand with the images, of the convolution and of the GEMMs: a or b. ``channels_adjacent``: whether
-    channels are adjacent in memory (NHWC), not pixels; ``images_adjacent``: whether images are (CHWN)."""
+    ``tile``: rows and columns of results of a tile; ``image``: the operand with the images, of the
+    convolution and of the products: a or b. ``channels_adjacent``: channels are adjacent in memory (NHWC), not pixels;
+    ``images_adjacent``: images are (CHWN). ``transform``: the tensors; ``sink``: that of the convolution, whose arrays
+    every kernel of a launch takes; None: the representative of a class.
+    """
 
-    tile: int = 2
-    transform: WinogradTransform | None = None
-    epilogue_arrays: tuple[str, ...] = ()
-    image: str = "b"
-    channels_adjacent: bool = False
-    images_adjacent: bool = False
-    weight_grad: bool = False
+    tile: int
+    image: str
+    channels_adjacent: bool
+    images_adjacent: bool
+    weight_grad: bool
+    transform: WinogradTransform | None
+    sink: StoreTile | None
 
     @property
     def patch(self) -> int:
@@ -96,16 +99,6 @@ class WinogradGemm(KernelGemm):
     def points(self) -> int:
         """Points of a transformed patch: the GEMMs of the batch."""
         return self.patch**2
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        return ("A", "B", "C", *self.epilogue_arrays)
-
-    @property
-    def shape_class(self) -> KernelGemm:
-        return replace(
-            self, transform=None, epilogue_arrays=(), stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS
-        )
 
     @property
     def tiles_adjacent(self) -> bool:
@@ -120,20 +113,50 @@ class WinogradGemm(KernelGemm):
         return "tile_column", "tile_row", "image"
 
 
+@dataclass(frozen=True)
+class TransformedMatrix(MatrixAccess):
+    """A matrix of transformed elements in the workspace, which ``algorithm`` makes."""
+
+    algorithm: Winograd = field(kw_only=True)
+
+    kind: ClassVar[str] = "minimal_filtering"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset((capability(self.algorithm.tile),))
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return self.algorithm.sink.arrays if self.algorithm.sink is not None else ()
+
+    def representative(self) -> TransformedMatrix:
+        return replace(self, algorithm=replace(self.algorithm, transform=None, sink=None))
+
+
+def capability(tile: int) -> str:
+    """What a family provides that computes tiles of so many rows and columns of results."""
+    return f"minimal_filtering_{tile}x{tile}"
+
+
+def winograd(p: KernelProblem) -> Winograd | None:
+    """The algorithm whose products ``p`` is; None: another one."""
+    access = p.operands[0].access
+    return access.algorithm if isinstance(access, TransformedMatrix) else None
+
+
 def patch_of(tile: int) -> int:
     """Rows and columns of the pixels that a tile of results depends on."""
     return tile + TAPS[1] - 1
 
 
-def product_of(p: KernelGemm, tile: int) -> KernelGemm:
-    """The GEMMs of a convolution over tiles of ``tile`` rows and columns; ``p`` itself if it has none, or is one of
-    them."""
-    product = {2: p.winograd, 4: p.winograd_4x4}[tile]
-    return p if product is None else product
+def winograd_forms(v: Conv, p: KernelProblem) -> tuple[KernelProblem, ...]:
+    """The products of a convolution or of a gradient by each algorithm that can compute it. ``p``: the implicit
+    GEMM."""
+    return tuple(form for tile in TILES if (form := winograd_form(v, p, tile)) is not None)
 
 
-def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
-    """The GEMMs of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has
+def winograd_form(v: Conv, p: KernelProblem, tile: int) -> KernelProblem | None:
+    """The products of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has
     other filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size
     allow, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
@@ -179,23 +202,29 @@ def winograd_gemm(v: Conv, tile: int) -> WinogradGemm | None:
     images_first = not v.swapped  # the operands of the GEMMs are in the order of those of the convolution
     if images_first:
         rows, columns = columns, rows
-    fields: dict[str, Any] = {"dtype": v.dtype, "compute": v.compute, "out": v.out}
-    return WinogradGemm(
-        rows,
-        columns,
-        depth,
-        "TN" if weights or not adjacent else "NN",
-        batch=patch_of(tile) ** 2,
-        deterministic=v.deterministic,
-        tile=tile,
-        transform=transform,
-        epilogue_arrays=tuple(v.epilogue_operands),
+    algorithm = Winograd(
+        tile,
         image="a" if images_first else "b",
         channels_adjacent=adjacent,
         images_adjacent=v.layout == "CHWN",
         weight_grad=weights,
-        **fields,
+        transform=transform,
+        sink=p.sink,
     )
+    products = matrix_product(
+        rows,
+        columns,
+        depth,
+        "TN" if weights or not adjacent else "NN",
+        v.dtype,
+        v.compute,
+        out=v.out,
+        batch=algorithm.points,
+        deterministic=v.deterministic,
+        swapped=v.swapped,
+    )
+    form = products.with_accesses(lambda x: TransformedMatrix(*x.numbers, algorithm=algorithm))
+    return replace(form, name=p.name)
 
 
 def _up(n: int) -> int:

@@ -71,6 +71,12 @@ def text_of(f: Field[Any]) -> FieldText:
     return found
 
 
+def arithmetic_dtype(compute: str, out: str) -> Dtype:
+    """The type of alpha, beta and the epilogue's arithmetic, of sums in ``compute`` and a C of type ``out``."""
+    sums = dtype(SUMS.get(compute, compute))
+    return dtype("f32") if sums.bytes < 4 or (sums.integer and out != sums.name) else sums
+
+
 class ProblemBase:
     """The base of problem types, which are frozen dataclasses: types, epilogue, text form.
 
@@ -279,8 +285,7 @@ class ProblemBase:
     @property
     def epilogue_dtype(self) -> Dtype:
         """The type of alpha, beta and the epilogue's arithmetic."""
-        sums = self.accumulator
-        return dtype("f32") if sums.bytes < 4 or (sums.integer and self.output is not sums) else sums
+        return arithmetic_dtype(self.compute, self.out)
 
     def epilogue_operand_dtype(self, name: str) -> Dtype:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""

@@ -146,8 +146,8 @@ class NamedSchedule(NamedTuple):
 class Operation:
     """An operation, registered once.
 
-    ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: the ``KernelGemm``
-    that kernels compute; ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in
+    ``problem``: its problem type, which also reads and writes the text form; ``lowering(problem)``: what
+    kernels compute; ``product(problem, arrays, region)``: Σab and Σ|a||b| of every element of the result in
     float64, from arrays by name; ``slices(problem, region)``: the slices of a region in the stored result; ``region``:
     an argument of ``product`` that selects a part of the result, None for all of it; ``checks(driver, problem, config,
     seed, row_padding)``: yields a ``CheckResult`` for each kind of input; ``operand_sets(driver, problem, timing)``:

@@ -11,7 +11,7 @@ from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.vectorized import WARP, register_cap
 from ptxgen.families.common import space
 from ptxgen.families.common.geometry import geometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem, parse
@@ -110,7 +110,7 @@ class Explanation:
     vendor_us: float = float("nan")
 
 
-def _dominated(p: KernelGemm, device: Device) -> tuple[str, ...]:
+def _dominated(p: KernelProblem, device: Device) -> tuple[str, ...]:
     """The families that compute ``p`` and that a search leaves out."""
     searched = space.searched_families(p, device)
     return tuple(f.name for f in space.families(p, device) if f not in searched)

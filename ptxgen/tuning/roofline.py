@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem import peak_rates
 from ptxgen.problem.device import Device
 
 LEAST_US = 1e-3
 
 
-def peak_flops(p: KernelGemm, d: Device) -> float:
+def peak_flops(p: KernelProblem, d: Device) -> float:
     """Floating-point operations per second of the fastest units of the device, even if no kernel family uses them."""
     return peak_rates.peak_flops(p.element, p.compute, d)
 
 
-def memory_us(p: KernelGemm, d: Device) -> float:
+def memory_us(p: KernelProblem, d: Device) -> float:
     """Microseconds that the memory traffic takes at the peak bandwidth."""
-    return p.bytes / (d.bandwidth * 1e3)
+    return float(p.bytes) / (d.bandwidth * 1e3)
 
 
-def roofline_us(p: KernelGemm, d: Device) -> float:
+def roofline_us(p: KernelProblem, d: Device) -> float:
     """A lower bound of the microseconds: the longer of the multiply-adds and the memory traffic."""
-    return max(p.flops * 1e6 / peak_flops(p, d), memory_us(p, d), LEAST_US)
+    return max(float(p.flops) * 1e6 / peak_flops(p, d), memory_us(p, d), LEAST_US)

@@ -17,10 +17,10 @@
 % endif
 % if plan.fused_ops.batched_bias:
     // one bias per batch item
-    mul.wide.u32 %tmp64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.epilogue_ops else "%N"};
+    mul.wide.u32 %tmp64, %batch_index, ${1 if plan.fused_ops.scalar_bias else "%M" if "bias_row" in plan.problem.sink.ops else "%N"};
     mad.lo.u64 %bias, %tmp64, ${plan.fused_ops.operands["bias"][1]}, %bias;
 % endif
-% for name in plan.problem.elementwise_operands:
+% for name in plan.problem.sink.elementwise:
     // %${name}: bytes from an element of C to its ${"residual" if name == "residual" else "element of " + name}
     sub.u64 %${name}, %${name}, %C;
 % endfor
@@ -28,11 +28,11 @@
 
 ## Scales, before beta C is added.
 <%def name="scale_product(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.epilogue_ops if s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run([s for s in plan.problem.sink.ops if s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="finish(registers, at, offset, guard, row, column)">
-${run([s for s in plan.problem.epilogue_ops if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
+${run([s for s in plan.problem.sink.ops if not s.startswith("scale")], registers, at, offset, guard, row, column)}\
 </%def>
 
 <%def name="run(chosen, registers, at, offset, guard, row, column)">

@@ -10,7 +10,7 @@
     .reg .b64 %operand_ptr;
     .reg .b32 %x_first, %y_first, %x_rem, %y_rem, %subtile_rem;
     .reg .b16 %elem16;
-    .reg .f32 %elem${", %aux_val<2>" if "aux" in plan.problem.elementwise_operands else ""};
+    .reg .f32 %elem${", %aux_val<2>" if "aux" in plan.problem.sink.elementwise else ""};
     .reg .pred %is_negative, %past_end, %in_bounds;
     shr.u32 %x_first, %lane, 2;
     mad.lo.u32 %x_first, %wg_warp, 16, %x_first;
@@ -23,7 +23,7 @@
 </%def>
 
 <%def name="scale_subtile(chunk)">
-% for stage in plan.problem.epilogue_ops:
+% for stage in plan.problem.sink.ops:
 % if stage == "scale":
 % for name in ("scale_a", "scale_b"):
 ${pointer(name)}\
@@ -40,7 +40,7 @@ ${apply_vector("scale_b", plan.arithmetic.mul, chunk, plan.epilogue.transposed)}
 </%def>
 
 <%def name="finish_subtile(chunk)">
-% for stage in plan.problem.epilogue_ops:
+% for stage in plan.problem.sink.ops:
 % if stage.startswith("bias"):
 ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan.epilogue.transposed)}\
 % endif
@@ -55,7 +55,7 @@ ${apply_vector("bias", plan.arithmetic.add, chunk, (stage == "bias_row") != plan
     results = plan.epilogue.results(stmatrix)
     to = sum(results, ())
 %>\
-% for stage in plan.problem.epilogue_ops:
+% for stage in plan.problem.sink.ops:
 % if stage in curves or stage == "relu_grad":
 % for r, out in zip(sum(stmatrix.registers, ()), to):
     mov.f32 ${out}, ${r};

@@ -50,7 +50,7 @@ ${fused_ops.setup()}\
 <%def name="early()">${boxes.early()}</%def>
 
 <%def name="store_tiles(store_c, math, store_op)">
-<% s, operands, prefetched = plan.epilogue.staging, plan.problem.elementwise_operands, plan.epilogue.prefetched %>\
+<% s, operands, prefetched = plan.epilogue.staging, plan.problem.sink.elementwise, plan.epilogue.prefetched %>\
     {
     .reg .b32 %c_x, %c_y, %box_smem, %box_x, %box_y, %word<4>;
     .reg .b16 %half<2>;

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import mma, simt, skinny, wgmma
 from tests.cases.source import RandomCases
 
 COUNTS = (2, 3, 5, 9, 17)
 
 
-def batch(p: KernelGemm, rng: np.random.Generator, whole: bool = False) -> KernelGemm:
+def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
     """``p`` with several items: contiguous, with gaps, with interleaved rows, or one item of A or B that all share.
     ``whole``: strides are multiples of 16 bytes."""
     count = int(rng.choice(COUNTS))
@@ -38,7 +38,7 @@ def batch(p: KernelGemm, rng: np.random.Generator, whole: bool = False) -> Kerne
 def batched(source: RandomCases, index: int, whole: bool | None = None) -> RandomCases:
     """The source of batches of ``source``'s problems. ``whole``: as ``batch``'s; None: for half of the problems."""
 
-    def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+    def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
         p = source.problem(rng, limit, d)
         return batch(p, rng, bool(rng.random() < 0.5) if whole is None else whole)
 

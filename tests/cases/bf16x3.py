@@ -6,21 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
 from tests.cases.wgmma import EPILOGUES, SMS, config
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """Any layout, row length and alignment."""
     m, n, k = extents(rng, limit)
     if rng.random() < 0.3:
         k = int(rng.integers(1, 4 * limit))
     aligned = [int(v) for v in rng.choice([16, 16, 8, 4], 3)]
     epilogue = EPILOGUES[rng.integers(len(EPILOGUES))] if rng.random() < 0.25 else ""
-    p = KernelGemm(
+    p = Gemm(
         m,
         n,
         k,

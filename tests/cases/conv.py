@@ -16,6 +16,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt
+from tests.lowered import strips_of
 
 TYPES = (
     ("f32", ""),
@@ -81,15 +82,15 @@ def config(
 ) -> Config | None:
     """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
     if supports(lower(v)) and family in (None, "depthwise"):
-        some = [n for n in (1, 2, 4, 8) if n % lower(v).strip.ratio == 0]
+        some = [n for n in (1, 2, 4, 8) if n % strips_of(v).ratio == 0]
         if not some:
             return None
         results, rows, resident, stream = (int(rng.choice(x)) for x in (some, (1, 2, 4), (1, 2), (0, 1)))
-        wide, kg = int(rng.choice([1, lower(v).strip.vec])), int(rng.choice([1, 2, 5])) * lower(v).strip.wgrad
+        wide, kg = int(rng.choice([1, strips_of(v).vec])), int(rng.choice([1, 2, 5])) * strips_of(v).wgrad
         kg = max(1, min(kg, -(-lower(v).k // COMMON["u"].default)))
         split = SPLIT_WORKSPACE if kg > 1 else SPLIT_MEMSET
-        columns = int(rng.choice([1, 2, 4])) if lower(v).strip.patch is not None else 1
-        feature_maps = int(rng.choice([0, 1024, 4096])) if lower(v).strip.feature_maps is not None else 0
+        columns = int(rng.choice([1, 2, 4])) if strips_of(v).patch is not None else 1
+        feature_maps = int(rng.choice([0, 1024, 4096])) if strips_of(v).feature_maps is not None else 0
         rows = 1 if columns > 1 or feature_maps else rows
         c = Config(
             family="depthwise",

@@ -15,6 +15,7 @@ from ptxgen.problem.conv import FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import wgmma
 from tests.cases.source import RandomCases
+from tests.lowered import im2col_of
 
 TYPES = (
     ("f16", ""),
@@ -87,7 +88,7 @@ def packed(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     if p.element.bytes == 1:
         fields.update(dtype="f16", compute="", out="")
     q = replace(p, **fields)
-    return q if lower(q).im2col is not None and any(lower(q).im2col.copies) else None
+    return q if im2col_of(q) is not None and any(im2col_of(q).copies) else None
 
 
 def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
@@ -115,7 +116,7 @@ def few_channels(rng: np.random.Generator, limit: int, d: Device) -> Conv | None
         )
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and isinstance(x.copies[0], PaddedPixels) else None
 
 
@@ -142,7 +143,7 @@ def phased(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and x.phases else None
 
 
@@ -164,7 +165,7 @@ def interleaved(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and x.images is not None else None
 
 
@@ -179,7 +180,7 @@ def row_shared(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         q = replace(p, s=int(rng.choice([2, 3, 3, 3, 4, 5, 7])), stride=stride, dilation=(*p.dilations[:2], 1))
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and x.shares_row_taps else None
 
 
@@ -210,7 +211,7 @@ def merged(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
-    x = lower(p).im2col
+    x = im2col_of(p)
     return p if x is not None and x.merged_phases > 1 else None
 
 
@@ -245,7 +246,7 @@ def tiled(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and x.unpacked is not None else None
 
 
@@ -272,7 +273,7 @@ def by_image(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
         )
     except ShapeError:
         return None
-    x = lower(q).im2col
+    x = im2col_of(q)
     return q if x is not None and x.by_image and x.unpacked is None else None
 
 
@@ -282,7 +283,7 @@ def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if TMA does not load the operands or none was drawn."""
-    return None if lower(p).im2col is None else wgmma.config(lower(p), d, rng, threads)
+    return None if im2col_of(p) is None else wgmma.config(lower(p), d, rng, threads)
 
 
 def interleaving(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
@@ -293,9 +294,9 @@ def interleaving(p: Conv, d: Device, rng: np.random.Generator, threads: int = 10
 def sharing_rows(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration whose stages have all taps of a filter row, or None if none was drawn."""
     g = lower(p)
-    assert g.im2col is not None
+    assert im2col_of(g) is not None
     resident = int(rng.random() < 0.3)
-    fixed = {"kg": 1, "cluster_k": 1, "row_taps": g.im2col.taps[0], "u": widest_unit(g), "resident_b": resident}
+    fixed = {"kg": 1, "cluster_k": 1, "row_taps": im2col_of(g).taps[0], "u": widest_unit(g), "resident_b": resident}
     return wgmma.config(g, d, rng, threads, **fixed, **({"persistent": 1} if resident else {}))
 
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.common.matrix_instructions import instruction
-from ptxgen.families.common.rules import legal
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
 
 #: dtype, compute, out
 TYPES = (
@@ -61,12 +60,12 @@ AXES = {
 }
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """A random problem: types that ``d`` multiplies, layout, extents, longer rows, unaligned starts."""
-    types = [t for t in TYPES if instruction(KernelGemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
+    types = [t for t in TYPES if instruction(Gemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
-    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         if rng.random() < 0.5:  # whole 16 bytes
@@ -82,7 +81,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     return p
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
     values = {name: rng.choice(np.array(choices), DRAWS) for name, choices in AXES.items()}
     sliced = rng.random(DRAWS) < 0.3

@@ -5,33 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.config import Columns, Config, axes_of
-from ptxgen.families.common.rules import legal
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.columns import choices
 from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
 
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 DRAWS = 4000
 WIDE_DRAWS = 20000
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """A random problem: types, layout, extents, leading dimensions longer than rows, unaligned starts."""
     dtype, compute = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
     layout = LAYOUTS[rng.integers(4)]
     extra = {}
-    plain = KernelGemm(m, n, k, layout, dtype, compute)
+    plain = Gemm(m, n, k, layout, dtype, compute)
     if rng.random() < 0.4:
         pads = rng.choice([0, 1, 2, 3, 4, 8, 16], 3)
         extra = {"lda": plain.columns_a + int(pads[0]), "ldb": plain.columns_b + int(pads[1]), "ldc": n + int(pads[2])}
         extra = {name: max(value, 1) for name, value in extra.items()}
-    return KernelGemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
+    return Gemm(m, n, k, layout, dtype, compute, deterministic=bool(rng.random() < 0.15), **extra)
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration of the values that the search visits, or None if none was drawn."""
     values = {
         a.name: rng.choice(np.array((*choices(a), *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
@@ -83,12 +82,12 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
     return Columns({name: v.astype(np.int64) for name, v in c.items()}, n)
 
 
-def wide_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def wide_config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration that the search need not visit, or None if none was drawn."""
     return _one_of(columns(rng, WIDE_DRAWS), p, d, rng, threads)
 
 
-def unstaged_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def unstaged_config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration without shared memory, or None if none was drawn."""
     zero = ("stages", "cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
     fixed = dict.fromkeys((*zero, "fragment_prefetch", "deferred_sts"), 0) | {"ks": 1, "kl": 1}
@@ -96,7 +95,7 @@ def unstaged_config(p: KernelGemm, d: Device, rng: np.random.Generator, threads:
     return _one_of(c.replace(u=1 << rng.integers(0, 5, WIDE_DRAWS)), p, d, rng, threads)
 
 
-def _one_of(c: Columns, p: KernelGemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
+def _one_of(c: Columns, p: Gemm, d: Device, rng: np.random.Generator, threads: int) -> Config | None:
     """A random row that is legal and has at most ``threads`` threads, or None."""
     c = c.take(np.flatnonzero(c.ml // c.ms * (c.nl // c.ns) * c.kl <= threads))
     rows = np.flatnonzero(legal(p, c, d))

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
-from ptxgen.families.common.rules import legal
 from ptxgen.families.skinny.geometry import geometry, is_kmajor, widest
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
 
 #: dtype, compute, out
 TYPES = (
@@ -39,7 +38,7 @@ def converts(dtype: str, d: Device) -> bool:
     return d.sm >= {"bf16": 80, "e4m3": 89, "e5m2": 89}.get(dtype, 0)
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> KernelGemm:
+def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, str, str] | None = None) -> Gemm:
     """A random problem with a small M or N: types that ``d`` converts, layout, extents, longer rows, unaligned starts."""
     known = [t for t in TYPES if converts(t[0], d)]
     dtype, compute, out = types or known[rng.integers(len(known))]
@@ -50,7 +49,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, s
         k = -(-k // 16) * 16
     thin = int(rng.integers(1, 9)) if rng.random() < 0.8 else 1
     m, n = (thin, n) if rng.random() < 0.5 else (m, thin)
-    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))
     if rng.random() < 0.5:
         pads = [int(x) for x in rng.choice([0, 1, 2, 3, 4, 8, 16], 3)]
         p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
@@ -61,7 +60,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, s
     return p
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
 
     def powers(low: int, high: int) -> np.ndarray:
@@ -99,7 +98,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
-def _set_instructions(p: KernelGemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
+def _set_instructions(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray]) -> None:
     """Changes ``c``: half of the rows use mma, a third load unaligned rows in whole 16-byte chunks."""
     long_n, tensor_cores, shifted = c["long_n"] == 1, rng.random(DRAWS) < 0.5, rng.random(DRAWS) < 0.33
     chunk = 16 // p.element.bytes

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
-from ptxgen.families.common.rules import legal
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
+from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
 
 #: dtype, compute, out
 TYPES = (
@@ -69,7 +68,7 @@ AXES = {
 }
 
 
-def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """Rows of A and B are multiples of 16 bytes, or those of one or both are not; any extents."""
     dtype, compute, out = TYPES[rng.integers(len(TYPES))]
     m, n, k = extents(rng, limit)
@@ -77,7 +76,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
         k = int(rng.integers(1, 8 * limit))
     if rng.random() < 0.5:
         n = -(-n // 8) * 8
-    p = KernelGemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
+    p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out)
     unit, unit_c = 16 // p.element.bytes, 16 // p.output.bytes
     pad = [int(v) for v in rng.choice([0, 1, 2], 3)]
     longer = {
@@ -94,7 +93,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     return replace(p, **longer)
 
 
-def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024, **fixed: int) -> Config | None:
+def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024, **fixed: int) -> Config | None:
     """A random legal configuration with the axes of ``fixed``, or None if none was drawn."""
     values = {}
     for name, (choices, first) in AXES.items():
@@ -121,7 +120,7 @@ def config(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 10
     return c.row(int(rng.choice(pool)))
 
 
-def narrow(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
+def narrow(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """As ``problem``, with one tile along N and few K iterations."""
     p = problem(rng, limit, d)
     n, k = int(rng.integers(1, 200)), int(rng.integers(1, 320))
@@ -129,7 +128,7 @@ def narrow(rng: np.random.Generator, limit: int, d: Device) -> KernelGemm:
     return replace(p, n=n, k=k, lda=0, ldb=0, ldc=0, epilogue=fused)
 
 
-def resident(p: KernelGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def resident(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration with B resident, or None if none was drawn."""
     return config(p, d, rng, threads, resident_b=1, persistent=1, kg=1, cluster_k=1)
 

@@ -21,6 +21,7 @@ from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases.conv import config, problem
+from tests.lowered import strips_of
 
 EMULATED = device("emulated")
 
@@ -136,7 +137,7 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
         )
         for text in (
             "strip_results=4 block_rows=2 block_lanes=32",
-            f"strip_results=1 block_rows=1 block_lanes=64 vec_lane={lower(v).strip.vec}",
+            f"strip_results=1 block_rows=1 block_lanes=64 vec_lane={strips_of(v).vec}",
         ):
             verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
@@ -159,7 +160,7 @@ PATCHES = {
 def test_depthwise_patches(case: str) -> None:
     """Several strips of a thread: patches that end past the last result along both axes."""
     v = replace(PATCHES[case], layout="NHWC", filters="KCRS" if "doubles" in case else "KRSC")
-    vec = lower(v).strip.patch.vec
+    vec = strips_of(v).patch.vec
     for beta, text in (
         (0.0, "strip_results=4 strip_columns=2 block_lanes=64"),
         (1.0, f"strip_results=2 strip_columns=4 block_lanes=32 vec_lane={vec}"),
@@ -365,7 +366,7 @@ def test_depthwise_weight_grad(layout, dtype, filters) -> None:
         v = replace(v, layout=layout, filters=filters, dtype=dtype, compute="", out="", direction="weight_grad")
         texts = (
             "strip_results=4 block_rows=2 block_lanes=32 kg=3 splitk=workspace",
-            f"strip_results=2 block_rows=1 block_lanes=64 vec_lane={lower(v).strip.vec}",
+            f"strip_results=2 block_rows=1 block_lanes=64 vec_lane={strips_of(v).vec}",
         )
         text = texts[(n + list(FILTERS).index(layout) + len(filters)) % 2]
         verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
@@ -386,7 +387,7 @@ def test_padding_is_not_read() -> None:
     w = np.ones((1, 1, 3, 3), np.float32)
     c = parse_config("ms=2 ns=2 ml=16 nl=16 u=8 cp_async_a=0 cp_async_b=0")
     p = lower(v)
-    assert p.addr_b == WINDOW
+    assert p.operand("B").access.mode == WINDOW
     assert first_violation(p, c, EMULATED) is None
     got = execute(v, c, (x, w, np.full((1, 1, 3, 3), np.nan, np.float32)), 0.0, shift=True)
     padded = np.pad(x[0, 0], 1)

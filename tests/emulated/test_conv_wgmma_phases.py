@@ -12,11 +12,11 @@ from conv_runs import H200, TF32, verify
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
+from tests.lowered import im2col_of
 
 
 def test_random_strided_input_gradients():
@@ -190,7 +190,7 @@ def test_interleaved_phases(case):
     shape, fields, config = INTERLEAVED_PHASES[case]
     fields = {"dtype": "f16", "direction": "input_grad", "layout": "NCHW", **fields}
     p = Conv(**Conv.read_shape(f"N=2,{shape}"), **fields)
-    a, b = ("pack" if copy else "direct" for copy in lower(p).im2col.copies[::-1])
+    a, b = ("pack" if copy else "direct" for copy in im2col_of(p).copies[::-1])
     c = parse_config(f"family=wgmma stages=3 interleave_phases=1 operand_path_a={a} operand_path_b={b} {config}")
     verify(p, c, "integers", alpha, beta, replace(H200, sms=4))
 
@@ -230,7 +230,7 @@ def test_phases_that_are_not_interleaved(shape, fields):
     p = Conv(
         **Conv.read_shape(f"N=2,{shape}"), **{"layout": "NCHW", "dtype": "f16", "direction": "input_grad", **fields}
     )
-    a, b = ("pack" if copy else "direct" for copy in lower(p).im2col.copies[:: 1 if p.layout == "NHWC" else -1])
+    a, b = ("pack" if copy else "direct" for copy in im2col_of(p).copies[:: 1 if p.layout == "NHWC" else -1])
     c = parse_config(f"family=wgmma ml=64 nl=32 u=32 interleave_phases=1 operand_path_a={a} operand_path_b={b}")
     with pytest.raises(ConfigError) as error:
         plan_for(p, c, H200)

@@ -9,13 +9,11 @@ import pytest
 from gemm_runs import right, verify
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.common import rules, space
-from ptxgen.families.common.rules import first_violation
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
+from tests.lowered import first_violation, rules, space
 
 UNSTAGED = "stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0"
 TILE = f"ms=2 ns=4 ml=16 nl=32 lanes_m=4 {UNSTAGED}"
@@ -74,10 +72,10 @@ def test_slices_of_k(splitk):
 @pytest.mark.parametrize(
     "p",
     [
-        KernelGemm(37, 84, 1, "NT", "f32", "tf32"),
-        KernelGemm(37, 84, 3, "TN", "bf16"),
-        KernelGemm(36, 282, 8, "TT", "f64"),
-        KernelGemm(37, 83, 16, "NN"),
+        Gemm(37, 84, 1, "NT", "f32", "tf32"),
+        Gemm(37, 84, 3, "TN", "bf16"),
+        Gemm(36, 282, 8, "TT", "f64"),
+        Gemm(37, 83, 16, "NN"),
     ],
     ids=lambda p: p.key(),
 )
@@ -99,7 +97,7 @@ def test_candidates_are_legal_and_correct(p):
 
 
 def test_neighbours_have_other_depths_and_stages():
-    p = KernelGemm(536, 1984, 3, "TN")
+    p = Gemm(536, 1984, 3, "TN")
     near = space.refinements(p, H100, parse_config("ms=4 ns=4 ml=32 nl=64 u=8 vec_a=4 vec_b=4 vec_c=4 lanes_m=2"))
     assert {1, 2, 4, 8} <= set(near.u[near.stages == 0].tolist())
 
@@ -107,14 +105,14 @@ def test_neighbours_have_other_depths_and_stages():
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (KernelGemm(64, 64, 4, "NT"), f"{TILE} u=4 ks=2"),
-        (KernelGemm(64, 64, 4, "NT"), f"{TILE} u=4 epilogue_smem=1"),
-        (KernelGemm(64, 64, 4, "NT"), f"{TILE} u=2 vec_a=4"),
-        (KernelGemm(64, 64, 4, "NT"), f"{TILE} u=4".replace("prefetch=0", "prefetch=1")),
-        (KernelGemm(64, 64, 4, "NT"), f"{TILE} u=4".replace("stages=0", "stages=1")),
-        (KernelGemm(64, 64, 4, "NT"), "ms=2 ns=4 ml=16 nl=32 lanes_m=4 u=1"),
-        (KernelGemm(64, 64, 4, "NT", "f16", "f16"), f"{TILE} u=4"),
-        (KernelGemm(64, 64, 4, "NT", "f32", "tf32"), "ms=2 ns=4 ml=16 nl=32 lanes_m=4 u=8"),
+        (Gemm(64, 64, 4, "NT"), f"{TILE} u=4 ks=2"),
+        (Gemm(64, 64, 4, "NT"), f"{TILE} u=4 epilogue_smem=1"),
+        (Gemm(64, 64, 4, "NT"), f"{TILE} u=2 vec_a=4"),
+        (Gemm(64, 64, 4, "NT"), f"{TILE} u=4".replace("prefetch=0", "prefetch=1")),
+        (Gemm(64, 64, 4, "NT"), f"{TILE} u=4".replace("stages=0", "stages=1")),
+        (Gemm(64, 64, 4, "NT"), "ms=2 ns=4 ml=16 nl=32 lanes_m=4 u=1"),
+        (Gemm(64, 64, 4, "NT", "f16", "f16"), f"{TILE} u=4"),
+        (Gemm(64, 64, 4, "NT", "f32", "tf32"), "ms=2 ns=4 ml=16 nl=32 lanes_m=4 u=8"),
         (lower(Conv(1, 3, 8, 8, 4, 2, 2)), f"{TILE} u=4"),
     ],
 )
@@ -125,7 +123,7 @@ def test_illegal_configurations_name_the_rule(p, text):
 
 
 def test_tf32_with_a_large_k_is_for_tensor_cores():
-    p = KernelGemm(64, 64, 17, "NT", "f32", "tf32")
+    p = Gemm(64, 64, 17, "NT", "f32", "tf32")
     rule = first_violation(p, parse_config(f"{TILE} u=1"), H100)
     assert rule is not None
     assert rule.name == "simt_dtype"

@@ -26,6 +26,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
+from tests.lowered import winograd_of
 
 H200 = device("h200")
 SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4")
@@ -265,7 +266,7 @@ def test_integers_are_checked_by_the_tolerance():
 
 def test_the_workspace_holds_the_thirty_six_matrices():
     p = parse("conv N=2,C=34,H=7,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
-    product = lower(p).winograd_4x4
+    product = winograd_of(p, 4)
     assert (product.m, product.n, product.k, product.batch) == (40, 12, 36, 36)
     launch = plan_for(p, SMALL_4X4, H200).launch(lower(p))
     assert launch.workspace == sum(-(-4 * 36 * n // 128) * 128 for n in (40 * 36, 36 * 12, 40 * 12))
@@ -273,7 +274,7 @@ def test_the_workspace_holds_the_thirty_six_matrices():
 
 def test_the_workspace_holds_the_sixteen_matrices():
     p = parse("conv N=2,C=17,H=7,W=9,K=21,R=3,S=3,pad=1 NCHW f32")
-    product = lower(p).winograd
+    product = winograd_of(p, 2)
     assert (product.m, product.n, product.k, product.batch) == (24, 40, 20, 16)
     launch = plan_for(p, SMALL, H200).launch(lower(p))
     assert dict(zip("abc", launch.steps[2].arguments[-3:], strict=True)) == {
@@ -288,7 +289,7 @@ def test_the_workspace_holds_the_sixteen_matrices():
 @pytest.mark.parametrize(("layout", "filters", "m", "n"), [("NCHW", "", 24, 20), ("NHWC", "CRSK", 20, 24)])
 def test_the_gemms_of_weight_gradients_sum_over_tiles(layout, filters, m, n):
     p = Conv(2, 17, 7, 9, 21, 3, 3, padding=1, layout=layout, filters=filters, direction="weight_grad")
-    product = lower(p).winograd
+    product = winograd_of(p, 2)
     assert (product.m, product.n, product.k, product.batch) == (m, n, 40, 16)
     launch = plan_for(p, SMALL, H200).launch(lower(p))
     assert launch.workspace == 64 * (24 * 40 + 20 * 40 + 24 * 20)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.gemm import lower_gemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.operations.gemm.operand_sets import GemmOperandSets
 from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case, Operation, Suite, by_name, operation_named, register, unregister
@@ -39,8 +40,8 @@ def scale(p: DiagonalGemm, a: Array, d: Array) -> Array:
     return (a.astype(np.float64) * (d if p.layout[0] == "N" else d[:, None])).astype(a.dtype)
 
 
-def to_gemm(p: DiagonalGemm) -> KernelGemm:
-    return KernelGemm.of(p)
+def to_gemm(p: DiagonalGemm) -> KernelProblem:
+    return lower_gemm(p)
 
 
 def product(p: DiagonalGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:

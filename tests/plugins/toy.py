@@ -21,7 +21,7 @@ from ptxgen.families import registry
 from ptxgen.families.common import perf_blocks
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.registry import Family
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 AXES = (Axis("threads", 64, "threads of a block", (32, 64, 128), least=32, most=1024),)
@@ -36,7 +36,7 @@ RULES = (
 )
 
 
-def geometry(p: KernelGemm, c: Any) -> Geometry:
+def geometry(p: KernelProblem, c: Any) -> Geometry:
     none = c.threads * 0
     return Geometry(threads=c.threads, shared=none, registers=none + 24, blocks=-(-p.m * p.n // c.threads))
 
@@ -45,15 +45,15 @@ class Model:
     """The performance model: the more threads in a block, the faster; faster than the other families."""
 
     @staticmethod
-    def cell(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> None:
+    def cell(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> None:
         """Times do not depend on extents."""
 
     @staticmethod
-    def work(p: KernelGemm, c: Columns, g: Geometry, d: Device) -> perf_blocks.Work:
+    def work(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> perf_blocks.Work:
         return perf_blocks.Work.of(len(c), resident=1, busy=1 / c.threads)
 
     @staticmethod
-    def microseconds(p: KernelGemm, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
+    def microseconds(p: KernelProblem, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
         return np.float32(0.01) * (1 + w.busy[rows])
 
 
@@ -65,24 +65,24 @@ class Candidates(CandidateSpace):
     tile_rules = ("axis", "range", "threads", "toy_warps")
     extent_rules = ("range",)
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         return Columns.product(dict(self.axes)).replace(family=self.code)
 
     shapes = tiles
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         return []
 
-    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         return tiles, violations(self, p, tiles, d, self.extent_rules)
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         return c
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single_axis_changes(self)
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         return [config.replace(**changes)]
 
 
@@ -103,10 +103,10 @@ class ToyPlan(Plan):
         self.scheduler = ElementScheduler()
         self.a_kmajor, self.b_kmajor = self.problem.layout[0] == "N", self.problem.layout[1] == "T"
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def _launch(self, problem: KernelProblem) -> Launch:
         if problem.results == 0:
             return Launch(())
-        numbers = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
+        numbers = (problem.m, problem.n, problem.k, *(problem.operand(name).access.ld for name in "ABC"))
         arguments: tuple[Argument, ...] = (
             *(("u64", x) for x in "ABCW"),
             *(("u32", n) for n in numbers),
@@ -125,6 +125,7 @@ FAMILY = Family(
     candidates=Candidates(),
     model=Model(),
     plan=lambda p, c: ToyPlan,
+    provides=registry.STORES_PRODUCTS | {"strided"},
 )
 
 

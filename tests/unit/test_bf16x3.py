@@ -11,15 +11,14 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.errors import ConfigError
-from ptxgen.families.common import perf_model
-from ptxgen.families.common.geometry import geometry
-from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import selection
 from tests.cases import SOURCES
+from tests.lowered import first_violation, geometry, perf_model
 from tests.unit.test_wgmma import read, swizzled
 
 H200 = device("h200")
@@ -70,7 +69,7 @@ def test_products_read_their_planes():
 
 def test_planes_do_not_overlap_in_the_workspace():
     for p, c in SOURCES["bf16x3"].cases(52, 80, H200, 600):
-        made = plan_for(p, c, H200).launch(p)
+        made = plan_for(p, c, H200).launch(lower(p))
         if not made.steps or not p.k:
             assert not any(s.entry.endswith("_split_bf16x3") for s in made.steps)
             continue
@@ -114,22 +113,22 @@ def test_tensor_map_begins_at_its_offset():
     ],
 )
 def test_unsupported_types_and_options(config, rule):
-    p, c = KernelGemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
+    p, c = Gemm(128, 256, 512, "NN", "f32", COMPUTE), parse_config("family=wgmma " + config)
     assert first_violation(p, c, H200).name == rule
-    plain = first_violation(KernelGemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
+    plain = first_violation(Gemm(128, 256, 512, "NT", "f32", "tf32"), c, H200)
     assert plain is None or plain.name != rule
 
 
 def test_size_of_planes_is_limited():
     c = parse_config("family=wgmma ml=64 nl=32 u=32 raster_group=8")
-    p = KernelGemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
+    p = Gemm(1 << 17, 1 << 17, 1 << 15, "NN", "f32", COMPUTE)
     assert first_violation(p, c, H200) is None
     with pytest.raises(ConfigError, match="wgmma_bf16x3"):
         plan_for(replace(p, k=1 << 17, lda=0, ldb=0), c, H200)
 
 
 def test_only_wgmma_devices_compute_bf16x6():
-    p = KernelGemm(256, 256, 256, "NN", "f32", COMPUTE)
+    p = Gemm(256, 256, 256, "NN", "f32", COMPUTE)
     assert planes(p) == 3
     assert planes(replace(p, compute="f32")) == 1
     for name in ("t4", "a100"):
@@ -154,15 +153,15 @@ MEASURED = [
 
 @pytest.mark.parametrize(("us", "extent", "layout", "config"), MEASURED)
 def test_model_is_near_measured_times(us, extent, layout, config):
-    p = KernelGemm(extent, extent, extent, layout, "f32", COMPUTE)
+    p = Gemm(extent, extent, extent, layout, "f32", COMPUTE)
     assert perf_model.predict(p, parse_config("family=wgmma " + config), H200) == pytest.approx(us, rel=0.1)
 
 
 def test_model_counts_six_products_and_the_packing_kernel():
     """Relative to one bf16 product: six times as long if math dominates; otherwise the packing kernel shows."""
     c = parse_config("family=wgmma ml=128 nl=128 math_warpgroups=2 u=64 stages=2 raster_group=8")
-    big, one = KernelGemm(8192, 8192, 8192, "NT", "f32", COMPUTE), KernelGemm(8192, 8192, 8192, "NT", "bf16", out="f32")
+    big, one = Gemm(8192, 8192, 8192, "NT", "f32", COMPUTE), Gemm(8192, 8192, 8192, "NT", "bf16", out="f32")
     assert 5.5 < perf_model.predict(big, c, H200) / perf_model.predict(one, c, H200) < 7
-    thin = KernelGemm(64, 8192, 8192, "NT", "f32", COMPUTE)
+    thin = Gemm(64, 8192, 8192, "NT", "f32", COMPUTE)
     moved = 10 * 8192 * 8192 / (H200.bandwidth * 1e3)
     assert perf_model.predict(thin, parse_config("family=wgmma ml=64 nl=64 u=64 stages=3"), H200) > moved

@@ -9,21 +9,32 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, ImplicitGemm, ImplicitOperand
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, OffsetTables
+from ptxgen.lowering.kernel_problem import STRIDED, MatrixAccess
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.reference import convolve
-from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
-from ptxgen.problem.strided_arrays import A, B, C, elements
 from tests.cases.conv import problems
+from tests.lowered import strips_of
 
 
-def fetched(x: ImplicitOperand, memory: np.ndarray, item: int) -> np.ndarray:
+def places(access: MatrixAccess) -> np.ndarray:
+    """The offsets of the elements of a matrix, by the address arithmetic of kernels."""
+    if isinstance(access, OffsetTables):
+        return access.maps.rows.offsets[:, None] + access.maps.columns.offsets[None, :]
+    at = np.arange(access.rows)[:, None] * access.ld + np.arange(access.columns)[None, :]
+    return at if access.kmajor else at.T
+
+
+def fetched(access: MatrixAccess, memory: np.ndarray, item: int) -> np.ndarray:
     """The matrix of an operand, by the address arithmetic of kernels."""
-    at = x.rows.offsets[:, None] + x.columns.offsets[None, :] + item
+    at = places(access) + item
+    if not isinstance(access, OffsetTables):
+        return memory[at]
+    x = access.maps
     packing, word = x.packing, 1 << 32
     low = (packing.pack(x.rows, True)[:, None] + packing.pack(x.columns, False)[None, :]) % word
     inside = (~low | ~((packing.high - low) % word)) & packing.guard == 0
@@ -36,18 +47,13 @@ def multiplied(v: Conv, one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """The result as kernels compute it: every element is written once."""
     p = lower(v)
     a, b = (x.reshape(-1) for x in ((two, one) if v.swapped else (one, two)))
-    if not isinstance(p, ImplicitGemm):
-        c = np.full(np.prod(v.stored[2], dtype=int), np.nan)
-        left, right = as_matrices(p, elements(p, A, a), elements(p, B, b))
-        elements(p, C, c)[...] = left @ right
-        return c
     out = np.full(np.prod(v.stored[2], dtype=int), np.nan)
-    count, items = p.batch, p.strides
-    for part in p.parts:
-        for i in range(count):
-            at = part.c.rows.offsets[:, None] + part.c.columns.offsets[None, :] + i * items[2]
+    for part in p.gemms:
+        left, right, c = (part.operand(name).access for name in "ABC")
+        for i in range(p.batch):
+            at = places(c) + i * c.stride
             assert np.isnan(out[at]).all()
-            out[at] = fetched(part.a, a, i * items[0]) @ fetched(part.b, b, i * items[1]).T
+            out[at] = fetched(left, a, i * left.stride) @ fetched(right, b, i * right.stride).T
     assert not np.isnan(out).any()
     return out
 
@@ -59,9 +65,8 @@ def test_lowered_gemm_is_the_convolution() -> None:
         exact = convolve(v, one, two)
         assert np.array_equal(multiplied(v, one, two).reshape(-1), exact.reshape(-1)), v.key()
         p = lower(v)
-        seen.add(
-            (v.layout, v.direction, p.addr_b if v.swapped else p.addr_a) if isinstance(p, ImplicitGemm) else "gemm"
-        )
+        image = p.operand("B" if v.swapped else "A").access.mode
+        seen.add((v.layout, v.direction, image) if "offset_table" in p.needs else "gemm")
     assert "gemm" in seen
     assert {(layout, "forward", WINDOW) for layout in FILTERS} <= seen
 
@@ -79,8 +84,7 @@ def test_lowered_gemm_is_the_convolution() -> None:
 def test_few_filters_use_pixels_as_columns(v: Conv) -> None:
     one, two, _ = operands(v, 2, "integers").values()
     p = lower(v)
-    assert isinstance(p, ImplicitGemm)
-    assert p.addr_b == WINDOW
+    assert p.operand("B").access.mode == WINDOW
     assert p.n >= 16
     assert np.array_equal(multiplied(v, one, two).reshape(-1), convolve(v, one, two).reshape(-1))
 
@@ -219,15 +223,15 @@ def test_the_epilogue_is_per_filter(layout: str) -> None:
 
 def test_pointwise_convolutions_are_plain_gemms() -> None:
     p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="NHWC"))
-    assert type(p) is KernelGemm
+    assert type(p) is Gemm
     assert (p.m, p.n, p.k, p.layout) == (4 * 49, 32, 64, "NT")
     p = lower(Conv(4, 64, 7, 7, 32, 1, 1, layout="CHWN"))
-    assert type(p) is KernelGemm
+    assert type(p) is Gemm
     assert (p.m, p.n, p.k, p.layout) == (32, 49 * 4, 64, "TN")
     # however many pixels there are, however few channels
     for c, direction, letters in ((64, "forward", "NT"), (3, "forward", "NT"), (8, "weight_grad", "TN")):
         p = lower(Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction))
-        assert (type(p), p.layout) == (KernelGemm, letters)
+        assert (type(p), p.layout) == (Gemm, letters)
 
 
 @pytest.mark.parametrize(
@@ -243,17 +247,15 @@ def test_pointwise_convolutions_are_plain_gemms() -> None:
 def test_gemms_of_a_3x3_convolution(layout, direction, extents, letters, vectors, found) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
     p = lower(v)
-    assert isinstance(p, ImplicitGemm)
     assert ((p.m, p.n, p.k), p.layout, p.vectors) == (extents, letters, vectors)
-    assert (p.addr_a, p.addr_b, p.addr_c) == found
+    assert tuple(p.operand(name).access.mode for name in "ABC") == found
     assert p.flops == v.flops
 
 
 def test_phases_of_a_strided_gradient_multiply_no_zeros() -> None:
     v = Conv(2, 4, 8, 8, 6, 3, 3, stride=2, padding=1, direction="input_grad")
     p = lower(v)
-    assert isinstance(p, ImplicitGemm)
-    assert sorted(part.extents[2] for part in p.parts) == [6, 12, 12, 24]
+    assert sorted(part.k for part in p.parts) == [6, 12, 12, 24]
 
 
 def test_coordinates_beyond_32_bits_are_refused() -> None:
@@ -289,7 +291,7 @@ def test_feature_maps_fit_shared_memory_with_their_alignment():
         (Conv(9, 40, 9, 5, 40, 3, 3, stride=2, groups=40, direction="input_grad"), 4),
         (Conv(9, 40, 8, 8, 40, 3, 3, padding=1, groups=40), 1),
     ):
-        maps = lower(v).strip.feature_maps
+        maps = strips_of(v).feature_maps
         for size in (0, 256, 512, 4096, 32768):
             count = maps.maps_in(size)
             last = maps.region(count) + count * maps.result_map_bytes + 15

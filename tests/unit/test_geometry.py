@@ -13,24 +13,24 @@ import pytest
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.common.fma.geometry import warp_rows
-from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import FIRST
 from ptxgen.families.registry import FAMILIES
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import DEVICES
+from ptxgen.problem.gemm import Gemm
 from tests.cases.columns import random_columns
+from tests.lowered import geometry
 
 PROBLEMS = [
-    KernelGemm(2560, 16, 2560, "TN"),
-    KernelGemm(61, 67, 59, "NN", lda=64),
-    KernelGemm(1, 1, 1, "TT", "f64"),
-    KernelGemm(0, 7, 0, "NT"),
-    KernelGemm(512, 512, 512, "NT", "f16"),
-    KernelGemm(129, 130, 1031, "NT", "f16", "f16"),
-    KernelGemm(2**31 - 1, 3, 5, "NN"),
-    KernelGemm(64, 64, 64, "NT", "bf16"),
-    KernelGemm(64, 64, 64, "TN", "f32", "tf32"),
-    KernelGemm(64, 64, 64, "NT", "s8"),
+    Gemm(2560, 16, 2560, "TN"),
+    Gemm(61, 67, 59, "NN", lda=64),
+    Gemm(1, 1, 1, "TT", "f64"),
+    Gemm(0, 7, 0, "NT"),
+    Gemm(512, 512, 512, "NT", "f16"),
+    Gemm(129, 130, 1031, "NT", "f16", "f16"),
+    Gemm(2**31 - 1, 3, 5, "NN"),
+    Gemm(64, 64, 64, "NT", "bf16"),
+    Gemm(64, 64, 64, "TN", "f32", "tf32"),
+    Gemm(64, 64, 64, "NT", "s8"),
 ]
 ROWS = 200
 
@@ -88,7 +88,7 @@ def test_geometry_is_a_frozen_record_with_comments(family):
 def test_geometry_of_one_kernel():
     """By hand: a tile of 64x64 by 8x8, U = 8, three stages, a K-major A."""
     c = Config(vec_a=1, vec_b=4, vec_c=4)
-    g = geometry(KernelGemm(100, 130, 500, "NN"), c)
+    g = geometry(Gemm(100, 130, 500, "NN"), c)
     assert (g.group, g.threads) == (64, 64)
     assert (g.a.stage_bytes, g.b.stage_bytes, g.stage_bytes) == (
         4 * 8 * 68,
@@ -99,7 +99,7 @@ def test_geometry_of_one_kernel():
     assert (g.a.loads, g.b.loads, g.b.row_loads) == (512, 128, 16)
     assert (g.tiles_m, g.tiles_n, g.tiles, g.blocks) == (2, 3, 6, 6)
     assert (g.slice_k, g.slices, g.workspace) == (504, 1, 0)
-    four = geometry(KernelGemm(100, 130, 500, "NN"), Config(kg=4, splitk=2, kl=2))
+    four = geometry(Gemm(100, 130, 500, "NN"), Config(kg=4, splitk=2, kl=2))
     assert (four.threads, four.uk) == (128, 4)
     assert (four.slice_k, four.slices, four.blocks) == (128, 4, 24)
     assert four.workspace == 4 * 100 * 130 * 4
@@ -110,7 +110,7 @@ def test_slices_cover_k_and_none_is_empty():
     for k in [*range(60), 1000, 4097]:
         for kg in (1, 2, 3, 7, 64):
             for u in (8, 16, 32):
-                g = geometry(KernelGemm(16, 16, k), Config(u=u, kg=kg))
+                g = geometry(Gemm(16, 16, k), Config(u=u, kg=kg))
                 assert g.slices <= kg
                 assert g.slice_k * g.slices >= k
                 assert g.slice_k * (g.slices - 1) < max(k, 1)

@@ -179,8 +179,8 @@ def test_shares_have_about_equal_work(items, sms, resident):
 def test_tiles_and_iterations_of_columns():
     p = lower(GroupedGemm(ITEMS))
     ml, nl, u = np.array([16, 32]), np.array([16, 64]), np.array([8, 32])
-    assert p.tiles_of(ml, nl).tolist() == [p.tiles_of(16, 16), p.tiles_of(32, 64)] == [10, 4]
-    mean, longest = p.tile_iterations(ml, nl, u)
+    assert p.extents.tiles(ml, nl).tolist() == [p.extents.tiles(16, 16), p.extents.tiles(32, 64)] == [10, 4]
+    mean, longest = p.extents.tile_iterations(ml, nl, u)
     assert longest.tolist() == [13, 4]
     assert mean[0] == (6 * 3 + 1 * 0 + 3 * 13) / 10
 

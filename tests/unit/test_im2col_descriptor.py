@@ -15,12 +15,13 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import reference
+from tests.lowered import im2col_of
 
 H200 = device("h200")
 
 
 def window(shape: str, **fields: object) -> Im2colDescriptor:
-    found = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields})).im2col
+    found = im2col_of(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     assert found is not None
     return found
 
@@ -125,7 +126,7 @@ def test_taps_do_not_merge_otherwise(shape):
 )
 def test_convolutions_beyond_tma_have_no_descriptor(fields):
     plain = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    assert lower(Conv(**{**plain, **fields})).im2col is None
+    assert im2col_of(Conv(**{**plain, **fields})) is None
 
 
 COPIES = {
@@ -145,7 +146,7 @@ COPIES = {
 def test_other_layouts_are_packed(case):
     fields, images, other = COPIES[case]
     plain = {"n": 8, "c": 16, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    x = lower(Conv(**{**plain, **fields})).im2col
+    x = im2col_of(Conv(**{**plain, **fields}))
     assert [copy is not None for copy in x.copies] == [images, other]
 
 
@@ -169,7 +170,7 @@ def test_other_layouts_are_packed(case):
 )
 def test_weight_gradients_that_need_no_packing(shape, fields, extents):
     fields = {"dtype": "f16", "direction": "weight_grad", **fields}
-    unpacked = lower(Conv(**Conv.read_shape(shape), **fields)).im2col.unpacked
+    unpacked = im2col_of(Conv(**Conv.read_shape(shape), **fields)).unpacked
     assert (unpacked and unpacked.extents) == extents
     if unpacked is not None:
         assert unpacked.tiled
@@ -184,7 +185,7 @@ def test_packed_operands_have_each_element_in_place(layout, filters, direction):
     """Packed images, as the packing kernel writes them, and the loops over them: images and the other operand of the
     GEMM."""
     p = Conv(3, 9, 4, 6, 7, 2, 3, layout=layout, filters=filters, dtype="f16", direction=direction)
-    x = lower(p).im2col
+    x = im2col_of(p)
     first, second = (np.arange(math.prod(s)).reshape(s) for s in p.stored[:2])
     letters = {n: "".join(i for i in p.extents(n) if i not in "dtz") for n in "xwy"}
 
@@ -216,7 +217,7 @@ def test_padded_pixels_make_a_row_of_taps_adjacent(layout, filters, shape, dtype
     """The product of the copies, as the descriptor addresses them, is the convolution."""
     compute = "tf32" if dtype == "f32" else ""
     p = Conv(**Conv.read_shape(shape), layout=layout, filters=filters, dtype=dtype, compute=compute)
-    x, rng = lower(p).im2col, np.random.default_rng(0)
+    x, rng = im2col_of(p), np.random.default_rng(0)
     first, second = (rng.integers(-3, 4, s) for s in p.stored[:2])
     images, taps = (padded_copy(copy, a) for copy, a in zip(x.copies, (first, second), strict=True))
     assert (x.channels, x.copies[0].padded, x.taps[0], x.steps[0]) == (padded * p.s, padded, 1, 1)
@@ -259,14 +260,14 @@ def padded_copy(copy, array):
 )
 def test_pixels_are_not_padded_otherwise(fields):
     plain = {"n": 8, "c": 3, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"}
-    assert isinstance(lower(Conv(**plain)).im2col.copies[0], PaddedPixels)
-    assert not isinstance(lower(Conv(**{**plain, **fields})).im2col.copies[0], PaddedPixels)
+    assert isinstance(im2col_of(Conv(**plain)).copies[0], PaddedPixels)
+    assert not isinstance(im2col_of(Conv(**{**plain, **fields})).copies[0], PaddedPixels)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 def test_packed_images_of_one_tap_have_only_its_pixels(layout):
     p = Conv(3, 5, 9, 8, 8, 1, 1, stride=(2, 3), layout=layout, dtype="f16")
-    x, images = lower(p).im2col, np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
+    x, images = im2col_of(p), np.arange(math.prod(p.stored[0])).reshape(p.stored[0])
     order = "hwnc" if layout == "CHWN" else "nhwc"
     want = images.transpose([layout.lower().index(i) for i in order])
     want = want[::2, ::3] if layout == "CHWN" else want[:, ::2, ::3]
@@ -319,7 +320,7 @@ def test_space_of_im2col_has_legal_rows_only(shape, fields):
     p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
     found = space.candidates(p, H200)
     ours = found.take(np.flatnonzero(found.family == FAMILIES.index("wgmma")))
-    if fields.get("direction") != "weight_grad" or p.im2col.channels > 8:
+    if fields.get("direction") != "weight_grad" or im2col_of(p).channels > 8:
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
         assert rules.first_violation(p, ours.row(int(i)), H200) is None
@@ -340,7 +341,7 @@ def test_model_prefers_packing_and_wgmma_to_offset_tables(shape):
 def test_pointwise_nchw_is_a_batch_if_rows_are_16_byte_multiples(direction, filters):
     fields = {"dtype": "f16", "direction": direction, "filters": filters}
     p = lower(Conv(4, 24, 4, 6, 40, 1, 1, **fields))
-    assert (p.batch, p.n, p.strides[0], p.im2col) == (4, 24, 0, None)
+    assert (p.batch, p.n, p.operand("A").access.stride, im2col_of(p)) == (4, 24, 0, None)
     assert {p.m, p.k} == {24, 40}
     assert p.layout == ("TN" if (direction == "forward") == (filters == "CRSK") else "NN")
     for changes in ({"h": 5, "w": 5}, {"stride": 2}, {"padding": 1}, {"layout": "CHWN", "filters": "CRSK"}, {"n": 1}):

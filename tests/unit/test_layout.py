@@ -14,18 +14,18 @@ import pytest
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.common.fma.layout import fits_32bit_offsets
 from ptxgen.families.common.issue_order import products
-from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt.plan import SimtPlan
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
+from tests.lowered import first_violation
 
 H200 = device("h200")
 COUNT = 50  #: random plans
 
 
-def simt_plan(p: KernelGemm, c: Config) -> SimtPlan:
+def simt_plan(p: Gemm, c: Config) -> SimtPlan:
     plan = plan_for(p, c, H200)
     assert isinstance(plan, SimtPlan)
     return plan
@@ -188,7 +188,7 @@ def wavefronts(addresses: list[int], size: int) -> int:
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_fragment_loads_have_no_bank_conflicts(dtype, layout, tile, lanes):
     """For every layout: each part of an access of the first and the last warp takes one wavefront."""
-    p, made = KernelGemm(256, 256, 256, layout, dtype), 0
+    p, made = Gemm(256, 256, 256, layout, dtype), 0
     for u, keep in itertools.product((8, 16, 32), (0, 1)):
         keeps = f"kmajor_smem_a={keep * (layout[0] == 'N')} kmajor_smem_b={keep * (layout[1] == 'T')}"
         c = parse_config(f"{tile} u={u} stages=2 lane_interleave={lanes} {keeps}")
@@ -209,7 +209,7 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, layout, tile, lanes):
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("vec", [1, 2, 4])
 def test_transposing_stores_have_no_bank_conflicts(dtype, vec):
-    p = KernelGemm(256, 256, 256, "NT", dtype)
+    p = Gemm(256, 256, 256, "NT", dtype)
     for u in (8, 16, 32):
         c = Config(ms=4, ns=4, u=u, vec_a=vec, vec_b=vec, cp_async_a=0, cp_async_b=0, stages=2)
         if first_violation(p, c, H200):
@@ -262,7 +262,7 @@ def test_32_bit_offsets_are_used_only_if_sufficient():
             (deep + 1, False),
             (most, False),
         ):
-            p = KernelGemm(512, 512, 512, layout, lda=ld)
+            p = Gemm(512, 512, 512, layout, lda=ld)
             x = simt_plan(p, parse_config(text if down else f"{text} kmajor_smem_a=1 cp_async_a=0")).a
             assert len(x.loads) > 4
             offsets = [

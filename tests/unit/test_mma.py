@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.families.common import space
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
-from ptxgen.families.common.rules import first_violation
 from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -22,6 +19,7 @@ from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning import selection
 from tests.cases import SOURCES
+from tests.lowered import first_violation, space
 
 H200 = device("h200")
 TYPES = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f32", "tf32"), ("f64", "f64"), ("s8", "s32"))
@@ -47,7 +45,7 @@ def at_c(lane: int, n: int) -> tuple[int, int]:
 
 
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
-    p = KernelGemm(256, 256, 256, layout, dtype, compute)
+    p = Gemm(256, 256, 256, layout, dtype, compute)
     a, b, _ = p.vectors
     text = f"family=mma u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
     made = plan_for(p, parse_config(text), device(target))
@@ -244,31 +242,31 @@ def test_lanes_hold_neighbours_if_vectors_load_them():
 
 
 def test_f64_needs_a_target_with_f64_mma():
-    p = KernelGemm(64, 64, 64, "NT", "f64")
+    p = Gemm(64, 64, 64, "NT", "f64")
     assert (instruction(p, device("sm_80")).m, instruction(p, H200).m) == (8, 16)
 
 
 @pytest.mark.parametrize(
     ("problem", "config", "target", "rule"),
     [  # config: what is changed of a good one
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_dtype"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_dtype"),
-        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_dtype"),
-        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
+        (Gemm(64, 64, 64, "NT", "f32"), "", "h200", "mma_dtype"),
+        (Gemm(64, 64, 64, "NT", "f16"), "", "t4", "mma_dtype"),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_80", "mma_dtype"),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_90", "mma_native"),
         (
-            KernelGemm(64, 64, 63, "NT", "e4m3"),
+            Gemm(64, 64, 63, "NT", "e4m3"),
             "u=64 cp_async_a=0 cp_async_b=0 vec_a=1 vec_b=1 ms=16 ns=16 ml=32 nl=32",
             "sm_90",
             None,
         ),
-        (KernelGemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_ns"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_cp_async_a"),
-        (KernelGemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vec_b"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_loads_per_thread"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_deferred_sts"),
+        (Gemm(64, 64, 64, "NT", "e4m3"), "u=64", "sm_89", None),
+        (Gemm(64, 64, 64, "NT", "f16"), "ms=8", "h200", "mma_tile"),
+        (Gemm(64, 64, 64, "NN", "s8"), "ns=8 u=64", "h200", "mma_ns"),
+        (Gemm(64, 64, 64, "NT", "f16"), "u=16", "h200", "mma_depth"),
+        (Gemm(64, 64, 64, "NT", "f16"), "vec_a=1 cp_async_a=1", "h200", "mma_cp_async_a"),
+        (Gemm(64, 64, 63, "TT", "f16"), "vec_b=2", "h200", "mma_vec_b"),
+        (Gemm(64, 64, 64, "NT", "f16"), "cp_async_a=0 vec_a=1 ms=64 ns=64 u=64", "h200", "mma_loads_per_thread"),
+        (Gemm(64, 64, 64, "NT", "f16"), "deferred_sts=1", "h200", "mma_deferred_sts"),
     ],
 )
 def test_illegal_configurations_break_the_expected_rule(problem, config, target, rule):

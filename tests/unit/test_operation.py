@@ -14,7 +14,6 @@ from ptxgen.cli import command
 from ptxgen.codegen.render import render
 from ptxgen.errors import InputError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
@@ -70,7 +69,7 @@ def test_new_operation_has_a_text_form(registered: Operation) -> None:
 
 def test_new_operation_is_lowered_selected_and_emitted(registered: Operation) -> None:
     lowered = lower(P)
-    assert type(lowered) is KernelGemm
+    assert type(lowered) is Gemm
     assert (lowered.m, lowered.n, lowered.k, lowered.layout) == (16, 24, 32, "NT")
     [chosen, *_] = select(P, H200)
     plain = plan_for(Gemm(16, 24, 32, "NT"), chosen.config, H200)

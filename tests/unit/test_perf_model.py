@@ -12,17 +12,16 @@ import pytest
 from ptxgen.codegen.config import AXIS, PACK, Columns, Config, parse_config
 from ptxgen.codegen.source import Step
 from ptxgen.families import registry
-from ptxgen.families.common import perf_costs, rules, space
-from ptxgen.families.common.features import default_names, features
-from ptxgen.families.common.geometry import geometry
-from ptxgen.families.common.perf_model import Counts, blocks_of_rows, from_stats, least_us, microseconds, predict, work
+from ptxgen.families.common.features import default_names
+from ptxgen.families.common.perf_model import Counts, blocks_of_rows, from_stats
 from ptxgen.families.wgmma import cost
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from ptxgen.tuning.model.model import Model
+from tests.lowered import features, geometry, least_us, microseconds, perf_costs, predict, rules, space, work
 
 H200, EMULATED = device("h200"), device("emulated")
 
@@ -33,62 +32,62 @@ def plain(c: Columns) -> Columns:
 
 #: measured on an H200 (microseconds, medians): problem, configuration
 MEASURED = [
-    (8.75, KernelGemm(512, 512, 512, "TN"), Config(ml=64, nl=32, u=32, stages=5, kl=4, lanes_m=8, lane_interleave=1)),
-    (44.7, KernelGemm(1024, 1024, 1024, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=2)),
-    (315.4, KernelGemm(2048, 2048, 2048, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
-    (2493.0, KernelGemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
-    (324.8, KernelGemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, cp_async_a=0)),
-    (337.8, KernelGemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, cp_async_a=0, cp_async_b=0)),
+    (8.75, Gemm(512, 512, 512, "TN"), Config(ml=64, nl=32, u=32, stages=5, kl=4, lanes_m=8, lane_interleave=1)),
+    (44.7, Gemm(1024, 1024, 1024, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=2)),
+    (315.4, Gemm(2048, 2048, 2048, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
+    (2493.0, Gemm(4096, 4096, 4096, "TN"), Config(ml=128, nl=128, ns=16, raster_group=8)),
+    (324.8, Gemm(2048, 2048, 2048, "NN"), Config(ml=128, nl=256, ms=16, u=16, stages=2, cp_async_a=0)),
+    (337.8, Gemm(2048, 2048, 2048, "NT"), Config(ml=128, nl=128, ms=16, stages=2, cp_async_a=0, cp_async_b=0)),
     (
         10.75,
-        KernelGemm(16, 2560, 2560, "NN"),
+        Gemm(16, 2560, 2560, "NN"),
         Config(ml=16, nl=128, ms=4, ns=4, stages=4, lanes_m=2, kg=26, splitk=1, kmajor_smem_a=1, fragment_prefetch=0),
     ),
-    (14.0, KernelGemm(32, 2560, 2560, "NN"), Config(ml=32, nl=128, ns=4, stages=4, kg=19, vec_a=1)),
-    (38.4, KernelGemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, lanes_m=1, kg=13, vec_a=1)),
+    (14.0, Gemm(32, 2560, 2560, "NN"), Config(ml=32, nl=128, ns=4, stages=4, kg=19, vec_a=1)),
+    (38.4, Gemm(128, 2560, 2560, "NN"), Config(ml=32, nl=256, lanes_m=1, kg=13, vec_a=1)),
     (
         42.3,
-        KernelGemm(128, 2560, 2560, "NT"),
+        Gemm(128, 2560, 2560, "NT"),
         Config(ml=64, nl=128, stages=2, kg=13, vec_a=1, cp_async_b=0, fragment_prefetch=0),
     ),
-    (15.8, KernelGemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, splitk=1)),
-    (147.1, KernelGemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, splitk=1)),
-    (29.0, KernelGemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster_group=8, store_policy=1)),
+    (15.8, Gemm(64, 64, 60000, "TN"), Config(ml=32, nl=64, u=32, stages=4, kl=4, kg=132, splitk=1)),
+    (147.1, Gemm(256, 256, 60000, "TN"), Config(ml=64, nl=128, ns=16, u=16, stages=2, kl=2, kg=33, splitk=1)),
+    (29.0, Gemm(4096, 4096, 32, "TN"), Config(ml=64, nl=128, raster_group=8, store_policy=1)),
     (
         56.1,
-        KernelGemm(777, 1000, 1333, "NT"),
+        Gemm(777, 1000, 1333, "NT"),
         Config(ml=64, nl=128, stages=4, kg=5, vec_a=1, vec_b=1, fragment_prefetch=0),
     ),
 ]
 
 
-def wide(p: KernelGemm, c: Config) -> Config:
+def wide(p: Gemm, c: Config) -> Config:
     """Four elements per access wherever the table above has one and 16 bytes are possible."""
     a = 1 if p.layout[0] == "N" and c.cp_async_a and not c.kmajor_smem_a else 4
     b = 1 if p.layout[1] == "T" and c.cp_async_b and not c.kmajor_smem_b else 4
     return replace(c, vec_a=a if c.vec_a == 1 else c.vec_a, vec_b=b if c.vec_b == 1 else c.vec_b, vec_c=4)
 
 
-@pytest.mark.parametrize(("us", "p", "c"), MEASURED, ids=lambda v: v.key() if isinstance(v, KernelGemm) else "")
+@pytest.mark.parametrize(("us", "p", "c"), MEASURED, ids=lambda v: v.key() if isinstance(v, Gemm) else "")
 def test_simt_model_is_near_measured_times(us, p, c):
     assert predict(p, wide(p, c), H200) == pytest.approx(us, rel=0.2)
 
 
-def change(p: KernelGemm, c: Config, **changes: int) -> float:
+def change(p: Gemm, c: Config, **changes: int) -> float:
     return predict(p, replace(c, **changes), H200) / predict(p, c, H200)
 
 
 def test_model_reflects_known_effects():
-    p, c = KernelGemm(16, 2560, 2560, "NN"), wide(*MEASURED[6][1:])
+    p, c = Gemm(16, 2560, 2560, "NN"), wide(*MEASURED[6][1:])
     assert change(p, c, kg=4) > 1.8  # measured 2.4
     assert 1.02 < change(p, c, kg=66) < 1.5  # measured 1.3
     assert change(p, c, vec_c=1) > 1.3  # measured 1.54: scalar reductions
-    p, c = KernelGemm(4096, 4096, 32, "TN"), wide(*MEASURED[12][1:])
+    p, c = Gemm(4096, 4096, 32, "TN"), wide(*MEASURED[12][1:])
     assert change(p, c, vec_c=1) > 1.2  # measured 1.64: scalar stores
-    p, c = KernelGemm(2048, 2048, 2048, "TN"), wide(*MEASURED[2][1:])
+    p, c = Gemm(2048, 2048, 2048, "TN"), wide(*MEASURED[2][1:])
     assert change(p, c, vec_c=1) < 1.05  # measured 1.02
     p, c = (
-        KernelGemm(2048, 2048, 2048, "NN"),
+        Gemm(2048, 2048, 2048, "NN"),
         Config(ml=128, nl=128, ms=16, cp_async_a=0, vec_a=4, vec_b=4, vec_c=4, u=16),
     )
     assert change(p, c, u=32) > 1.05  # measured 1.11: the loop outgrows the instruction cache
@@ -97,21 +96,21 @@ def test_model_reflects_known_effects():
 @pytest.mark.parametrize(
     "p",
     [
-        KernelGemm(64, 48, 1000, "NT"),
-        KernelGemm(2048, 2048, 2048, "TN"),
-        KernelGemm(130, 66, 514, "TT", "f64"),
-        KernelGemm(256, 256, 512, "NN", "f16"),
-        KernelGemm(256, 250, 512, "NT", "f16", "f16"),
-        KernelGemm(96, 96, 4096, deterministic=True),
-        KernelGemm(64, 48, 64, "NT"),
-        KernelGemm(16, 2560, 2560, "NT", "bf16"),
-        KernelGemm(777, 1001, 1331, "TN", "f16"),
-        KernelGemm(256, 256, 4096, "NT", "f32", "tf32"),
-        KernelGemm(96, 96, 20000, "NT", "s8"),
-        KernelGemm(512, 512, 48, "NT", "e4m3"),
-        KernelGemm(512, 512, 512, "NT", "f16", epilogue="relu"),
-        KernelGemm(3, 512, 4096, "NN", "f16"),
-        KernelGemm(4096, 1, 900, "TN", "s8"),
+        Gemm(64, 48, 1000, "NT"),
+        Gemm(2048, 2048, 2048, "TN"),
+        Gemm(130, 66, 514, "TT", "f64"),
+        Gemm(256, 256, 512, "NN", "f16"),
+        Gemm(256, 250, 512, "NT", "f16", "f16"),
+        Gemm(96, 96, 4096, deterministic=True),
+        Gemm(64, 48, 64, "NT"),
+        Gemm(16, 2560, 2560, "NT", "bf16"),
+        Gemm(777, 1001, 1331, "TN", "f16"),
+        Gemm(256, 256, 4096, "NT", "f32", "tf32"),
+        Gemm(96, 96, 20000, "NT", "s8"),
+        Gemm(512, 512, 48, "NT", "e4m3"),
+        Gemm(512, 512, 512, "NT", "f16", epilogue="relu"),
+        Gemm(3, 512, 4096, "NN", "f16"),
+        Gemm(4096, 1, 900, "TN", "s8"),
     ],
     ids=lambda p: p.key(),
 )
@@ -134,7 +133,7 @@ def test_integers_and_columns_agree(p):
 
 
 def test_columns_may_mix_families():
-    p = KernelGemm(256, 256, 4096, "NT", "f16")
+    p = Gemm(256, 256, 4096, "NT", "f16")
     c = space.candidates(p, H200)
     rows = np.concatenate([np.flatnonzero(c.family == code)[:40:4] for code in (2, 0, 1)])
     np.random.default_rng(0).shuffle(rows)
@@ -146,7 +145,7 @@ def test_columns_may_mix_families():
 
 
 def test_no_rows_give_no_times():
-    p = KernelGemm(64, 64, 64)
+    p = Gemm(64, 64, 64)
     none = space.candidates(p, H200).take(np.zeros(0, np.int64))
     assert len(predict(p, none, H200)) == len(predict(p, plain(none), H200)) == 0
     assert features(p, none, H200).shape == features(p, plain(none), H200).shape == (0, len(default_names()))
@@ -296,13 +295,13 @@ def test_mma_model_is_near_measured_times(us, key, text):
 
 @pytest.mark.parametrize(("us", "shape", "axes"), TENSOR, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_wgmma_model_is_near_measured_times(us, shape, axes):
-    p = KernelGemm(*shape, "f16")
+    p = Gemm(*shape, "f16")
     config = Config(**{"family": "wgmma", "u": 64, "stages": 4, "epilogue_smem": 1, **axes})
     assert rules.first_violation(p, config, H200) is None
     assert predict(p, config, H200) == pytest.approx(us, rel=0.15)
 
 
-def best(p: KernelGemm, d=H200) -> dict[int, float]:
+def best(p: Gemm, d=H200) -> dict[int, float]:
     """The least time of each family."""
     c = space.candidates(p, d)
     us = predict(p, c, d)
@@ -310,48 +309,48 @@ def best(p: KernelGemm, d=H200) -> dict[int, float]:
 
 
 def test_model_ranks_families_by_problem():
-    big = best(KernelGemm(4096, 4096, 4096, "NT", "f16"))
+    big = best(Gemm(4096, 4096, 4096, "NT", "f16"))
     assert 1.3 < big[1] / big[2] < 2.0  # mma.sync reaches little more than half of wgmma's rate
     assert big[0] > 10 * big[2]
-    double = best(KernelGemm(2048, 2048, 2048, "TN", "f64"))
+    double = best(Gemm(2048, 2048, 2048, "TN", "f64"))
     assert 1.5 < double[0] / double[1] < 2.5
     halves, tf32 = (
-        best(KernelGemm(4096, 4096, 4096, "NT", "f16")),
-        best(KernelGemm(4096, 4096, 4096, "NT", "f32", "tf32")),
+        best(Gemm(4096, 4096, 4096, "NT", "f16")),
+        best(Gemm(4096, 4096, 4096, "NT", "f32", "tf32")),
     )
     assert 1.7 < tf32[2] / halves[2] < 2.3
-    assert best(KernelGemm(4096, 4096, 4096, "NT", "e4m3"))[2] < 0.7 * halves[2]
+    assert best(Gemm(4096, 4096, 4096, "NT", "e4m3"))[2] < 0.7 * halves[2]
     # a product with few rows is limited by memory bandwidth in every family
-    thin = best(KernelGemm(8, 11008, 4096, "NT", "f16"))
+    thin = best(Gemm(8, 11008, 4096, "NT", "f16"))
     assert thin[1] == pytest.approx(thin[2], rel=0.15)
 
 
 def test_packing_unaligned_operands_pays_for_large_problems():
-    def copies(p: KernelGemm) -> float:
+    def copies(p: Gemm) -> float:
         c = space.candidates(p, H200)
         us = predict(p, c, H200)
         copied = (np.asarray(c.operand_path_a) == PACK) | (np.asarray(c.operand_path_b) == PACK)
         return float(us[copied].min() / us[(c.family == 1) & ~copied].min())
 
-    assert copies(KernelGemm(1001, 777, 1333, "NT", "f16")) < 0.9
-    assert copies(KernelGemm(33, 31, 33, "NT", "f16")) > 1.1
+    assert copies(Gemm(1001, 777, 1333, "NT", "f16")) < 0.9
+    assert copies(Gemm(33, 31, 33, "NT", "f16")) > 1.1
 
 
 def test_every_target_and_type_has_a_rate():
     for name, d in {n: device(n) for n in ("a100", "rtx3090", "rtx4090", "h100", "h200", "b200", "rtx5090")}.items():
         for p in (
-            KernelGemm(8, 8, 8, "NN", "f16"),
-            KernelGemm(8, 8, 8, "NN", "f64"),
-            KernelGemm(8, 8, 8, "NN", "f32", "tf32"),
+            Gemm(8, 8, 8, "NN", "f16"),
+            Gemm(8, 8, 8, "NN", "f64"),
+            Gemm(8, 8, 8, "NN", "f32", "tf32"),
         ):
             assert perf_costs.mma_rate(p, d) >= 2, name
             if p.dtype == "f16":
                 assert perf_costs.mma_rate(p, d) >= perf_costs.fma_rate(p, d)
-    assert cost.rate(KernelGemm(8, 8, 8, "NN", "f16")) == 2048
+    assert cost.rate(Gemm(8, 8, 8, "NN", "f16")) == 2048
 
 
 def test_values_of_features():
-    p = KernelGemm(640, 256, 4096, "NT")
+    p = Gemm(640, 256, 4096, "NT")
     c = Config(ml=64, nl=128, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4)
     assert rules.first_violation(p, c, H200) is None
     g = geometry(p, c)
@@ -374,7 +373,7 @@ def test_values_of_features():
 
 
 def test_values_of_tensor_core_features():
-    p = KernelGemm(640, 256, 4096, "NT", "bf16", lda=4160)
+    p = Gemm(640, 256, 4096, "NT", "bf16", lda=4160)
     c = Config(
         family="wgmma", ml=128, nl=64, u=64, math_warpgroups=2, stages=4, cluster_x=2, kg=3, splitk=3, epilogue_smem=1
     )
@@ -390,12 +389,12 @@ def test_values_of_tensor_core_features():
     odd = dict(
         zip(
             default_names(),
-            features(KernelGemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(),
+            features(Gemm(640, 256, 4104, "NT", "bf16"), Columns.of([c]), H200)[0].tolist(),
             strict=True,
         )
     )
     assert odd["row_alignment_a"] == odd["row_alignment_b"] == 4
-    q = KernelGemm(640, 255, 4096, "NT", "f16")
+    q = Gemm(640, 255, 4096, "NT", "f16")
     copied = Config(
         family="mma", ms=32, ns=32, ml=64, nl=64, u=32, vec_a=8, vec_b=8, operand_path_a=0, operand_path_b=1
     )
@@ -406,10 +405,10 @@ def test_values_of_tensor_core_features():
 
 def test_nothing_beats_the_roofline_and_more_work_takes_longer():
     for p, q in (
-        (KernelGemm(512, 512, 512), KernelGemm(512, 512, 1024)),
-        (KernelGemm(64, 512, 512), KernelGemm(512, 512, 512)),
-        (KernelGemm(512, 512, 512, "NT", "f16"), KernelGemm(512, 512, 1024, "NT", "f16")),
-        (KernelGemm(512, 512, 512, "NN", "f64"), KernelGemm(1024, 512, 512, "NN", "f64")),
+        (Gemm(512, 512, 512), Gemm(512, 512, 1024)),
+        (Gemm(64, 512, 512), Gemm(512, 512, 512)),
+        (Gemm(512, 512, 512, "NT", "f16"), Gemm(512, 512, 1024, "NT", "f16")),
+        (Gemm(512, 512, 512, "NN", "f64"), Gemm(1024, 512, 512, "NN", "f64")),
     ):
         c = plain(space.candidates(p, H200)).replace(kg=1, splitk=0, l2_evict_first=0)
         c = c.take(np.arange(0, len(c), 5))
@@ -488,7 +487,7 @@ def test_counts_of_an_emulated_launch():
 
 
 def test_counted_and_predicted_times_agree():
-    p, c = KernelGemm(512, 512, 512, "TN"), Config(ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
+    p, c = Gemm(512, 512, 512, "TN"), Config(ml=64, nl=64, vec_a=4, vec_b=4, vec_c=4)
     g = geometry(p, c)
     fma = p.flops / 2
     reads = fma / 32 * 4 / 64
@@ -510,7 +509,7 @@ def test_counted_and_predicted_times_agree():
 
 def test_blocks_of_rows_are_those_of_their_configurations():
     """Of representatives of classes, whose cost is kept, and of others."""
-    p = KernelGemm(512, 512, 512, "NT", "f16")
+    p = Gemm(512, 512, 512, "NT", "f16")
     for f in space.families(p, H200):
         b = space.base(f, p, H200)
         others = np.flatnonzero(~b.is_representative(np.arange(len(b.columns))))[::97]

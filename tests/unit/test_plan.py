@@ -16,20 +16,21 @@ from ptxgen.codegen.plan import Plan, neutral
 from ptxgen.codegen.render import render
 from ptxgen.emulator import Machine
 from ptxgen.errors import ConfigError
-from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
+from tests.lowered import geometry
 
 H200 = device("h200")
 COUNT = 60
 
 
 @cache
-def pairs() -> list[tuple[KernelGemm, Config]]:
+def pairs() -> list[tuple[Gemm, Config]]:
     return [*SOURCES["simt"].cases(21, COUNT // 2, H200), *SOURCES["simt_wide"].cases(22, COUNT // 2, H200)]
 
 
@@ -40,8 +41,8 @@ def arguments(step) -> dict[str, object]:
 
 
 def test_families_have_plans():
-    assert FAMILIES["simt"].plan(KernelGemm(64, 64, 64), Config()) is SimtPlan
-    assert type(plan_for(KernelGemm(64, 64, 64), Config(), H200)) is SimtPlan
+    assert FAMILIES["simt"].plan(Gemm(64, 64, 64), Config()) is SimtPlan
+    assert type(plan_for(Gemm(64, 64, 64), Config(), H200)) is SimtPlan
     with pytest.raises(ConfigError, match="family is one of simt, mma") as caught:
         Config(family="nonsense")
     assert caught.value.rule == "axis"
@@ -78,7 +79,7 @@ def test_launches_match_their_kernels(n):
     plan = plan_for(p, c, H200)
     source = render(plan)
     module = Machine().load(source.text)
-    steps = plan.launch(p).steps
+    steps = plan.launch(lower(p)).steps
     assert [s.entry for s in steps if s.entry == plan.entry] == [plan.entry]
     assert {s.entry for s in steps} == set(source.entries) == set(module.entries)
     values = {"A": 1, "B": 2, "C": 3, "W": 4, "alpha": 1.0, "beta": 0.0}
@@ -97,7 +98,7 @@ def test_launches_match_their_kernels(n):
 def test_grid_covers_every_tile_and_slice_once(n):
     p, c = pairs()[n]
     plan = plan_for(p, c, H200)
-    launch = plan.launch(p)
+    launch = plan.launch(lower(p))
     main = next(s for s in launch.steps if s.entry == plan.entry)
     g = geometry(p, c)
     tiles = -(-p.m // c.ml), -(-p.n // c.nl)
@@ -132,9 +133,9 @@ def test_auxiliary_kernels_cover_each_vector_of_c_once():
         (64, 1030, "vec_c=2"),
         (3, 5000, "vec_c=4"),
     ):
-        p = KernelGemm(m, n, 64, "TN")
+        p = Gemm(m, n, 64, "TN")
         plan = plan_for(p, parse_config(f"kg=4 {c}"), H200)
-        step = plan.launch(p).steps[0]
+        step = plan.launch(lower(p)).steps[0]
         shift = step.arguments[5][1]
         seen: Counter[tuple[int, int]] = Counter()
         rows = AUX_KERNEL_THREADS >> shift
@@ -148,24 +149,24 @@ def test_auxiliary_kernels_cover_each_vector_of_c_once():
 
 
 def test_auxiliary_kernels_of_tall_matrices_stay_within_the_grid():
-    p = KernelGemm(1 << 30, 1, 64, "TN")
+    p = Gemm(1 << 30, 1, 64, "TN")
     for split in (SPLIT_MEMSET, SPLIT_WORKSPACE):
-        steps = plan_for(p, Config(kg=4, splitk=split), H200).launch(p).steps
+        steps = plan_for(p, Config(kg=4, splitk=split), H200).launch(lower(p)).steps
         assert all(s.grid[1] <= 65535 for s in steps if s.entry.endswith(("scale", "reduce")))
 
 
 def test_empty_problems_launch_nothing():
     for m, n in ((0, 64), (64, 0), (0, 0)):
-        p = KernelGemm(m, n, 64)
-        assert plan_for(p, Config(), H200).launch(p).steps == ()
-    p = KernelGemm(64, 64, 0)
-    (step,) = plan_for(p, Config(), H200).launch(p).steps  # C = beta C
+        p = Gemm(m, n, 64)
+        assert plan_for(p, Config(), H200).launch(lower(p)).steps == ()
+    p = Gemm(64, 64, 0)
+    (step,) = plan_for(p, Config(), H200).launch(lower(p)).steps  # C = beta C
     assert step.grid == (1, 1, 1)
     assert plan_for(p, Config(), H200).scheduler.k_slices(p) == (1, 0)
 
 
 def test_k_near_its_limit():
-    p = KernelGemm(16, 16, 2**31 - 1, "TN")
+    p = Gemm(16, 16, 2**31 - 1, "TN")
     for kg in (1, 7, 65535):
         plan = plan_for(p, Config(kg=kg, u=32, ms=4, ns=4), H200)
         slices, slice_k = plan.scheduler.k_slices(p)
@@ -178,15 +179,14 @@ def test_kernel_serves_every_shape_of_its_class():
     """The text depends on the class of a problem, not on its extents."""
     c = parse_config("vec_a=4 vec_b=4 vec_c=4 kg=2")
     texts = {
-        render(plan_for(KernelGemm(m, n, k, "TN"), c, H200)).digest
-        for m, n, k in ((64, 64, 64), (4, 128, 999), (8, 8, 16))
+        render(plan_for(Gemm(m, n, k, "TN"), c, H200)).digest for m, n, k in ((64, 64, 64), (4, 128, 999), (8, 8, 16))
     }
     assert len(texts) == 1
-    assert render(plan_for(KernelGemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
+    assert render(plan_for(Gemm(64, 64, 64, "TT"), parse_config("kg=2 vec_c=4"), H200)).digest not in texts
 
 
 def test_neutral_configuration_serves_every_number_of_slices():
-    p = KernelGemm(64, 64, 4096, "TN")
+    p = Gemm(64, 64, 4096, "TN")
     for text in ("", "kg=2", "kg=64 splitk=flag_red", "kg=3 splitk=workspace"):
         c = parse_config(text)
         assert render(plan_for(p, c, H200)).digest == render(plan_for(p, neutral(c), H200)).digest
@@ -203,12 +203,10 @@ def test_command_in_the_header_emits_the_same_text(n):
     assert words[:5] == ["python", "-m", "ptxgen", "emit", "gemm"]
     flags = dict(zip(words[5::2], words[6::2], strict=True))
     m, k_n, k = (int(x) for x in flags["--shape"].split(","))
-    again = KernelGemm(
-        m, k_n, k, flags["--layout"], flags["--dtype"], flags.get("--compute", ""), out=flags.get("--out", "")
-    )
+    again = Gemm(m, k_n, k, flags["--layout"], flags["--dtype"], flags.get("--compute", ""), out=flags.get("--out", ""))
     assert parse_config(flags["--config"]) == c
     assert flags["--device"] == "h200"
-    same = KernelGemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute, out=p.out)
+    same = Gemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute, out=p.out)
     assert again == same
     if all(x <= y for x, y in zip(p.vectors, same.vectors, strict=True)):
         deterministic = p.deterministic and c.kg > 1

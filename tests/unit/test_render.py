@@ -22,9 +22,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import emitted, header, lookup, render, tidy
 from ptxgen.errors import RenderError
 from ptxgen.families.common.fma.mainloop import ThreadTile
-from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
@@ -32,6 +30,7 @@ from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 from tests.golden.test_golden import GOLDEN
+from tests.lowered import first_violation
 
 EACH = 14  #: random kernels of each source and device
 SPLITS = [
@@ -43,7 +42,7 @@ COUNT = 6 * EACH + len(SPLITS)
 
 
 @cache
-def kernels() -> list[tuple[str, KernelGemm, Config]]:
+def kernels() -> list[tuple[str, Gemm, Config]]:
     pairs = [
         (name, p, c)
         for n, name in enumerate(("h200", "t4", "rtx4090"))

@@ -10,23 +10,23 @@ import pytest
 from ptxgen.codegen.config import FAMILIES, Columns, Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
-from ptxgen.families.common import rules
-from ptxgen.families.common.rules import RULES, first_violation, legal, rejections, require
+from ptxgen.families.common.rules import RULES
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import DEVICES, device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 from tests.cases.columns import random_columns
 from tests.cases.simt import problem
+from tests.lowered import first_violation, legal, rejections, require, rules
 
 H200 = device("h200")
 GOOD = "vec_a=4 vec_b=4 vec_c=4"
-P = KernelGemm(512, 512, 512, "TN")
-NT = KernelGemm(512, 512, 512, "NT")
+P = Gemm(512, 512, 512, "TN")
+NT = Gemm(512, 512, 512, "NT")
 
 GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
 
@@ -56,7 +56,7 @@ BREAKS = {
         ),
     ],
     "output_dtype": [
-        (KernelGemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
+        (Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")
     ],
     "axis": [
         (P, "ms=3", "h200", "ms=3"),
@@ -80,9 +80,9 @@ BREAKS = {
         (P, "fragment_prefetch=-1", "h200", "fragment_prefetch=-1"),
     ],
     "simt_dtype": [
-        (KernelGemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
-        (KernelGemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
-        (KernelGemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
+        (Gemm(512, 512, 512, "TN", "f32", "tf32"), "", "h200", "f32 summed in tf32"),
+        (Gemm(512, 512, 512, "TN", "s8"), "", "h200", "s8 summed in s32"),
+        (Gemm(512, 512, 512, "TN", "bf16"), "cp_async_a=0 cp_async_b=0", "t4", "sm_75"),
     ],
     "simt_tile_m": [(P, "ms=8 lanes_m=16", "h200", "ml=64 must be a multiple of lanes_m·ms=16·8")],
     "simt_tile_n": [(P, "ns=16 lanes_m=4", "h200", "nl=64 must be a multiple of 32/lanes_m·ns=32/4·16")],
@@ -106,7 +106,7 @@ BREAKS = {
         (NT, "kmajor_smem_a=1 u=32 kl=16", "h200", "kmajor_smem_a"),
         (NT, "kmajor_smem_a=1 vec_a=8", "h200", "vec_a=8"),
         (
-            KernelGemm(64, 64, 64, "NT", "f16", "f16"),
+            Gemm(64, 64, 64, "NT", "f16", "f16"),
             "kmajor_smem_a=1 cp_async_a=0 cp_async_b=0",
             "h200",
             "4 or 8 bytes",
@@ -118,24 +118,24 @@ BREAKS = {
         (NT, "kmajor_smem_b=1 vec_b=8", "h200", "vec_b=8"),
     ],
     "simt_f16x2": [
-        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
-        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
     ],
     "simt_vec_a": [
-        (KernelGemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds 2, the limit by A's alignment"),
-        (KernelGemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "exceeds 2, the limit"),
-        (KernelGemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
+        (Gemm(510, 512, 512, "TN"), "vec_a=4", "h200", "vec_a=4 exceeds 2, the limit by A's alignment"),
+        (Gemm(512, 512, 512, "TN", aligned_a=8), "vec_a=4", "h200", "exceeds 2, the limit"),
+        (Gemm(512, 512, 510, "NN"), "vec_a=4 cp_async_a=0", "h200", "vec_a=4"),
         (NT, "vec_a=4 u=2 cp_async_a=0 kl=1 ks=1", "h200", "vec_a=4"),
     ],
     "simt_vec_b": [
-        (KernelGemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds 2, the limit by B's alignment"),
-        (KernelGemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "exceeds 2, the limit"),
+        (Gemm(512, 510, 512, "TN"), "vec_b=4", "h200", "vec_b=4 exceeds 2, the limit by B's alignment"),
+        (Gemm(512, 512, 512, "TN", ldb=514), "vec_b=4", "h200", "exceeds 2, the limit"),
     ],
     "simt_cp_async_a": [
         (P, "cp_async_a=1", "t4", "sm_80"),
         (NT, "vec_a=4 cp_async_a=1", "h200", "vec_a=1 where it transposes"),
-        (KernelGemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
-        (KernelGemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
+        (Gemm(64, 64, 64, "TN", "f16"), "cp_async_a=1 vec_a=8", "h200", "no conversion"),
+        (Gemm(64, 64, 64, "TN", "f16", "f16"), "cp_async_a=1 vec_a=1", "h200", "4 to 16 bytes"),
     ],
     "simt_cp_async_b": [
         (P, "cp_async_a=0 cp_async_b=1", "t4", "sm_80"),
@@ -165,8 +165,8 @@ BREAKS = {
     ],
     "threads": [(P, "ms=2 ns=2 ml=128 nl=128 lanes_m=8 vec_a=1", "h200", "4096 threads a block; the limit is 1024")],
     "vec_c": [
-        (KernelGemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds 2, the limit by C's alignment and rows"),
-        (KernelGemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "exceeds 1, the limit"),
+        (Gemm(512, 510, 512, "TN"), "vec_c=4", "h200", "vec_c=4 exceeds 2, the limit by C's alignment and rows"),
+        (Gemm(512, 512, 512, "TN", ldc=513), "vec_c=2", "h200", "exceeds 1, the limit"),
         (P, "ms=8 ns=1 ml=256 nl=2 lanes_m=16 vec_c=4 epilogue_smem=1", "h200", "or 2, a row of the tile"),
     ],
     "shared_memory": [
@@ -188,7 +188,7 @@ BREAKS = {
     ],
     "register_margin": [
         (
-            KernelGemm(8, 636, 272, "NN", "f16", "f16"),
+            Gemm(8, 636, 272, "NN", "f16", "f16"),
             "ms=8 ns=4 ml=128 nl=16 u=32 ks=2 cp_async_a=0 vec_a=4 vec_b=4 vec_c=4 lanes_m=16 lane_interleave=1 fragment_prefetch=0",
             "h200",
             "about 256 registers a thread, and 17 in reserve; h200 has 65536",
@@ -196,27 +196,27 @@ BREAKS = {
     ],
     "bounds": [
         (
-            KernelGemm(512, 512, 509, "TN"),
+            Gemm(512, 512, 509, "TN"),
             "bounds=none",
             "h200",
             "m, n, k=512, 512, 509 to be multiples of ml, nl, u=64, 64, 8",
         ),
-        (KernelGemm(510, 512, 512, "TN"), "bounds=none", "h200", "510"),
-        (KernelGemm(512, 16, 512, "TN"), "bounds=none", "h200", "16"),
+        (Gemm(510, 512, 512, "TN"), "bounds=none", "h200", "510"),
+        (Gemm(512, 16, 512, "TN"), "bounds=none", "h200", "16"),
     ],
     "kg": [
-        (KernelGemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
-        (KernelGemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
+        (Gemm(64, 64, 20, "TN"), "kg=4", "h200", "kg=4 slices; K=20 has fewer blocks of u=8"),
+        (Gemm(64, 64, 0, "TN"), "kg=2", "h200", "K=0"),
     ],
     "splitk": [
         (P, "splitk=flag_red", "h200", "splitk=flag_red with kg=1"),
         (P, "kg=2 splitk=last_cta", "h200", "splitk=last_cta"),
-        (KernelGemm(64, 64, 64, "TN", "f16"), "kg=2 cp_async_a=0 cp_async_b=0", "h200", "16-bit C"),
-        (KernelGemm(64, 64, 64, "TN", deterministic=True), "kg=2 splitk=flag_red", "h200", "deterministic"),
+        (Gemm(64, 64, 64, "TN", "f16"), "kg=2 cp_async_a=0 cp_async_b=0", "h200", "16-bit C"),
+        (Gemm(64, 64, 64, "TN", deterministic=True), "kg=2 splitk=flag_red", "h200", "deterministic"),
     ],
     "grid": [
-        (KernelGemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
-        (KernelGemm(2**31 - 64, 64 * 128, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
+        (Gemm(64, 64 * 65536, 64, "TN"), "raster_group=1", "h200", "65536 along N"),
+        (Gemm(2**31 - 64, 64 * 128, 64, "TN"), "raster_group=8", "h200", "33554431 tiles along M"),
     ],
 }
 
@@ -286,7 +286,7 @@ def test_every_rule_has_an_example():
 @pytest.mark.parametrize(
     ("name", "p", "text", "where", "words"),
     [(name, *case) for name, cases in BREAKS.items() for case in cases],
-    ids=lambda x: x.key() if isinstance(x, KernelGemm) else str(x),
+    ids=lambda x: x.key() if isinstance(x, Gemm) else str(x),
 )
 def test_rule_rejects_its_examples(name, p, text, where, words):
     config = text if isinstance(text, Config) else parse_config(text)
@@ -315,7 +315,7 @@ def test_neighbours_of_rejected_configurations_are_legal():
         (P, "deferred_sts=1 cp_async_a=0"),
     ):
         assert first_violation(p, parse_config(text), H200) is None, text
-    assert first_violation(KernelGemm(0, 0, 0), Config(), H200) is None
+    assert first_violation(Gemm(0, 0, 0), Config(), H200) is None
     assert first_violation(lower(parse("gemm 1,1,1 TT f64")), Config(), H200) is None
 
 
@@ -323,7 +323,7 @@ def test_largest_legal_grids():
     """The largest legal shapes: grid and raster arithmetic stay within 32 bits."""
     for m, n in ((2**31 - 1, 64), (64, 2**31 - 1), (1 << 20, 1 << 20), (2**31 - 1, 1 << 13)):
         for raster in (1, 8, 16):
-            p, c = KernelGemm(m, n, 8, "TN"), Config(raster_group=raster)
+            p, c = Gemm(m, n, 8, "TN"), Config(raster_group=raster)
             if first_violation(p, c, H200) is None:
                 x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
                 assert 1 <= x < 2**31

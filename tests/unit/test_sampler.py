@@ -11,15 +11,15 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.errors import ConfigError
-from ptxgen.families.common import rules, space
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.search import sampler
 from ptxgen.tuning.search.sampler import ALPHA, Categorical, samples_per_family, table, weighted_by_speed
+from tests.lowered import rules, space
 
 H200 = device("h200")
-P = KernelGemm(2560, 16, 2560, "TN")
-HALF = KernelGemm(512, 512, 4096, "NT", "f16")
+P = Gemm(2560, 16, 2560, "TN")
+HALF = Gemm(512, 512, 4096, "NT", "f16")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_family_is_a_sampled_axis(half):
         assert rules.legal(HALF, one, H200).all()
 
 
-@pytest.mark.parametrize("p", [HALF, KernelGemm(77, 33, 129, "TN", "f16"), KernelGemm(512, 512, 512, "NT", "s8")])
+@pytest.mark.parametrize("p", [HALF, Gemm(77, 33, 129, "TN", "f16"), Gemm(512, 512, 512, "NT", "s8")])
 def test_variables_hold_every_axis_of_a_family_once(p):
     for f in space.families(p, H200):
         variables = f.variables(p)
@@ -94,14 +94,14 @@ def test_variables_hold_every_axis_of_a_family_once(p):
 
 
 def test_problems_of_one_class_share_probabilities(half):
-    other = KernelGemm(2048, 256, 1024, "NT", "f16")
+    other = Gemm(2048, 256, 1024, "NT", "f16")
     assert space.kind(other, H200) == space.kind(HALF, H200)
     c = half.of(other).sample(200, np.random.default_rng(1))
     assert rules.legal(other, c, H200).all()
 
 
 @cache
-def rows_of(p: KernelGemm) -> dict[str, dict[str, Any]]:
+def rows_of(p: Gemm) -> dict[str, dict[str, Any]]:
     """The table of the samplers, by name."""
     return {r["sampler"]: r for r in table(p, H200, 30_000)}
 
@@ -124,7 +124,7 @@ def test_uniform_phase_is_short_and_counted():
     assert none.draws == 100
 
 
-@pytest.mark.parametrize("p", [P, KernelGemm(777, 1000, 1333, "NT"), HALF], ids=lambda p: p.key())
+@pytest.mark.parametrize("p", [P, Gemm(777, 1000, 1333, "NT"), HALF], ids=lambda p: p.key())
 def test_categorical_sampler_beats_uniform_draws(p):
     rows = rows_of(p)
     learnt, uniform = rows["categorical"], rows["uniform"]

@@ -22,37 +22,47 @@ from ptxgen.codegen.config import (
 )
 from ptxgen.codegen.render import render
 from ptxgen.families import registry
-from ptxgen.families.common import rules, space, space_bases
-from ptxgen.families.common.candidates import Grid, first_violations, gathered, legal_rows, violations, whole_waves
+from ptxgen.families.common.candidates import Grid
 from ptxgen.families.common.fma import candidates as fma
 from ptxgen.families.common.fma.geometry import warp_rows
-from ptxgen.families.common.geometry import LazyGeometry, ceil_div, geometry
+from ptxgen.families.common.geometry import LazyGeometry, ceil_div
 from ptxgen.families.mma import candidates as mma
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.skinny import candidates as skinny
 from ptxgen.families.wgmma import candidates as wgmma
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.winograd.axes import TILES
-from ptxgen.lowering.kernel_gemm import KernelGemm
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.search.sampler import Categorical
+from tests.lowered import (
+    first_violations,
+    gathered,
+    geometry,
+    legal_rows,
+    rules,
+    space,
+    space_bases,
+    violations,
+    whole_waves,
+)
 
 SIMT, MMA, WGMMA, STREAM, SLIDE, WINOGRAD, WINOGRAD_4X4 = space.SPACES
 H200, T4 = device("h200"), device("t4")
 
 PROBLEMS = [
-    KernelGemm(2560, 16, 2560, "TN"),
-    KernelGemm(64, 48, 1000, "NT"),
-    KernelGemm(777, 1000, 1333, "NT"),
-    KernelGemm(130, 66, 514, "TT", "f64"),
-    KernelGemm(256, 256, 512, "NN", "f16"),
-    KernelGemm(256, 250, 512, "NT", "f16", "f16"),
-    KernelGemm(96, 96, 4096, "NN", deterministic=True),
-    KernelGemm(300, 200, 40, "NN", lda=41, aligned_b=4),
+    Gemm(2560, 16, 2560, "TN"),
+    Gemm(64, 48, 1000, "NT"),
+    Gemm(777, 1000, 1333, "NT"),
+    Gemm(130, 66, 514, "TT", "f64"),
+    Gemm(256, 256, 512, "NN", "f16"),
+    Gemm(256, 250, 512, "NT", "f16", "f16"),
+    Gemm(96, 96, 4096, "NN", deterministic=True),
+    Gemm(300, 200, 40, "NN", lda=41, aligned_b=4),
 ]
 SMALL = {
     "ms": (4, 8),
@@ -129,7 +139,7 @@ def of(c: Columns, family: int) -> set[Config]:
     return found
 
 
-def copy_options(p: KernelGemm, name: str) -> list[dict[str, int]]:
+def copy_options(p: Gemm, name: str) -> list[dict[str, int]]:
     """Values of an operand's axes: the widest loads that copying and K-major storage allow."""
     kmajor = p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
     widest = p.vectors["ab".index(name)]
@@ -140,12 +150,12 @@ def copy_options(p: KernelGemm, name: str) -> list[dict[str, int]]:
     return out
 
 
-def legal(p: KernelGemm, found: list[Config], d) -> list[Config]:
+def legal(p: Gemm, found: list[Config], d) -> list[Config]:
     """The legal ones of ``found``."""
     return [c for c, ok in zip(found, rules.legal(p, Columns.of(found), d), strict=True) if ok]
 
 
-def by_hand(p: KernelGemm, d) -> set[Config]:
+def by_hand(p: Gemm, d) -> set[Config]:
     """Every legal configuration of the given axes, made one at a time."""
     found = []
     for values in product(*SMALL.values()):
@@ -173,19 +183,19 @@ def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
 
 
 MMA_PROBLEMS = [
-    KernelGemm(2560, 16, 2560, "TN", "f16"),
-    KernelGemm(777, 1001, 1333, "NT", "f16"),
-    KernelGemm(130, 65, 514, "TT", "f64"),
-    KernelGemm(96, 96, 4096, "NN", "f32", "tf32"),
-    KernelGemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
-    KernelGemm(256, 250, 512, "NT", "s8"),
-    KernelGemm(254, 250, 512, "TN", "e4m3"),
-    KernelGemm(300, 200, 40, "NN", "bf16", lda=41),
-    KernelGemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
+    Gemm(2560, 16, 2560, "TN", "f16"),
+    Gemm(777, 1001, 1333, "NT", "f16"),
+    Gemm(130, 65, 514, "TT", "f64"),
+    Gemm(96, 96, 4096, "NN", "f32", "tf32"),
+    Gemm(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
+    Gemm(256, 250, 512, "NT", "s8"),
+    Gemm(254, 250, 512, "TN", "e4m3"),
+    Gemm(300, 200, 40, "NN", "bf16", lda=41),
+    Gemm(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
 ]
 
 
-def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
+def mma_copies(p: Gemm) -> list[dict[str, int]]:
     """Every operand with its widest accesses: by cp.async from 4 bytes, through registers below 16; unaligned operands
     also packed, and with a K-major one the other too."""
     size, out = p.element.bytes, []
@@ -203,7 +213,7 @@ def mma_copies(p: KernelGemm) -> list[dict[str, int]]:
     return [{**modes, "deferred_sts": 1 - modes["cp_async_a"] * modes["cp_async_b"]} for modes in out]
 
 
-def mma_by_hand(p: KernelGemm, d) -> set[Config]:
+def mma_by_hand(p: Gemm, d) -> set[Config]:
     found = []
     names = [*SMALL_MMA, "fragment_prefetch", "epilogue_smem"]
     for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
@@ -233,27 +243,27 @@ def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 WGMMA_PROBLEMS = [
-    KernelGemm(2560, 16, 2560, "TN", "f16"),
-    KernelGemm(64, 64, 60000, "NN", "bf16"),
-    KernelGemm(512, 768, 640, "TT", "f16"),
-    KernelGemm(32, 4096, 4096, "NT", "f16"),
-    KernelGemm(256, 256, 2048, "NT", "f32", "tf32"),
-    KernelGemm(200, 300, 4096, "NT", "s8"),
-    KernelGemm(200, 304, 4096, "NT", "e4m3"),
-    KernelGemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
-    KernelGemm(256, 256, 2048, "NN", "f32", "tf32"),
-    KernelGemm(256, 250, 2048, "TT", "s8", ldc=256),
-    KernelGemm(208, 304, 4096, "TT", "e4m3"),
-    KernelGemm(208, 304, 4096, "TN", "f32", "tf32"),
-    KernelGemm(256, 320, 2048, "NN", "f16", "f16"),
-    KernelGemm(255, 320, 2047, "NN", "f16"),
-    KernelGemm(64, 63, 2048, "TN", "s8"),
-    KernelGemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True),
-    KernelGemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
+    Gemm(2560, 16, 2560, "TN", "f16"),
+    Gemm(64, 64, 60000, "NN", "bf16"),
+    Gemm(512, 768, 640, "TT", "f16"),
+    Gemm(32, 4096, 4096, "NT", "f16"),
+    Gemm(256, 256, 2048, "NT", "f32", "tf32"),
+    Gemm(200, 300, 4096, "NT", "s8"),
+    Gemm(200, 304, 4096, "NT", "e4m3"),
+    Gemm(256, 250, 4096, "TN", "f16", lda=264, ldb=256, ldc=256),
+    Gemm(256, 256, 2048, "NN", "f32", "tf32"),
+    Gemm(256, 250, 2048, "TT", "s8", ldc=256),
+    Gemm(208, 304, 4096, "TT", "e4m3"),
+    Gemm(208, 304, 4096, "TN", "f32", "tf32"),
+    Gemm(256, 320, 2048, "NN", "f16", "f16"),
+    Gemm(255, 320, 2047, "NN", "f16"),
+    Gemm(64, 63, 2048, "TN", "s8"),
+    Gemm(64, 64, 4096, "NT", "f32", "tf32", deterministic=True),
+    Gemm(512, 512, 4096, "NT", "bf16", epilogue="relu"),
 ]
 
 
-def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
+def wgmma_copies(p: Gemm) -> list[tuple[int, int]]:
     """Operands of one or four bytes that are not K-contiguous: one of both, or one or none; and all whose rows are no
     multiple of 16 bytes."""
     strided = [n + 1 for n, far in enumerate((p.layout[0] == "T", p.layout[1] == "N")) if far and p.element.bytes != 2]
@@ -263,7 +273,7 @@ def wgmma_copies(p: KernelGemm) -> list[tuple[int, int]]:
     return sorted({(n & 1 | off & 1, n >> 1 | off >> 1) for n in (strided if len(strided) == 2 else [0, *strided])})
 
 
-def wgmma_by_hand(p: KernelGemm, d) -> set[Config]:
+def wgmma_by_hand(p: Gemm, d) -> set[Config]:
     found, x = [], SMALL_WGMMA
     for (n, wg, pingpong), short, depth, swap, (
         cluster_x,
@@ -328,20 +338,20 @@ def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
 
 
 STREAM_PROBLEMS = [
-    KernelGemm(1, 4096, 4096, "NT", "f16"),
-    KernelGemm(3, 1000, 4096, "NN", "bf16"),
-    KernelGemm(4096, 1, 4096, "TN"),
-    KernelGemm(777, 5, 1001, "NT", "f64"),
-    KernelGemm(4, 4096, 512, "TN", "s8"),
-    KernelGemm(1, 1, 70000, "NT", "f32", "tf32"),
-    KernelGemm(8, 300, 4096, "TT", "e4m3", ldb=4097),
-    KernelGemm(3, 100, 4096, "NT", "bf16", ldb=4100),
-    KernelGemm(4, 512, 300, "TN", "f64"),
-    KernelGemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
+    Gemm(1, 4096, 4096, "NT", "f16"),
+    Gemm(3, 1000, 4096, "NN", "bf16"),
+    Gemm(4096, 1, 4096, "TN"),
+    Gemm(777, 5, 1001, "NT", "f64"),
+    Gemm(4, 4096, 512, "TN", "s8"),
+    Gemm(1, 1, 70000, "NT", "f32", "tf32"),
+    Gemm(8, 300, 4096, "TT", "e4m3", ldb=4097),
+    Gemm(3, 100, 4096, "NT", "bf16", ldb=4100),
+    Gemm(4, 512, 300, "TN", "f64"),
+    Gemm(2, 300, 40, "NT", "bf16", epilogue="relu"),
 ]
 
 
-def skinny_by_hand(p: KernelGemm, d) -> set[Config]:
+def skinny_by_hand(p: Gemm, d) -> set[Config]:
     found, size = [], p.element.bytes
     along_k = {"a": p.layout[0] == "N" or p.m == p.lda == 1, "b": p.layout[1] == "T" or p.n == p.ldb == 1}
     vec = dict(zip("ab", p.vectors, strict=False))
@@ -436,19 +446,19 @@ def clusters(*sizes: int) -> Columns:
 def test_clusters_fill_the_multiprocessors():
     assert resident_blocks(H200, clusters(1, 2, 3, 4, 8, 16)).tolist() == [132, 132, 117, 120, 120, 128]
     assert resident_blocks(device("emulated"), clusters(1, 2, 4)).tolist() == [4, 4, 4]
-    c = space.candidates(KernelGemm(64, 64, 60000, "NN", "f16"), H200)
+    c = space.candidates(Gemm(64, 64, 60000, "NN", "f16"), H200)
     eights = (c.family == 2) & (c.cluster_k == 8) & (c.ml == 64) & (c.nl == 64) & (c.splitk == SPLIT_POLL)
     assert set(np.unique(c.kg[eights])) == {7, 15}
 
 
 ALL = [
     *PROBLEMS,
-    KernelGemm(2560, 16, 2560, "NN", "f16"),
-    KernelGemm(777, 1001, 1331, "TT", "bf16"),
-    KernelGemm(512, 512, 4096, "NT", "s8"),
-    KernelGemm(2048, 2048, 2048, "NT", "f32", "tf32"),
-    KernelGemm(100, 100, 900, "TN", "f64"),
-    KernelGemm(320, 30, 4096, "NT", "e5m2"),
+    Gemm(2560, 16, 2560, "NN", "f16"),
+    Gemm(777, 1001, 1331, "TT", "bf16"),
+    Gemm(512, 512, 4096, "NT", "s8"),
+    Gemm(2048, 2048, 2048, "NT", "f32", "tf32"),
+    Gemm(100, 100, 900, "TN", "f64"),
+    Gemm(320, 30, 4096, "NT", "e5m2"),
 ]
 
 
@@ -470,25 +480,25 @@ def test_every_searched_value_of_a_winograd_axis_is_legal(space_of_tiles):
 
 
 def test_families_are_those_that_compute_the_types():
-    def names(p: KernelGemm, d=H200) -> list[str]:
+    def names(p: Gemm, d=H200) -> list[str]:
         return [space.FAMILIES[f.code] for f in space.families(p, d)]
 
-    assert names(KernelGemm(8, 16, 8)) == ["simt", "skinny"]
-    assert names(KernelGemm(16, 16, 8, "NT", "f32", "tf32")) == ["simt", "mma", "wgmma"]
-    assert names(KernelGemm(16, 16, 8, "TN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
-    assert names(KernelGemm(9, 9, 9, "NN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
-    assert names(KernelGemm(9, 9, 17, "NN", "f32", "tf32")) == ["mma", "wgmma"]
-    assert names(KernelGemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(KernelGemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
-    assert names(KernelGemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
-    assert names(KernelGemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "skinny"]
-    assert names(KernelGemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
-    assert "wgmma" in names(KernelGemm(16, 16, 16, "TN", "e4m3"))
-    assert names(KernelGemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
-    assert names(KernelGemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
-    assert names(KernelGemm(9, 8, 9, "NN", "bf16"), T4) == []
-    assert names(KernelGemm(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
-    c = space.candidates(KernelGemm(512, 512, 512, "NT", "f32", "tf32"), T4)
+    assert names(Gemm(8, 16, 8)) == ["simt", "skinny"]
+    assert names(Gemm(16, 16, 8, "NT", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(16, 16, 8, "TN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 9, 9, "NN", "f32", "tf32")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 9, 17, "NN", "f32", "tf32")) == ["mma", "wgmma"]
+    assert names(Gemm(16, 16, 8, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 8, 9, "NN", "f16")) == ["simt", "mma", "wgmma", "skinny"]
+    assert names(Gemm(9, 9, 9, "NN", "f16")) == ["simt", "mma", "wgmma"]
+    assert names(Gemm(9, 1, 8, "NN", "f64")) == ["simt", "mma", "skinny"]
+    assert names(Gemm(16, 16, 16, "NT", "e4m3")) == ["wgmma"]
+    assert "wgmma" in names(Gemm(16, 16, 16, "TN", "e4m3"))
+    assert names(Gemm(16, 16, 17, "NT", "e4m3")) == ["mma", "wgmma"]
+    assert names(Gemm(9, 9, 9, "NN", "f16"), T4) == ["simt"]
+    assert names(Gemm(9, 8, 9, "NN", "bf16"), T4) == []
+    assert names(Gemm(9, 9, 9, "NN", "f16"), device("a100")) == ["simt", "mma"]
+    c = space.candidates(Gemm(512, 512, 512, "NT", "f32", "tf32"), T4)
     assert len(c) == 0
     assert len(np.asarray(c.family)) == 0
 
@@ -528,18 +538,18 @@ def test_whole_space_is_legal_and_canonical(p):
 @pytest.mark.parametrize(
     "p",
     [
-        KernelGemm(0, 5, 3),
-        KernelGemm(5, 3, 0),
-        KernelGemm(1, 1, 1),
-        KernelGemm(1, 70000, 1, "TT"),
-        KernelGemm(3, 2, 5, "NT", "f16"),
-        KernelGemm(0, 8, 8, "NT", "f16"),
-        KernelGemm(8, 8, 0, "NN", "bf16"),
-        KernelGemm(1, 1, 1, "NT", "f64"),
-        KernelGemm(8, 1 << 20, 8, "NT", "f16"),
-        KernelGemm(1 << 20, 8, 8, "NN", "f16"),
-        KernelGemm(16, 16, 0, "NT", "s8"),
-        KernelGemm(1, 4096, 4096, "NT", "bf16"),
+        Gemm(0, 5, 3),
+        Gemm(5, 3, 0),
+        Gemm(1, 1, 1),
+        Gemm(1, 70000, 1, "TT"),
+        Gemm(3, 2, 5, "NT", "f16"),
+        Gemm(0, 8, 8, "NT", "f16"),
+        Gemm(8, 8, 0, "NN", "bf16"),
+        Gemm(1, 1, 1, "NT", "f64"),
+        Gemm(8, 1 << 20, 8, "NT", "f16"),
+        Gemm(1 << 20, 8, 8, "NN", "f16"),
+        Gemm(16, 16, 0, "NT", "s8"),
+        Gemm(1, 4096, 4096, "NT", "bf16"),
     ],
 )
 def test_degenerate_problems_have_candidates(p):
@@ -548,9 +558,7 @@ def test_degenerate_problems_have_candidates(p):
     assert rules.legal(p, plain(c), H200).all()
 
 
-@pytest.mark.parametrize(
-    "p", [KernelGemm(64, 48, 1000, "NT"), KernelGemm(512, 512, 4096, "NT", "f16")], ids=lambda p: p.key()
-)
+@pytest.mark.parametrize("p", [Gemm(64, 48, 1000, "NT"), Gemm(512, 512, 4096, "NT", "f16")], ids=lambda p: p.key())
 def test_reading_lazily_and_by_row_agree(p):
     c = space.candidates(p, H200)
     some = c.take(np.array([5, 0, len(c) - 1]))
@@ -564,7 +572,7 @@ def test_reading_lazily_and_by_row_agree(p):
 
 @pytest.mark.parametrize(
     "p",
-    [KernelGemm(64, 48, 4096, "NT"), KernelGemm(512, 384, 4096, "NT", "f16"), KernelGemm(3, 256, 4096, "NN", "bf16")],
+    [Gemm(64, 48, 4096, "NT"), Gemm(512, 384, 4096, "NT", "f16"), Gemm(3, 256, 4096, "NN", "bf16")],
     ids=lambda p: p.key(),
 )
 def test_members_of_all_classes_are_all_candidates(p):
@@ -592,13 +600,13 @@ def test_members_of_all_classes_are_all_candidates(p):
 @pytest.mark.parametrize(
     ("p", "left_out"),
     [
-        (KernelGemm(512, 384, 65, "NT", "f16"), {"simt"}),
-        (KernelGemm(512, 384, 64, "NT", "f16"), set()),
-        (KernelGemm(512, 384, 4096, "NT"), set()),
-        (KernelGemm(65, 384, 4096, "NT", "f64"), {"simt"}),
-        (KernelGemm(64, 384, 4096, "NT", "f64"), set()),
-        (KernelGemm(16, 384, 16, "NT", "bf16"), {"wgmma"}),
-        (KernelGemm(17, 384, 16, "NT", "bf16"), set()),
+        (Gemm(512, 384, 65, "NT", "f16"), {"simt"}),
+        (Gemm(512, 384, 64, "NT", "f16"), set()),
+        (Gemm(512, 384, 4096, "NT"), set()),
+        (Gemm(65, 384, 4096, "NT", "f64"), {"simt"}),
+        (Gemm(64, 384, 4096, "NT", "f64"), set()),
+        (Gemm(16, 384, 16, "NT", "bf16"), {"wgmma"}),
+        (Gemm(17, 384, 16, "NT", "bf16"), set()),
         (lower(Conv(2, 64, 9, 9, 64, 3, 3, layout="NHWC", dtype="f16")), {"simt"}),
         (lower(Conv(2, 64, 9, 9, 32, 3, 3, layout="NHWC", dtype="f16")), set()),
     ],
@@ -610,7 +618,7 @@ def test_search_leaves_out_dominated_families(p, left_out):
 
 def test_small_k_has_small_depths():
     """At most the least depth of one iteration, and the exact one without shared memory."""
-    depths = {k: space.SPACES[0].depths(KernelGemm(64, 64, k, "NT")) for k in (1, 5, 9, 16, 17)}
+    depths = {k: space.SPACES[0].depths(Gemm(64, 64, k, "NT")) for k in (1, 5, 9, 16, 17)}
     assert depths == {1: (1, 8), 5: (8,), 9: (8, 16), 16: (8, 16), 17: (8, 16, 32)}
 
 
@@ -658,7 +666,7 @@ def test_the_raster_does_not_affect_the_geometry(f):
 
 
 def test_explain_accounts_for_every_row(small_axes):
-    p = KernelGemm(64, 48, 1000, "NT")
+    p = Gemm(64, 48, 1000, "NT")
     counts = space.explain(p, H200)
     assert set(counts) <= {r.name for r in rules.RULES}
     assert {"kg", "simt_loads_a", "threads", "registers"} <= set(counts)
@@ -677,7 +685,7 @@ def test_explain_accounts_for_every_row(small_axes):
 
 
 def test_explain_covers_every_family():
-    counts = space.explain(KernelGemm(512, 512, 4096, "NT", "f16"), H200)
+    counts = space.explain(Gemm(512, 512, 4096, "NT", "f16"), H200)
     assert {
         "mma_tile",
         "wgmma_accumulators",
@@ -686,14 +694,12 @@ def test_explain_covers_every_family():
         "simt_tile_n",
         "shared_memory",
     } <= set(counts)
-    assert space.explain(KernelGemm(513, 513, 4097, "NT", "f16"), H200)[
-        "wgmma_operand_path"
-    ]  # packing, and slices that wait
+    assert space.explain(Gemm(513, 513, 4097, "NT", "f16"), H200)["wgmma_operand_path"]  # packing, and slices that wait
 
 
 def test_slices_fill_whole_waves():
     assert whole_waves(20, H200).tolist() == [[6, 13, 19, 26, 39, 52, 1]]
-    p = KernelGemm(16, 2560, 2560, "NN")
+    p = Gemm(16, 2560, 2560, "NN")
     c = plain(space.candidates(p, H200))
     tile = (c.ml == 16) & (c.nl == 128) & (c.u == 8)
     # 26 slices of 2560 are 25 of 104
@@ -701,7 +707,7 @@ def test_slices_fill_whole_waves():
 
 
 def test_many_tiles_do_not_split_k():
-    c = space.candidates(KernelGemm(4096, 4096, 4096, "TN"), H200)
+    c = space.candidates(Gemm(4096, 4096, 4096, "TN"), H200)
     big = (c.ml == 128) & (c.nl == 128)
     assert big.any()
     assert (c.kg[big] == 1).all()
@@ -709,24 +715,24 @@ def test_many_tiles_do_not_split_k():
 
 
 def test_deterministic_split_k_uses_a_workspace():
-    c = space.candidates(KernelGemm(96, 96, 4096, "NN", deterministic=True), H200)
+    c = space.candidates(Gemm(96, 96, 4096, "NN", deterministic=True), H200)
     assert (c.kg > 1).any()
     assert (c.splitk[c.kg > 1] == 2).all()
 
 
 def test_no_asynchronous_copies_before_sm_80():
-    c = space.candidates(KernelGemm(512, 512, 512, "NT"), T4)
+    c = space.candidates(Gemm(512, 512, 512, "NT"), T4)
     assert len(c)
     assert not c.cp_async_a.any()
     assert not c.cp_async_b.any()
 
 
 def test_problems_of_one_class_share_a_base():
-    a, b, c = KernelGemm(2560, 16, 2560, "NN"), KernelGemm(128, 64, 4096, "NN"), KernelGemm(128, 63, 4096, "NN")
+    a, b, c = Gemm(2560, 16, 2560, "NN"), Gemm(128, 64, 4096, "NN"), Gemm(128, 63, 4096, "NN")
     assert space.base(SIMT, a, H200) is space.base(SIMT, b, H200)
     assert space.base(SIMT, a, H200) is not space.base(SIMT, c, H200)
     assert space.kind(a, H200) == space.kind(b, H200) != space.kind(c, H200)
-    thin, thick = KernelGemm(2560, 16, 2560, "NN", "f16"), KernelGemm(2560, 40, 2560, "NN", "f16")
+    thin, thick = Gemm(2560, 16, 2560, "NN", "f16"), Gemm(2560, 40, 2560, "NN", "f16")
     assert space.base(MMA, thin, H200) is space.base(MMA, thick, H200)
     assert space.kind(thin, H200) != space.kind(thick, H200)  # wgmma may load fewer rows of a tile
 
@@ -737,7 +743,7 @@ def random_rows(f: space.CandidateSpace, n: int, seed: int) -> Columns:
     return Columns(values, n).replace(family=f.code)
 
 
-def outcomes(f: space.CandidateSpace, p: KernelGemm, c: Columns, names) -> np.ndarray:
+def outcomes(f: space.CandidateSpace, p: Gemm, c: Columns, names) -> np.ndarray:
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         chosen = [r for r in rules.RULES if r.name in names and r.family in ("", f.name)]
@@ -747,21 +753,21 @@ def outcomes(f: space.CandidateSpace, p: KernelGemm, c: Columns, names) -> np.nd
 
 #: of each family: two problems of one class, and one of another
 CLASSES = {
-    0: (KernelGemm(2560, 16, 2560, "NN"), KernelGemm(64, 4096, 128, "NN"), KernelGemm(77, 300, 19, "TT", "f64")),
+    0: (Gemm(2560, 16, 2560, "NN"), Gemm(64, 4096, 128, "NN"), Gemm(77, 300, 19, "TT", "f64")),
     1: (
-        KernelGemm(2560, 16, 2560, "NN", "f16"),
-        KernelGemm(64, 4096, 128, "NN", "f16"),
-        KernelGemm(80, 304, 24, "NN", "f16", lda=88),
+        Gemm(2560, 16, 2560, "NN", "f16"),
+        Gemm(64, 4096, 128, "NN", "f16"),
+        Gemm(80, 304, 24, "NN", "f16", lda=88),
     ),
     2: (
-        KernelGemm(2560, 48, 2560, "NN", "f16"),
-        KernelGemm(64, 4096, 128, "NN", "f16"),
-        KernelGemm(80, 304, 24, "NN", "bf16"),
+        Gemm(2560, 48, 2560, "NN", "f16"),
+        Gemm(64, 4096, 128, "NN", "f16"),
+        Gemm(80, 304, 24, "NN", "bf16"),
     ),
     3: (
-        KernelGemm(4, 4096, 2560, "NT", "f16"),
-        KernelGemm(4, 64, 128, "NT", "f16"),
-        KernelGemm(4, 304, 24, "NT", "f16", lda=25),
+        Gemm(4, 4096, 2560, "NT", "f16"),
+        Gemm(4, 64, 128, "NT", "f16"),
+        Gemm(4, 304, 24, "NT", "f16", lda=25),
     ),
     4: tuple(
         lower(Conv(2, 40 * n, 9, 12 * n, 40 * n, 3, 3, padding=1, groups=40 * n, dtype=kind))
@@ -825,7 +831,7 @@ def test_only_rules_of_slices_and_extents_read_the_options_of_slices(f):
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
     """Of the shapes that satisfy the rules of tiles, all that have a legal row remain."""
-    p = f.neutral(KernelGemm(1000, 999, 4001, layout, "f16"))
+    p = f.neutral(Gemm(1000, 999, 4001, layout, "f16"))
     shapes = f.shapes(p).flat()
     shapes = shapes.take(legal_rows(f, p, Grid.crossed(shapes, []), H200, f.tile_rules))
     grid = f.finalize(p, H200, Grid.crossed(shapes, f.variants(p)))
@@ -860,7 +866,7 @@ def test_lazy_geometry_is_the_geometry(f):
 
 def test_rules_of_split_k_are_evaluated_per_option():
     """Legality of the base together with the cell is legality."""
-    p = KernelGemm(512, 384, 4096, "NT", "f16")
+    p = Gemm(512, 384, 4096, "NT", "f16")
     b = space.base(WGMMA, p, H200)
     options = WGMMA.slice_options(b.problem)
     for j, option in enumerate(options):
@@ -873,16 +879,16 @@ def test_rules_of_split_k_are_evaluated_per_option():
 @pytest.mark.parametrize(
     "p",
     [
-        KernelGemm(256, 256, 512, "NT"),
-        KernelGemm(255, 257, 129, "TT"),
-        KernelGemm(256, 256, 512, "NN", "f16"),
-        KernelGemm(256, 256, 512, "TN", "f64"),
-        KernelGemm(256, 256, 512, "NN", "f16", "f16"),
-        KernelGemm(64, 256, 4096, "NT", "bf16"),
-        KernelGemm(512, 511, 513, "TN", "f32", "tf32"),
-        KernelGemm(256, 256, 4096, "NT", "s8"),
-        KernelGemm(4, 256, 4096, "NT", "s8"),
-        KernelGemm(256, 1, 1024, "NN", "f64"),
+        Gemm(256, 256, 512, "NT"),
+        Gemm(255, 257, 129, "TT"),
+        Gemm(256, 256, 512, "NN", "f16"),
+        Gemm(256, 256, 512, "TN", "f64"),
+        Gemm(256, 256, 512, "NN", "f16", "f16"),
+        Gemm(64, 256, 4096, "NT", "bf16"),
+        Gemm(512, 511, 513, "TN", "f32", "tf32"),
+        Gemm(256, 256, 4096, "NT", "s8"),
+        Gemm(4, 256, 4096, "NT", "s8"),
+        Gemm(256, 1, 1024, "NN", "f64"),
     ],
     ids=lambda p: p.key(),
 )
@@ -904,7 +910,7 @@ def test_canonical_configurations_are_the_same_kernels(p):
 def test_batches_do_not_share_the_space_of_one_gemm():
     """The bases of a problem class may be legal for one GEMM, and not for a batch."""
     for batch, paths in ((1, {(0, 0), (1, 1), (2, 2)}), (3, {(0, 0), (1, 1)})):
-        p = KernelGemm(44, 61, 71, "NT", "f16", batch=batch)
+        p = Gemm(44, 61, 71, "NT", "f16", batch=batch)
         c = space.candidates(p, H200)
         assert set(zip(c.operand_path_a.tolist(), c.operand_path_b.tolist(), strict=True)) == paths
         assert rules.legal(p, plain(c.take(np.flatnonzero(c.family == 2))), H200).all()
@@ -920,7 +926,7 @@ def test_depthwise_has_no_8_bit_types():
 def test_launch_of_one_kernel_does_not_overlap_within():
     """Direct operands need no packing kernel; others do."""
     p, paths = (
-        KernelGemm(255, 257, 511, "NN", "f16"),
+        Gemm(255, 257, 511, "NN", "f16"),
         (("pack", "pack"), ("realign", "pack"), ("pack", "realign"), ("realign", "realign")),
     )
     text = "family=wgmma ml=64 nl=64 u=64 stages=3 pdl=within_launch"
@@ -932,15 +938,15 @@ def test_launch_of_one_kernel_does_not_overlap_within():
 @pytest.mark.parametrize(
     ("p", "code"),
     [
-        (KernelGemm(64, 48, 4096, "NT"), 0),
-        (KernelGemm(256, 256, 512, "NN", "f16", "f16"), 0),
-        (KernelGemm(256, 256, 512, "NN", "f16"), 1),
-        (KernelGemm(255, 256, 513, "NN", "f64"), 1),
-        (KernelGemm(256, 256, 4096, "NT", "f16"), 2),
-        (KernelGemm(32, 256, 4096, "TN", "bf16"), 2),
-        (KernelGemm(256, 256, 4096, "NT", "s8"), 2),
-        (KernelGemm(3, 256, 4096, "NN", "f16"), 3),
-        (KernelGemm(256, 1, 4096, "NT"), 3),
+        (Gemm(64, 48, 4096, "NT"), 0),
+        (Gemm(256, 256, 512, "NN", "f16", "f16"), 0),
+        (Gemm(256, 256, 512, "NN", "f16"), 1),
+        (Gemm(255, 256, 513, "NN", "f64"), 1),
+        (Gemm(256, 256, 4096, "NT", "f16"), 2),
+        (Gemm(32, 256, 4096, "TN", "bf16"), 2),
+        (Gemm(256, 256, 4096, "NT", "s8"), 2),
+        (Gemm(3, 256, 4096, "NN", "f16"), 3),
+        (Gemm(256, 1, 4096, "NT"), 3),
     ],
 )
 def test_refinements_are_different_kernels(p, code):
@@ -959,7 +965,7 @@ def test_refinements_are_different_kernels(p, code):
 
 
 def test_refinements_reach_every_axis():
-    p = KernelGemm(512, 512, 4096, "NT")
+    p = Gemm(512, 512, 4096, "NT")
     config = Config(
         ml=64, nl=64, u=16, kg=4, splitk=1, cp_async_a=0, cp_async_b=0, vec_a=4, vec_b=4, vec_c=4, lanes_m=4
     )
@@ -979,7 +985,7 @@ def test_refinements_reach_every_axis():
     assert any(x.splitk == 2 and x.kg == 4 for x in found)
 
 
-def changed(p: KernelGemm, config: Config) -> set[str]:
+def changed(p: Gemm, config: Config) -> set[str]:
     """The axes in which the neighbours of a configuration differ from it."""
     assert rules.first_violation(p, config, H200) is None, rules.first_violation(p, config, H200)
     near = space.refinements(p, H200, config)
@@ -1005,7 +1011,7 @@ def test_refinements_of_mma_reach_every_axis():
         vec_c=2,
         prefetch_k=1,
     )
-    p = KernelGemm(512, 512, 4098, "NT", "f16", out="f32")
+    p = Gemm(512, 512, 4098, "NT", "f16", out="f32")
     assert changed(p, config) == set(mma.AXES) - {
         "stream_k",
         *mma.PATHS,
@@ -1029,20 +1035,20 @@ def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
 
 def test_refinements_of_wgmma_reach_every_axis():
     staged = Config(family="wgmma", ml=128, nl=128, math_warpgroups=2, u=64, stages=3, epilogue_smem=1)
-    p = KernelGemm(512, 512, 4096, "NT", "f16")
+    p = Gemm(512, 512, 4096, "NT", "f16")
     reached = (
         changed(p, staged)
         | changed(p, replace(staged, cluster_k=4))
         | changed(p, replace(staged, epilogue_smem=0, vec_c=2))
     )
     reached |= changed(
-        KernelGemm(4096, 32, 4096, "NT", "f16"),
+        Gemm(4096, 32, 4096, "NT", "f16"),
         Config(family="wgmma", ml=64, nl=64, u=64, epilogue_smem=1, transposed_mma=1),
     )
     narrow = Config(family="wgmma", ml=128, nl=32, u=64, stages=4, epilogue_smem=1, math_warpgroups=2, persistent=1)
-    reached |= changed(KernelGemm(4096, 32, 144, "NT", "f16"), narrow) & {"resident_b"}
+    reached |= changed(Gemm(4096, 32, 144, "NT", "f16"), narrow) & {"resident_b"}
     turned = Config(family="wgmma", ml=64, nl=64, u=32, operand_path_a=0, operand_path_b=1)
-    reached |= changed(KernelGemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
+    reached |= changed(Gemm(512, 512, 512, "TN", "f32", "tf32"), turned) & set(wgmma.PATHS)
     strided = Conv(8, 64, 16, 16, 64, 1, 1, stride=2, layout="NCHW", dtype="f16", direction="input_grad")
     scattered = Config(family="wgmma", ml=64, nl=64, u=64, operand_path_b=1)
     reached |= changed(lower(strided), scattered) & {"interleave_phases"}
@@ -1057,7 +1063,7 @@ def test_refinements_of_wgmma_reach_every_axis():
 
 
 def test_refinements_of_skinny_reach_every_axis():
-    p = KernelGemm(4, 512, 4096, "NN", out="f32")
+    p = Gemm(4, 512, 4096, "NN", out="f32")
     config = Config(
         family="skinny",
         ms=4,
@@ -1077,8 +1083,8 @@ def test_refinements_of_skinny_reach_every_axis():
     )
     reached = changed(p, config)
     both = Config(family="skinny", ms=4, ns=4, ml=4, nl=4, lanes_long=1, kl=2, u=256, vec_a=4, vec_b=4, long_n=1)
-    reached |= changed(KernelGemm(4, 4, 4096, "NT"), both)
-    lines = KernelGemm(4, 512, 4096, "NT", "f16")
+    reached |= changed(Gemm(4, 4, 4096, "NT"), both)
+    lines = Gemm(4, 512, 4096, "NT", "f16")
     one = Config(family="skinny", ms=4, ns=4, ml=4, nl=32, lanes_long=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
     assert reached >= set(skinny.AXES) - {"ms", "ml"}
@@ -1087,7 +1093,7 @@ def test_refinements_of_skinny_reach_every_axis():
 
 
 def test_refinements_of_an_illegal_neighbourhood_stay_legal():
-    p = KernelGemm(3, 5, 7, "TT")
+    p = Gemm(3, 5, 7, "TT")
     config = space.candidates(p, H200).row(0)
     near = space.refinements(p, H200, config)
     assert len(near)
@@ -1101,7 +1107,7 @@ def test_unique_keeps_the_first_of_equal_rows():
 
 
 def test_equivalence_classes_differ_only_in_stages_and_sets():
-    b = space.base(SIMT, KernelGemm(512, 512, 512, "NT"), H200)
+    b = space.base(SIMT, Gemm(512, 512, 512, "NT"), H200)
     classes = b.equivalence_class
     assert (np.bincount(classes[b.representatives]) == 1).all()
     group = np.flatnonzero(classes == classes[len(classes) // 2])
@@ -1114,7 +1120,7 @@ def test_equivalence_classes_differ_only_in_stages_and_sets():
 
 @pytest.mark.parametrize("f", [MMA, WGMMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
 def test_each_class_has_one_representative(f):
-    b = space.base(f, KernelGemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
+    b = space.base(f, Gemm(512, 8 if f is STREAM else 512, 512, "NT", "f16"), H200)
     assert len(np.unique(b.equivalence_class)) == len(b.representatives)
     assert (np.bincount(b.equivalence_class[b.representatives]) == 1).all()
     assert b.is_representative(np.arange(len(b.columns))).sum() == len(b.representatives)
@@ -1191,8 +1197,8 @@ def test_the_model_prefers_feature_maps_of_small_images(extent, direction):
 
 
 CELLS = [
-    KernelGemm(300, 200, 4000, "NN", "f16"),
-    KernelGemm(1, 70_000 * 16, 64, "NT"),
+    Gemm(300, 200, 4000, "NN", "f16"),
+    Gemm(1, 70_000 * 16, 64, "NT"),
     lower(Conv(2, 64, 14, 14, 64, 3, 3, stride=2, padding=1, dtype="bf16", layout="NHWC", direction="input_grad")),
     lower(GroupedGemm(((64, 66, 640),) * 8)),
 ]
@@ -1213,5 +1219,5 @@ def test_numbers_of_cells_are_those_of_each_cell(p):
 
 
 def test_more_tiles_along_n_than_a_grid_allows_take_another_raster():
-    c = space.candidates(KernelGemm(1, 70_000 * 256, 64, "NT"), H200)
+    c = space.candidates(Gemm(1, 70_000 * 256, 64, "NT"), H200)
     assert set(c.raster_group[c.nl <= 256].tolist()) == {8}

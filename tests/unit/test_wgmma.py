@@ -12,20 +12,20 @@ from ptxgen.codegen.config import Columns, Config, parse_config
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import ConfigError
-from ptxgen.families.common.geometry import geometry
-from ptxgen.families.common.rules import first_violation, legal
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
+from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
+from tests.lowered import first_violation, geometry, legal
 
 H200 = device("h200")
 
 
 @cache
-def random_cases() -> tuple[tuple[KernelGemm, Config], ...]:
+def random_cases() -> tuple[tuple[Gemm, Config], ...]:
     """Random legal cases, which several tests share."""
     return tuple(SOURCES["wgmma"].cases(24, 300, H200, limit=600))
 
@@ -33,7 +33,7 @@ def random_cases() -> tuple[tuple[KernelGemm, Config], ...]:
 SPAN = {0: 16, 3: 32, 2: 64, 1: 128}
 
 
-def plan(problem: KernelGemm, config: str):
+def plan(problem: Gemm, config: str):
     return plan_for(problem, parse_config("family=wgmma " + config), H200)
 
 
@@ -268,8 +268,8 @@ def test_columns_agree_with_integers():
 
 def test_first_tensor_map_is_aligned():
     """Parameters begin at constant-bank address 0x210; a map with 64-byte alignment is first at offset 48."""
-    made = plan(KernelGemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
-    (step,) = made.launch(made.problem).steps
+    made = plan(Gemm(512, 512, 512, "TN", "f16"), "ml=64 nl=64 u=128 stages=4 epilogue_smem=1")
+    (step,) = made.launch(lower(made.problem)).steps
     values = {"A": 1 << 20, "B": 2 << 20, "C": 3 << 20, "W": 0, "alpha": 1.0, "beta": 0.0}
     packed = step.pack(values)
     assert len(packed) == 48
@@ -308,36 +308,36 @@ def test_longer_parameter_lists_leave_a_gap_before_the_maps():
     ],
 )
 def test_grids(config, grid):
-    p = KernelGemm(1024, 1024, 1024, "NT", "f16")
-    launch = plan(p, config).launch(p)
+    p = Gemm(1024, 1024, 1024, "NT", "f16")
+    launch = plan(p, config).launch(lower(p))
     assert launch.steps[0].grid == grid
     assert geometry(p, parse_config("family=wgmma " + config)).blocks >= np.prod(grid) or "persistent" in config
 
 
 def test_slices_divide_the_iterations_of_k():
-    p = KernelGemm(64, 64, 1000, "NT", "f16")
+    p = Gemm(64, 64, 1000, "NT", "f16")
     made = plan(p, "ml=64 nl=64 u=64 stages=4 kg=3 cluster_k=2 splitk=workspace")
-    step = made.launch(p).steps[0]
+    step = made.launch(lower(p)).steps[0]
     k_iters, extra_iters = (value for _, value in step.arguments[6:8])
     assert 6 * k_iters + extra_iters == 16
-    assert made.launch(p).workspace == 3 * 64 * 64 * 4
+    assert made.launch(lower(p)).workspace == 3 * 64 * 64 * 4
 
 
 def test_zero_k_reads_zeros():
     """K = 0: tensor maps need an extent, so the operands are the zeroed workspace."""
-    p = KernelGemm(64, 64, 0, "NN", "f16")
-    launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p)
+    p = Gemm(64, 64, 0, "NN", "f16")
+    launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(lower(p))
     assert launch.zeroed
     assert launch.workspace
     assert {m.operand for m in launch.steps[0].maps} == {"W"}
-    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(KernelGemm(0, 64, 64, "NN", "f16")).steps == ()
+    assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(lower(Gemm(0, 64, 64, "NN", "f16"))).steps == ()
 
 
 def test_single_row_needs_no_pitch():
-    p = KernelGemm(1, 640, 64, "NT", "f16", lda=67)
+    p = Gemm(1, 640, 64, "NT", "f16", lda=67)
     assert mapped(p, "a")
-    assert not mapped(KernelGemm(2, 640, 64, "NT", "f16", lda=67), "a")
-    (first, *_) = plan(p, "ml=64 nl=64 u=64 stages=4").launch(p).steps[0].maps
+    assert not mapped(Gemm(2, 640, 64, "NT", "f16", lda=67), "a")
+    (first, *_) = plan(p, "ml=64 nl=64 u=64 stages=4").launch(lower(p)).steps[0].maps
     assert first.pitches == (128,)
 
 
@@ -347,62 +347,62 @@ def test_single_row_needs_no_pitch():
 @pytest.mark.parametrize(
     ("problem", "config", "rule"),
     [
-        (KernelGemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_tensor_map_a"),
-        (KernelGemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_tensor_map_b"),
+        (Gemm(64, 64, 64, "NT", "f16", lda=68), "", "wgmma_tensor_map_a"),
+        (Gemm(64, 64, 64, "NT", "f16", aligned_b=8), "", "wgmma_tensor_map_b"),
         *(
             (
-                KernelGemm(64, 64, 65, "NT", "f16"),
+                Gemm(64, 64, 65, "NT", "f16"),
                 f"operand_path_a=realign operand_path_b=realign {text}",
                 "wgmma_realign",
             )
             for text in ("cluster_x=2", "u=256 stages=3", "nl=256", "stages=2")
         ),
-        (KernelGemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign_k"),
-        (KernelGemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign"),
+        (Gemm(64, 64, 7, "NT", "f16"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign_k"),
+        (Gemm(64, 64, 65, "NT", "e4m3"), "operand_path_a=realign operand_path_b=realign", "wgmma_realign"),
         (
-            KernelGemm(64, 64, 65, "NT", "f16", batch=2),
+            Gemm(64, 64, 65, "NT", "f16", batch=2),
             "operand_path_a=realign operand_path_b=realign",
             "wgmma_realign_k",
         ),
-        (KernelGemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_epilogue_smem"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "", "wgmma_kmajor_y"),
-        (KernelGemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_x_from_registers"),
-        (KernelGemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
-        (KernelGemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
+        (Gemm(64, 60, 64, "NT", "f16", ldc=64, epilogue="residual"), "epilogue_smem=1", "wgmma_epilogue_smem"),
+        (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_kmajor_y"),
+        (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_x_from_registers"),
+        (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
+        (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
         (
-            KernelGemm(64, 63, 64, "TN", "f16", ldb=63),
+            Gemm(64, 63, 64, "TN", "f16", ldb=63),
             "operand_path_a=pack operand_path_b=direct",
             "wgmma_tensor_map_b",
         ),
-        (KernelGemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_realign"),
+        (Gemm(64, 64, 64, "TT", "s8"), "operand_path_a=realign operand_path_b=direct", "wgmma_realign"),
         (
-            KernelGemm(64, 64, 64, "TN", "f32", "f32_bf16x6"),
+            Gemm(64, 64, 64, "TN", "f32", "f32_bf16x6"),
             "operand_path_a=pack operand_path_b=direct u=32",
             "wgmma_operand_path",
         ),
-        (KernelGemm(64, 64, 64, "NT", "f32"), "", "wgmma_dtype"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "math_warpgroups=3", "range"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "persistent=2", "range"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_tma_rows"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_k_iters"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
-        (KernelGemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_multicast_x"),
-        (KernelGemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_multicast_x"),
-        (KernelGemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_multicast_x"),
-        (KernelGemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_splitk"),
-        (KernelGemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_splitk"),
+        (Gemm(64, 64, 64, "NT", "f32"), "", "wgmma_dtype"),
+        (Gemm(64, 64, 64, "NT", "f16"), "math_warpgroups=3", "range"),
+        (Gemm(64, 64, 64, "NT", "f16"), "persistent=2", "range"),
+        (Gemm(64, 64, 64, "NT", "f16"), "nl=36", "wgmma_tile_y"),
+        (Gemm(64, 64, 64, "NT", "f16"), "ml=96", "wgmma_tile_x"),
+        (Gemm(64, 64, 64, "NT", "f16"), "ml=256 nl=256 math_warpgroups=2", "wgmma_accumulators"),
+        (Gemm(64, 64, 256, "NT", "f16"), "stages=1", "wgmma_stages"),
+        (Gemm(64, 64, 64, "NT", "f16"), "tma_rows=32", "wgmma_tma_rows"),
+        (Gemm(64, 64, 64, "NT", "f16"), "cluster_k=2", "wgmma_k_iters"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=2 cluster_k=2", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_x=4 cluster_y=4", "wgmma_cluster"),
+        (Gemm(64, 64, 256, "NT", "f16"), "cluster_y=3", "wgmma_multicast_x"),
+        (Gemm(64, 64, 256, "TN", "f16"), "cluster_y=8 u=32", "wgmma_multicast_x"),
+        (Gemm(32, 64, 256, "NT", "f16"), "cluster_y=8 tma_rows=32", "wgmma_multicast_x"),
+        (Gemm(1024, 512, 4096, "NT", "f16"), "kg=2 splitk=last_cta cluster_y=4 nl=128", "wgmma_splitk"),
+        (Gemm(4096, 4096, 4096, "NT", "f16"), "kg=4 splitk=distributed", "wgmma_splitk"),
         (
-            KernelGemm(256, 256, 60000, "TN", "f16"),
+            Gemm(256, 256, 60000, "TN", "f16"),
             "ml=128 nl=64 transposed_mma=1 cluster_x=4 kg=16 stages=8 splitk=distributed",
             "wgmma_splitk",
         ),
-        (KernelGemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_splitk"),
-        (KernelGemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
+        (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_splitk"),
+        (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
     ],
 )
 def test_illegal_configurations_break_the_expected_rule(problem, config, rule):
@@ -417,7 +417,7 @@ def test_illegal_configurations_break_the_expected_rule(problem, config, rule):
 
 
 def test_other_devices_have_no_wgmma():
-    p, c = KernelGemm(64, 64, 64, "NT", "f16"), parse_config("family=wgmma ml=64 nl=64 u=64 stages=4")
+    p, c = Gemm(64, 64, 64, "NT", "f16"), parse_config("family=wgmma ml=64 nl=64 u=64 stages=4")
     assert first_violation(p, c, H200) is None
     for name in ("a100", "b200", "t4"):
         assert first_violation(p, c, device(name)).name == "wgmma_target"
@@ -425,7 +425,7 @@ def test_other_devices_have_no_wgmma():
 
 def test_clusters_fit_the_device():
     """The emulated device has four multiprocessors."""
-    p, text = KernelGemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
+    p, text = Gemm(512, 64, 4096, "NT", "f16"), "family=wgmma ml=64 nl=64 u=64 stages=4 "
     assert first_violation(p, parse_config(text + "cluster_k=4"), device("emulated")) is None
     for more in ("cluster_k=8", "cluster_x=8", "cluster_x=4 cluster_y=2"):
         assert first_violation(p, parse_config(text + more), device("emulated")).name == "wgmma_cluster"

@@ -19,6 +19,7 @@ from ptxgen.tuning.model.model_files import Facts, known
 from ptxgen.tuning.model.training import Training
 from ptxgen.tuning.selection import select
 from ptxgen.tuning.store.measurement import Environment, Measurement
+from tests.lowered import winograd_of
 
 H200 = device("h200")
 
@@ -145,7 +146,7 @@ def test_adjacent_images_are_winograds(direction):
 def test_slices_cost_the_products_that_their_sum_reads():
     """More slices take longer to add; one takes nothing."""
     f = registry.FAMILIES["winograd"]
-    p = lower(Conv(32, 128, 28, 28, 128, 3, 3, padding=1, direction="weight_grad")).winograd
+    p = winograd_of(Conv(32, 128, 28, 28, 128, 3, 3, padding=1, direction="weight_grad"), 2)
     c = f.candidates.cells(p, H200, f.candidates.tiles(f.candidates.neutral(p)))[0]
     extra = cell(p, c, f.geometry(p, c), H200).extra
     few, many = c.kg == 1, c.kg > 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import lru_cache, reduce
 from operator import and_
 from typing import Any
@@ -28,7 +28,8 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible, rules_of
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 Ints = NDArray[np.int64]
@@ -40,22 +41,12 @@ NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 
 @lru_cache(maxsize=32)
-def neutral(p: KernelGemm) -> KernelGemm:
+def neutral(p: KernelProblem) -> KernelProblem:
     """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes."""
-    size, (a, b, c) = p.element.bytes, p.vectors
-    return replace(
-        p.shape_class,
-        m=NEUTRAL,
-        n=NEUTRAL,
-        k=NEUTRAL,
-        lda=0,
-        ldb=0,
-        ldc=0,
-        batch=1,
-        aligned_a=a * size,
-        aligned_b=b * size,
-        aligned_c=c * p.output.bytes,
-    )
+    p = p.representative.with_extents(m=NEUTRAL, n=NEUTRAL, k=NEUTRAL, batch=1)
+    for x in (*p.operands, *p.outputs):
+        p = p.with_access(x.name, stride=0, aligned=x.access.vec * x.element.bytes)
+    return p
 
 
 class CandidateSpace:
@@ -89,20 +80,20 @@ class CandidateSpace:
         """The value of the ``family`` axis."""
         return FAMILIES.index(self.name)
 
-    def product(self, p: KernelGemm) -> KernelGemm:
-        """The GEMM of a problem that the other methods take: ``Family.product``."""
-        return registry.FAMILIES[self.name].product(p)
+    def form(self, p: KernelProblem) -> KernelProblem:
+        """The form of a problem that the other methods take: ``Family.form``."""
+        return registry.FAMILIES[self.name].form(p)
 
-    def neutral(self, p: KernelGemm) -> KernelGemm:
+    def neutral(self, p: KernelProblem) -> KernelProblem:
         """The representative of a problem's class: by default ``neutral``."""
         return neutral(p)
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Groups of axes that the sampler draws independently, with their values. Axes are in one group if few
         combinations of their values are legal."""
         return {(n,): [(v,) for v in values] for n, values in self.axes.items()}
 
-    def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
+    def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
         """Whether one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
         like ``p``, or there are no measurements of this family's kernels: a search then leaves the family out. Samplers
         draw from it, and so measure it."""
@@ -110,24 +101,24 @@ class CandidateSpace:
 
     # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         """Every combination of the axes ``tile``."""
         raise NotImplementedError
 
-    def shapes(self, p: KernelGemm) -> Columns:
+    def shapes(self, p: KernelProblem) -> Columns:
         """Tiles of blocks, warps and threads. If they are a grid, rules of tiles are evaluated on its dimensions."""
         raise NotImplementedError
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         """Lists of values of the other axes: copy modes, stages, epilogues. Each shape is combined with every
         combination of one entry of each list."""
         raise NotImplementedError
 
-    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
+    def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         """Sets the axes that are computed from the others. Rows may still be illegal."""
         return c
 
-    def slice_options(self, p: KernelGemm) -> list[dict[str, int]]:
+    def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
         """Representatives of the slices that ``cells`` enumerates for each tile, if the legality of a row depends on
         them; else none."""
         return []
@@ -138,28 +129,33 @@ class CandidateSpace:
 
     # ---- cells: the axes that extents affect
 
-    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Every tile combined with its slices of K, ordered by tile, and the rule that each breaks (-1: legal, -2: a
         duplicate)."""
         raise NotImplementedError
 
     # ---- one configuration
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         """The same kernels, with every axis that has no effect at its default. Rows must be legal."""
         raise NotImplementedError
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         """The axes that each neighbour of ``config`` changes, with the new values."""
         raise NotImplementedError
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """``config`` with ``changes``, and with the values of other axes that these require."""
         raise NotImplementedError
 
 
 def violations(
-    f: CandidateSpace, p: KernelGemm, c: Columns, d: Device, names: tuple[str, ...] | None, skip: tuple[str, ...] = ()
+    f: CandidateSpace,
+    p: KernelProblem,
+    c: Columns,
+    d: Device,
+    names: tuple[str, ...] | None,
+    skip: tuple[str, ...] = (),
 ) -> Ints:
     """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
     result = np.full(len(c), -1, np.int64)
@@ -370,7 +366,7 @@ class GatheredGeometry:
 
 
 def first_violations(
-    f: CandidateSpace, p: KernelGemm, c: Grid, d: Device, names: tuple[str, ...], g: Any = None
+    f: CandidateSpace, p: KernelProblem, c: Grid, d: Device, names: tuple[str, ...], g: Any = None
 ) -> Ints:
     """As ``violations``; the result has the dimensions of ``c``. ``g``: the geometry of ``c``, if it is known."""
     result = np.full(c.size, -1, np.int64)
@@ -393,7 +389,7 @@ PART = 1 << 19  #: rows of a part of a grid
 
 def legal_rows(
     f: CandidateSpace,
-    p: KernelGemm,
+    p: KernelProblem,
     c: Grid,
     d: Device,
     names: tuple[str, ...] | None = None,
@@ -409,7 +405,7 @@ def legal_rows(
 
 def satisfied(
     f: CandidateSpace,
-    p: KernelGemm,
+    p: KernelProblem,
     c: Grid,
     g: Any,
     d: Device,
@@ -441,13 +437,13 @@ def whole_waves(tiles: Any, d: Device) -> Ints:
     return np.stack([*counts, np.ones_like(tiles)], axis=-1)
 
 
-def default_splitk(p: KernelGemm, kg: Any) -> Any:
+def default_splitk(p: KernelProblem, kg: Any) -> Any:
     """The ``splitk`` of candidates; the search on hardware tries the others."""
-    several = SPLIT_POLL if p.grouped else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
+    several = SPLIT_POLL if grouped(p) else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
     return np.where(np.asarray(kg) > 1, several, SPLIT_MEMSET)
 
 
-def effective_pdl(p: KernelGemm, c: Columns) -> Any:
+def effective_pdl(p: KernelProblem, c: Columns) -> Any:
     """``pdl`` without ``within_launch`` for launches of one kernel: only packing and reductions launch more."""
     several = (
         (c.operand_path_a == PACK)

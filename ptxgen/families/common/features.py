@@ -26,7 +26,7 @@ from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.geometry import WARP, geometry
 from ptxgen.families.common.space import Base, Candidates, Part
 from ptxgen.families.registry import Family
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
@@ -194,7 +194,7 @@ def _operand_path(c: Columns) -> Any:
     return float32((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN))
 
 
-def _own(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> list[Any]:
+def _own(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> list[Any]:
     """The columns of the features ``names`` of configurations alone; reads only the fields of ``p`` that its class
     shares."""
     family = registry.of(c)
@@ -223,14 +223,15 @@ def _stacked(rows: int, columns: list[Any]) -> Floats:
     return out
 
 
-def _row_alignment(p: KernelGemm, operand: str) -> Any:
+def _row_alignment(p: KernelProblem, operand: str) -> Any:
     """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
-    size, start = (p.output if operand == "c" else p.element).bytes, getattr(p, f"aligned_{operand}")
-    bits = getattr(p, f"ld{operand}") * size | (perf_costs.LINE if start >= 16 else start)
+    x = p.operand(operand)
+    start = x.access.aligned
+    bits = x.access.ld * x.element.bytes | (perf_costs.LINE if start >= 16 else start)
     return (bits & -bits).bit_length() - 1
 
 
-def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
+def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
     """The columns of the features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are
     read."""
     family = registry.of(c)
@@ -253,7 +254,7 @@ def _extent(names: tuple[str, ...], p: KernelGemm, c: Columns, g: Geometry, d: D
         "l2_evict_first": family.column(c, "l2_evict_first"),
         "output": p.output.bytes,
         "significand_bits": -math.log2(p.element.roundoff) if p.element.roundoff else 8,
-        "epilogue_ops": len(p.epilogue_ops),
+        "epilogue_ops": len(p.sink.ops),
         "row_alignment_a": _row_alignment(p, "a"),
         "row_alignment_b": _row_alignment(p, "b"),
         "row_alignment_c": _row_alignment(p, "c"),
@@ -294,14 +295,14 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
     return np.concatenate(parts), (fits, thread, moved)
 
 
-def _thread(p: KernelGemm, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
+def _thread(p: KernelProblem, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
     """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
     each, moved = registry.of(c).iteration_work(c, w)
     return w.resident, float32(each), moved
 
 
 def features(
-    p: KernelGemm, c: Columns, d: Device, us: Floats | None = None, names: tuple[str, ...] | None = None
+    p: KernelProblem, c: Columns, d: Device, us: Floats | None = None, names: tuple[str, ...] | None = None
 ) -> Floats:
     """One row per configuration, one column per name: float32, C-contiguous. Rows must be legal.
 
@@ -330,7 +331,7 @@ def features(
     return blocks.ordered(x)
 
 
-def row(p: KernelGemm, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
     performance model."""
     blocks, roofline = _blocks(names, tuple(registry.FAMILIES.values())), perf_model.least_us(p, d)
@@ -348,7 +349,7 @@ class _Table:
     def __init__(
         self,
         blocks: _Blocks,
-        p: KernelGemm,
+        p: KernelProblem,
         part: Part,
         d: Device,
         rows: NDArray[np.int32],

@@ -15,14 +15,15 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
-def geometry(p: KernelGemm, c: Any) -> Any:
+def geometry(p: KernelProblem, c: Any) -> Any:
     """The geometry of ``c`` on ``p``: a record of its family."""
     family = registry.of(c)
-    g = family.geometry(family.product(p), c)
-    if not p.grouped:
+    g = family.geometry(family.form(p), c)
+    if not grouped(p):
         return g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
@@ -32,9 +33,9 @@ class LazyGeometry:
     """The geometry of ``c`` on ``p``, read like a ``Geometry``: the numbers of ``Family.counts``; all numbers are
     computed when another one is first read."""
 
-    def __init__(self, p: KernelGemm, c: Any) -> None:
+    def __init__(self, p: KernelProblem, c: Any) -> None:
         family = registry.of(c)
-        self._of, self._counts = (p, c), family.counts(family.product(p), c)
+        self._of, self._counts = (p, c), family.counts(family.form(p), c)
         self._whole: Geometry | None = None
 
     def __getattr__(self, name: str) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import DTYPES, promotion_k
 
@@ -74,7 +74,7 @@ _TABLE = {
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
-def by_words(p: KernelGemm, d: Device | None = None) -> Instruction | None:
+def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
     """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
     memory; without a device, one of the same registers. 16-bit types are summed in f32, whatever ``compute`` says."""
     i = _TABLE.get((p.dtype, "f32" if p.element.bytes == 2 else p.compute))
@@ -90,18 +90,18 @@ def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: A
     return (element_bytes == 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
 
 
-def _promoted(i: Instruction, p: KernelGemm, d: Device | None) -> Instruction:
+def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction:
     """The instruction on ``d``, which promotes if its accumulator may lose bits. That of fp8 products does not on
     sm_90, which multiplies fp8 as f16 (measured on an H200); no other target was measured."""
     return replace(i, promotes=promotion_k(p.element, p.compute) > 0 and d is not None and d.sm != 90)
 
 
-def multiplies(p: KernelGemm) -> bool:
+def multiplies(p: KernelProblem) -> bool:
     """Whether there is an instruction for the problem's types."""
     return (p.dtype, p.compute) in _TABLE
 
 
-def instruction(p: KernelGemm, d: Device | None = None) -> Instruction:
+def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
     """The instruction for the problem's types on ``d``; without a device, one of the same depth and registers.
 
     Types without one get that of f16: rules reject them, but geometry has numbers for them.

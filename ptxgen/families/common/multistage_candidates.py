@@ -19,7 +19,8 @@ from ptxgen.families.common.candidates import (
 )
 from ptxgen.families.common.geometry import LazyGeometry, geometry
 from ptxgen.families.common.tile_candidates import TileSpace
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 THIN = 512  #: extents of K below which stores of C bypass the caches, because C is most of the memory traffic
@@ -30,27 +31,27 @@ class MultistageSpace(TileSpace):
 
     extent_rules: tuple[str, ...] = ("range", "bounds", "kg", "splitk", "grid", "grouped_slices", "stream_k")
 
-    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+    def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         """How operands are copied to shared memory. ``every``: also modes that are not candidates."""
         raise NotImplementedError
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         found = super().variables(p)
-        if "stream_k" in self.axes and not p.grouped:
+        if "stream_k" in self.axes and not grouped(p):
             found["stream_k",] = [(0,)]
         return found
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         return Columns.product({n: self.axes[n] for n in self.tile}).replace(family=self.code)
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         return [[{"stages": n} for n in self.axes["stages"]], self.copy_modes(p)]
 
-    def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
+    def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
         """The ``splitk`` of candidates; the search on hardware tries the others."""
         return np.asarray(default_splitk(p, c.kg), np.int64)
 
-    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices of K that fill whole waves. Empty slices do not count, and each number of slices occurs once."""
         sliced = whole_waves(LazyGeometry(p, tiles).tiles, d).T
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
@@ -70,7 +71,7 @@ class MultistageSpace(TileSpace):
         c = c.replace(kg=kg)
         return FlatGrid(c.replace(splitk=self.default_splitk(p, c))), np.where(seen, -2, broken).T.ravel()
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from single_axis_changes(self)
         if "stages" in self.axes:
             yield from ({"stages": config.stages + step} for step in (-1, 1))
@@ -85,7 +86,7 @@ class MultistageSpace(TileSpace):
         for kl in self.axes["kl"]:  # exchange thread groups of a block for slices of the grid
             yield {"kl": kl, "kg": max(1, config.kg * config.kl // kl)}
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """Sets ``splitk`` for slices of K, which exclude ``stream_k``; no ``deferred_sts`` where no operand is copied
         through registers."""
         values = {**dict(config.items()), **changes}

@@ -13,7 +13,7 @@ from ptxgen.codegen.geometry import Geometry, TileGeometry
 from ptxgen.codegen.vectorized import float32, float64
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.geometry import register_cap
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 Floats = NDArray[np.float32]
@@ -82,7 +82,7 @@ def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
     return np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
 
 
-def epilogue_costs(p: KernelGemm, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
+def epilogue_costs(p: KernelProblem, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
     """Of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to store it, in
     accesses of ``width`` elements."""
     tile = c.ml * c.nl
@@ -105,7 +105,7 @@ def epilogue_costs(p: KernelGemm, c: Columns, g: TileGeometry, d: Device, width:
     }
 
 
-def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> Cells:
+def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
     """The cells of ``c``."""
     k = np.maximum(np.minimum(g.slice_k, p.k), 1)
     sliced = c.kg > 1
@@ -136,7 +136,7 @@ def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     return out
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch of kernels whose warps load A and B themselves."""
     memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)

@@ -7,7 +7,7 @@ In cycles unless another unit is named. With the constants of FMA kernels, fourt
 from __future__ import annotations
 
 from ptxgen.codegen.config import SPLIT_FLAG, SPLIT_MEMSET, SPLIT_POLL, SPLIT_SHARE, SPLIT_WORKSPACE
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
 
@@ -51,12 +51,12 @@ MEASURED = 90
 MMA_RATES = {"f16": 969.0, "tf32": 351.0, "f64": 116.0, "s8": 1900.0, "fp8": 400.0}
 
 
-def mma_kind(p: KernelGemm) -> str:
+def mma_kind(p: KernelProblem) -> str:
     """The kind of types of a problem, a key of MMA_RATES."""
     return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else p.element.mma
 
 
-def mma_rate(p: KernelGemm, d: Device) -> float:
+def mma_rate(p: KernelProblem, d: Device) -> float:
     """Multiply-adds per clock and multiprocessor by mma.sync; that of f16 for types that a device lacks. Targets with
     tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
@@ -65,6 +65,6 @@ def mma_rate(p: KernelGemm, d: Device) -> float:
     return rates.get(tensor_types(p.element, p.compute), rates["f16", "f32"])
 
 
-def fma_rate(p: KernelGemm, d: Device) -> int:
+def fma_rate(p: KernelProblem, d: Device) -> int:
     """Scalar multiply-adds per clock and multiprocessor."""
     return scalar_rate(p.accumulator, d)

@@ -12,8 +12,8 @@ from ptxgen.codegen.geometry import MultistageGeometry, TileGeometry
 from ptxgen.codegen.vectorized import SECTOR, WARP
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
-from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: instructions of a thread per vector of a row of C that a warp stores, and per further thread group that adds to it
@@ -25,12 +25,12 @@ SLICE_CYCLES, LAST_SLICE_CYCLES = 1200.0, 1500.0
 TILE_CYCLES = 1100.0  #: from one tile of a block to the first loads of the next: the search and a descriptor
 
 
-def calibrated(p: KernelGemm) -> bool:
+def calibrated(p: KernelProblem) -> bool:
     """Whether copies and stores of ``p`` have the costs that were measured for groups: those of f32."""
-    return p.grouped and p.dtype == p.compute == "f32"
+    return grouped(p) and p.dtype == p.compute == "f32"
 
 
-def store_cycles(p: KernelGemm, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
+def store_cycles(p: KernelProblem, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
     """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
     ``adjacent``: elements that a thread has side by side in registers, so that a warp's narrower accesses visit a
     sector several times. Through shared memory, a warp stores whole rows, whose ends share sectors."""
@@ -53,7 +53,7 @@ def load_latency(c: Columns, path: Any) -> Any:
     return bound(path, waited) + np.where(asynchronous, 0, perf_costs.REGISTER_COPY)
 
 
-def slice_cycles(p: KernelGemm, c: Columns) -> Any:
+def slice_cycles(p: KernelProblem, c: Columns) -> Any:
     """Cycles in which a block stores the sums of a slice of a tile, and another one loads them."""
     return 2 * c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes / perf_costs.L2_BYTES
 
@@ -77,25 +77,24 @@ class GroupedCells:
     padded: Floats  #: products where M is padded to multiples of 2**i and N to those of 2**j, at [i, j]
 
 
-def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> GroupedCells:
+def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> GroupedCells:
     """The cells of ``c``."""
-    assert isinstance(p, GroupedKernelGemm)
-    mean, longest = p.tile_iterations(c.ml, c.nl, c.u, c.kg)
-    tiles = p.tiles_of(c.ml, c.nl, c.u, c.kg)
+    mean, longest = p.extents.tile_iterations(c.ml, c.nl, c.u, c.kg)
+    tiles = p.extents.tiles(c.ml, c.nl, c.u, c.kg)
     numbers = {
         "tiles": tiles,
         "iterations": mean,
         "longest": longest,
         "filled": p.results / np.maximum(g.tiles * c.ml * c.nl, 1),
-        "products": p.tile_products(c.ml, c.nl),
-        "split": p.split_tiles(c.ml, c.nl, c.u, c.kg) / np.maximum(tiles, 1),
+        "products": p.extents.tile_products(c.ml, c.nl),
+        "split": p.extents.split_tiles(c.ml, c.nl, c.u, c.kg) / np.maximum(tiles, 1),
         "whole": g.tiles / np.maximum(tiles, 1),
     }
     columns = {n: np.asarray(np.broadcast_to(v, len(c)), np.float32) for n, v in numbers.items()}
-    return GroupedCells(padded=p.padded_products(PARTS).astype(np.float32), **columns)
+    return GroupedCells(padded=p.extents.padded_products(PARTS).astype(np.float32), **columns)
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: GroupedCells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: GroupedCells, cell: Any) -> Floats:
     """Microseconds of a launch: the larger of a multiprocessor's share of all tiles and the longest tile, and the tail,
     which is half a tile; but at least the memory traffic."""
     each = x.tiles[cell] / np.float32(d.sms)

@@ -26,7 +26,7 @@ from ptxgen.families.common.perf_blocks import Floats, Work
 from ptxgen.families.common.perf_counts import Counts, from_stats
 from ptxgen.families.common.space import BASES, Base, Candidates, cache_key, cost_model, families
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 ROWS_AT_ONCE = 1 << 15  #: rows per step, so that temporaries stay in the cache
@@ -38,9 +38,9 @@ def without_slices(c: Columns) -> Columns:
     return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
-def work(p: KernelGemm, c: Columns, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, d: Device) -> Work:
     """The cost of one block of each configuration, all of one family, whatever the extents."""
-    c, p = without_slices(c), registry.of(c).product(p)
+    c, p = without_slices(c), registry.of(c).form(p)
     result: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
     return result
 
@@ -108,7 +108,7 @@ def _blocks_of_few(b: Base, rows: bytes) -> tuple[Columns, Geometry, Work]:
     return _blocks(b, np.frombuffer(rows, np.intp))
 
 
-def least_us(p: KernelGemm, d: Device) -> float:
+def least_us(p: KernelProblem, d: Device) -> float:
     """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
     memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
     """
@@ -125,7 +125,7 @@ def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
         yield int(code), np.flatnonzero(c.family == code)
 
 
-def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
+def predict(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
     """Microseconds that all launches of ``c`` take on ``p``: a float for one configuration, a float32 column for many.
 
     Rows must be legal.
@@ -140,25 +140,25 @@ def predict(p: KernelGemm, c: Config | Columns, d: Device) -> Any:
     return _with_all_launches(p, c, out)
 
 
-def _with_all_launches(p: KernelGemm, c: Columns, us: Floats) -> Floats:
+def _with_all_launches(p: KernelProblem, c: Columns, us: Floats) -> Floats:
     """The microseconds of all launches. ``us``: of the largest GEMM of ``p``. A family that reads addresses from offset
     tables launches a kernel for each phase of a strided input gradient; other families compute all phases in one
     launch."""
     products = [x.m * x.n * x.k for x in p.gemms]
     if len(products) < 2 or not max(products):
         return us
-    several = [family.code for family in registry.FAMILIES.values() if family.offset_tables]
+    several = [f.code for f in registry.FAMILIES.values() if "offset_table" in f.form(p).needs]
     return np.where(np.isin(c.family, several), us * np.float32(sum(products) / max(products)), us)
 
 
-def microseconds(p: KernelGemm, c: Columns, d: Device) -> Any:
+def microseconds(p: KernelProblem, c: Columns, d: Device) -> Any:
     """``predict`` of configurations of one family, for the largest GEMM of ``p``."""
-    formula, p = cost_model(p, registry.of(c).name), registry.of(c).product(p)
+    formula, p = cost_model(p, registry.of(c).name), registry.of(c).form(p)
     x = formula.cell(p, c, geometry(p, c), d)
     return formula.microseconds(p, d, work(p, c, d), slice(None), x, slice(None))
 
 
-def _gathered(p: KernelGemm, c: Candidates, d: Device) -> Floats:
+def _gathered(p: KernelProblem, c: Candidates, d: Device) -> Floats:
     """``predict`` from the tables that candidates index, for the largest GEMM of ``p``."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():

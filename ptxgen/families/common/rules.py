@@ -24,18 +24,19 @@ from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import RULES as RULES
+from ptxgen.lowering.grouped_to_gemm import grouped
 from ptxgen.lowering.implicit_gemm import PADDING
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 TOLERANCE = 5  #: registers by which the estimate may exceed the limit
 COMPACTION = 12  #: once so many rows are illegal per legal one, later rules see the legal rows only
 
 
-def reducible(p: KernelGemm) -> bool:
+def reducible(p: KernelProblem) -> bool:
     """Whether blocks may add slices of K to C in any order: sums of integers do not depend on it. Epilogue operations
     apply to the whole sum only."""
-    return p.output.bytes >= 4 and (p.output.integer or (not p.deterministic and not p.epilogue))
+    return p.output.bytes >= 4 and (p.output.integer or (not p.deterministic and not p.sink.epilogue))
 
 
 def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
@@ -69,47 +70,49 @@ FIRST = (
         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
     ),
     Rule(
-        "grouped",
-        lambda p, c, g, d: not p.grouped or registry.of(c).grouped(p),
-        "family {c.family} has no tile loop over the items of this group; {f.splits_lists} have one{f.grouped}",
+        "capabilities",
+        lambda p, c, g, d: p.needs <= registry.of(c).provides,
+        lambda p, c, g, d: registry.missing(p, c.family),
     ),
 )
 
 LAST = (
     Rule(
-        "operand_addressing",
-        lambda p, c, g, d: (p.addr_a == p.addr_b == p.addr_c == STRIDED) | registry.of(c).gathers(p),
-        "operands are addressed by {p.addr_a}, {p.addr_b}, {p.addr_c}: {f.offset_tables} read offset tables"
-        "{f.operand_addressing}",
-    ),
-    Rule(
         "offset_table_end",
-        lambda p, c, g, d: (
-            (not registry.of(c).offset_tables) | (p.addr_a == p.addr_b == STRIDED) | ((c.stages + 2) * c.u <= PADDING)
-        ),
+        lambda p, c, g, d: ("offset_table" not in p.needs) | ((c.stages + 2) * c.u <= PADDING),
         "stages={c.stages} of u={c.u} read more than 1024 offsets past the end of a table",
         tiles=True,
     ),
     Rule(
         "grouped_slices",
         lambda p, c, g, d: (
-            (not p.grouped)
+            (not grouped(p))
             | (
-                ((c.kg == 1) | ((c.splitk == SPLIT_POLL) & registry.of(c).splits_lists & ("offsets" not in p.arrays)))
+                (
+                    (c.kg == 1)
+                    | (
+                        (c.splitk == SPLIT_POLL)
+                        & ("split_items" in registry.of(c).provides)
+                        & ("offsets" not in p.arrays)
+                    )
+                )
                 & (c.pdl == 0)
                 & (c.operand_path_a == DIRECT)
                 & (c.operand_path_b == DIRECT)
             )
         ),
-        "kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
-        " operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1, or,"
-        " for lists and families {f.splits_lists}, splitk=last_cta",
+        lambda p, c, g, d: (
+            f"kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
+            f" operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1,"
+            f" or, for lists and families {' and '.join(registry.providing('split_items'))}, splitk=last_cta"
+        ),
         tiles=True,
     ),
     Rule(
         "stream_k",
         lambda p, c, g, d: (
-            (c.stream_k == 0) | (p.grouped & (c.kg == 1) & registry.of(c).splits_lists & ("offsets" not in p.arrays))
+            (c.stream_k == 0)
+            | (grouped(p) & (c.kg == 1) & ("split_items" in registry.of(c).provides) & ("offsets" not in p.arrays))
         ),
         "stream_k={c.stream_k}, kg={c.kg}: only lists of matrices have shares of K iterations, with kg=1",
         tiles=True,
@@ -158,12 +161,13 @@ LAST = (
         lambda p, c, g, d: (
             (c.bounds != BOUNDS_NONE)
             | (
-                (p.extent_gcd[0] % np.maximum(c.ml, 1) == 0)
-                & (p.extent_gcd[1] % np.maximum(c.nl, 1) == 0)
-                & (p.extent_gcd[2] % np.maximum(c.u, 1) == 0)
+                (p.extents.common_divisors[0] % np.maximum(c.ml, 1) == 0)
+                & (p.extents.common_divisors[1] % np.maximum(c.nl, 1) == 0)
+                & (p.extents.common_divisors[2] % np.maximum(c.u, 1) == 0)
             )
         ),
-        "bounds=none needs m, n, k={p.extent_gcd[0]}, {p.extent_gcd[1]}, {p.extent_gcd[2]} to be multiples of ml, nl,"
+        "bounds=none needs m, n, k={p.extents.common_divisors[0]}, {p.extents.common_divisors[1]},"
+        " {p.extents.common_divisors[2]} to be multiples of ml, nl,"
         " u={c.ml}, {c.nl}, {c.u}",
         tiles=True,
     ),
@@ -177,7 +181,7 @@ LAST = (
         "splitk",
         lambda p, c, g, d: (
             ((c.kg > 1) | (c.splitk == SPLIT_MEMSET))
-            & ((c.splitk <= _tiles_of(c).splitk) | p.grouped)
+            & ((c.splitk <= _tiles_of(c).splitk) | grouped(p))
             & ((c.kg == 1) | (c.splitk >= SPLIT_WORKSPACE) | reducible(p))
         ),
         "splitk={c.splitk} with kg={c.kg}: kg=1 takes splitk=memset_red; 16-bit C, deterministic sums and epilogues"
@@ -211,9 +215,9 @@ def rules_of(family: str) -> list[tuple[int, Rule]]:
     return [*rows[:first], *own, *(row for row in rows[first:common] if tiles or not row[1].tiles)]
 
 
-def first_violation(p: KernelGemm, c: Config, d: Device) -> Rule | None:
+def first_violation(p: KernelProblem, c: Config, d: Device) -> Rule | None:
     """The first rule that ``c`` breaks, or None if it is legal."""
-    p = registry.of(c).product(p)
+    p = registry.of(c).form(p)
     with np.errstate(all="ignore"):
         g: Geometry | None = None
         for _, rule in rules_of(c.family):
@@ -246,33 +250,17 @@ class _Worded:
         return str(self._config)
 
 
-class _Families:
-    """Families in messages about a problem on a device: the names of those that have a capability, joined by "and"; by
-    the name of a rule, what ``Family.messages`` add to its message."""
-
-    def __init__(self, p: KernelGemm, d: Device) -> None:
-        self._p, self._d = p, d
-
-    def __getattr__(self, name: str) -> str:
-        families = registry.FAMILIES.values()
-        if name in ("offset_tables", "splits_lists"):
-            return " and ".join(f.name for f in families if getattr(f, name))
-        if name == "native":
-            return " and ".join(f.name for f in families if f.native(self._p, self._d))
-        return "".join(f.messages.get(name, "") for f in families)
-
-
-def require(p: KernelGemm, c: Config, d: Device) -> None:
+def require(p: KernelProblem, c: Config, d: Device) -> None:
     """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
     rule = first_violation(p, c, d)
     if rule is not None:
-        p = registry.of(c).product(p)
+        p = registry.of(c).form(p)
         g = None if rule in FIRST else geometry(p, c)
-        message = rule.message.format(p=p, c=_Worded(c), g=g, d=d, f=_Families(p, d))
+        message = rule.worded(p, _Worded(c), g, d)
         raise ConfigError(f"config breaks rule {rule.name!r}: {message}", rule.name)
 
 
-def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
+def rejections(p: KernelProblem, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
     """For each row the index in RULES of the first rule that it breaks, or -1 if it is legal."""
     result = np.full(len(c), -1, np.int64)
     codes = np.unique(c.family)
@@ -284,7 +272,7 @@ def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype
     if not len(c):
         return result
     family = registry.of(c)
-    p = family.product(p)
+    p = family.form(p)
     with np.errstate(all="ignore"):
         g = geometry(p, c)
         for i, rule in rules_of(family.name):
@@ -293,7 +281,7 @@ def rejections(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype
     return result
 
 
-def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def legal(p: KernelProblem, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """A mask of the legal rows."""
     result = np.zeros(len(c), np.bool_)
     with np.errstate(all="ignore"):
@@ -302,10 +290,10 @@ def legal(p: KernelGemm, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.b
     return result
 
 
-def _legal_of(p: KernelGemm, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _legal_of(p: KernelProblem, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The legal rows of a family. Most random rows break an early rule; later rules see the remaining rows only."""
     family, rows = registry.by_code(code), np.flatnonzero(c.family == code)
-    p = family.product(p)
+    p = family.form(p)
     g: Geometry | None = None
     part, holds = c if len(rows) == len(c) else c.take(rows), np.ones(len(rows), np.bool_)
     for _, rule in rules_of(family.name):

@@ -33,7 +33,8 @@ from ptxgen.families.common.space_bases import (
     searched_families,
     unsupported_by,
 )
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 Where = slice | NDArray[np.intp]
@@ -44,7 +45,7 @@ class Part:
     """The candidates of one family for a problem: its base, and its tiles combined with slices. Rows and cells are
     numbered over all parts; those of this one begin at ``row`` and ``cell``."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     base: Base
     cells: Columns
     row: int
@@ -53,7 +54,7 @@ class Part:
     @property
     def _grid(self) -> FlatGrid | None:
         """The cells, if their geometry is computed on a grid: not in groups, whose items are counted for each cell."""
-        return self.cells if isinstance(self.cells, FlatGrid) and not self.problem.grouped else None
+        return self.cells if isinstance(self.cells, FlatGrid) and not grouped(self.problem) else None
 
     @property
     def table(self) -> Columns:
@@ -83,10 +84,10 @@ class Part:
         return values[cells] if np.ndim(values) else values
 
 
-def cost_model(p: KernelGemm, family: str) -> Any:
+def cost_model(p: KernelProblem, family: str) -> Any:
     """The module that computes the time of a launch from the cost of its blocks."""
     found = registry.FAMILIES[family]
-    return (found.grouped_model if p.grouped else None) or found.model
+    return (found.grouped_model if grouped(p) else None) or found.model
 
 
 class _Lazy(Mapping[str, Ints]):
@@ -163,7 +164,7 @@ class Candidates(Columns):
         return config_of(f.code, values)
 
 
-def candidates(p: KernelGemm, d: Device, representatives: bool = False, searched: bool = False) -> Candidates:
+def candidates(p: KernelProblem, d: Device, representatives: bool = False, searched: bool = False) -> Candidates:
     """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults.
 
     ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands. ``searched``:
@@ -172,7 +173,7 @@ def candidates(p: KernelGemm, d: Device, representatives: bool = False, searched
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     first_row = first_cell = total = 0
     for f in searched_families(p, d) if searched else families(p, d):
-        b, product = base(f, p, d), f.product(p)
+        b, product = base(f, p, d), f.form(p)
         if not len(b.columns):
             continue
         cells, broken = f.cells(product, d, b.tiles)
@@ -207,7 +208,7 @@ def members(c: Candidates) -> Candidates:
     return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
 
 
-def explain(p: KernelGemm, d: Device) -> dict[str, int]:
+def explain(p: KernelProblem, d: Device) -> dict[str, int]:
     """How many rows of the space each rule rejected; the others are ``candidates(p, d)``. A family that
     cannot compute the problem counts as one row."""
     counts = {rule.name: 0 for rule in RULES}
@@ -217,8 +218,8 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
             counts[RULES[bar].name] += 1
             continue
         b = base(f, p, d)
-        tiles = f.tiles(f.neutral(f.product(p)))
-        broken = f.cells(f.product(p), d, tiles)[1].reshape(len(tiles), -1)
+        tiles = f.tiles(f.neutral(f.form(p)))
+        broken = f.cells(f.form(p), d, tiles)[1].reshape(len(tiles), -1)
         slices = (broken != -2).sum(axis=1)
         for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
@@ -234,7 +235,7 @@ def explain(p: KernelGemm, d: Device) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n}
 
 
-def canonical(p: KernelGemm, c: Columns) -> Columns:
+def canonical(p: KernelProblem, c: Columns) -> Columns:
     """The same kernels, with every axis that has no effect at its default: one kernel, one configuration.
 
     Rows must be legal for ``p``.
@@ -242,7 +243,7 @@ def canonical(p: KernelGemm, c: Columns) -> Columns:
     codes = np.unique(c.family)
     if len(codes) <= 1:
         f = SPACES[int(codes[0])] if len(c) else None
-        return c if f is None else f.canonical(f.product(p), c)
+        return c if f is None else f.canonical(f.form(p), c)
     places = [np.flatnonzero(c.family == code) for code in codes]
     parts = [canonical(p, c.take(rows)) for rows in places]
     return Columns.concat(parts).take(np.argsort(np.concatenate(places)))
@@ -257,12 +258,12 @@ def unique(c: Columns) -> Columns:
     return c.take(np.sort(first))
 
 
-def refinements(p: KernelGemm, d: Device, config: Config) -> Columns:
+def refinements(p: KernelProblem, d: Device, config: Config) -> Columns:
     """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
     the number of slices to other whole waves, of an operand's copy mode. Legal, canonical, distinct, without
     ``config``."""
     f = SPACES[FAMILIES.index(config.family)]
-    p = f.product(p)
+    p = f.form(p)
     rows = [near for changes in f.changes(p, d, config) for near in f.with_dependent_axes(p, config, changes)]
     c = Columns.of(rows)
     c = unique(canonical(p, c.take(legal(p, c, d))))

@@ -26,7 +26,7 @@ from ptxgen.families.common.candidates import (
 from ptxgen.families.common.geometry import LazyGeometry
 from ptxgen.families.common.rules import rules_of
 from ptxgen.families.registry import SPACES
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 BASES = 128  #: bases that a process keeps; one takes a megabyte on average
@@ -45,7 +45,7 @@ class Base:
     """
 
     family: CandidateSpace
-    problem: KernelGemm
+    problem: KernelProblem
     device: Device
     columns: Columns
     tile: NDArray[np.intp]
@@ -71,44 +71,44 @@ class Base:
         return self.by_class[self.starts[classes][place] + offset], place
 
 
-def unsupported_by(f: CandidateSpace, p: KernelGemm, d: Device) -> int:
+def unsupported_by(f: CandidateSpace, p: KernelProblem, d: Device) -> int:
     """The rule by which a family cannot compute a problem at all, or -1."""
     one = Columns({}, 1).replace(family=f.code)
-    names = ("output_dtype", "grouped", *f.fixed)
-    p = f.product(p)
+    names = ("output_dtype", "capabilities", *f.fixed)
+    p = f.form(p)
     broken = (i for i, rule in rules_of(f.name) if rule.name in names and not np.all(rule.holds(p, one, None, d)))
     return next(broken, -1)
 
 
-def families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
+def families(p: KernelProblem, d: Device) -> list[CandidateSpace]:
     """The families that compute ``p`` on ``d``."""
     return [*_families(p, d, tuple(SPACES))]
 
 
 @lru_cache(maxsize=32)
-def _families(p: KernelGemm, d: Device, spaces: tuple[CandidateSpace, ...]) -> tuple[CandidateSpace, ...]:
+def _families(p: KernelProblem, d: Device, spaces: tuple[CandidateSpace, ...]) -> tuple[CandidateSpace, ...]:
     return tuple(f for f in spaces if unsupported_by(f, p, d) < 0)
 
 
-def searched_families(p: KernelGemm, d: Device) -> list[CandidateSpace]:
+def searched_families(p: KernelProblem, d: Device) -> list[CandidateSpace]:
     """The families that a search considers: those that compute ``p`` but for the dominated ones."""
     found = families(p, d)
     names = [f.name for f in found]
-    return [f for f in found if not f.is_dominated(f.product(p), [n for n in names if n != f.name])]
+    return [f for f in found if not f.is_dominated(f.form(p), [n for n in names if n != f.name])]
 
 
-def base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
+def base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     """The part of a family's space that ``p`` shares with every problem of its class; cached."""
-    return _base(f, f.neutral(f.product(p)), d)
+    return _base(f, f.neutral(f.form(p)), d)
 
 
-def kind(p: KernelGemm, d: Device) -> tuple[tuple[str, KernelGemm], ...]:
+def kind(p: KernelProblem, d: Device) -> tuple[tuple[str, KernelProblem], ...]:
     """The key of a class: problems with the same key share all bases."""
-    return tuple((f.name, f.neutral(f.product(p))) for f in families(p, d))
+    return tuple((f.name, f.neutral(f.form(p))) for f in families(p, d))
 
 
 @lru_cache(maxsize=BASES)
-def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
+def _base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     key = cache_key("base", f, p, d)
     if (stored := array_cache.read(key)) is not None:
         return _from_arrays(f, p, d, stored)
@@ -117,7 +117,7 @@ def _base(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     return b
 
 
-def cache_key(content: str, f: CandidateSpace, p: KernelGemm, d: Device) -> str:
+def cache_key(content: str, f: CandidateSpace, p: KernelProblem, d: Device) -> str:
     """The key of arrays of a base in the disk cache. ``content``: what the arrays are."""
     facts = [(x.name, getattr(p, x.name)) for x in fields(p) if x.compare]
     return array_cache.package_key(content, f.name, type(p).__name__, facts, d)
@@ -137,7 +137,7 @@ def _as_arrays(b: Base) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _from_arrays(f: CandidateSpace, p: KernelGemm, d: Device, arrays: dict[str, NDArray[Any]]) -> Base:
+def _from_arrays(f: CandidateSpace, p: KernelProblem, d: Device, arrays: dict[str, NDArray[Any]]) -> Base:
     """The base of which ``_as_arrays`` made ``arrays``."""
 
     def under(prefix: str) -> dict[str, NDArray[Any]]:
@@ -151,7 +151,7 @@ def _from_arrays(f: CandidateSpace, p: KernelGemm, d: Device, arrays: dict[str, 
     return Base(family=f, problem=p, device=d, columns=columns, tiles=tiles, **given)  # type: ignore[arg-type]
 
 
-def _computed(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
+def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     shapes = _legal_shapes(f, p, d, shapes)
     if not len(shapes):
@@ -174,7 +174,7 @@ def _computed(f: CandidateSpace, p: KernelGemm, d: Device) -> Base:
     return Base(f, p, d, columns, tile, tiles.take(numbers), numbers, accepted, counts, *_classes(f, grid, rows))
 
 
-def _legal_shapes(f: CandidateSpace, p: KernelGemm, d: Device, shapes: Columns) -> Columns:
+def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Columns) -> Columns:
     """The shapes that satisfy the rules of tiles, and that have a variant that satisfies the rules of shapes."""
     if not isinstance(shapes, Grid):
         return picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
@@ -188,9 +188,9 @@ def _legal_shapes(f: CandidateSpace, p: KernelGemm, d: Device, shapes: Columns) 
     return Columns({n: gathered(v, rows) for n, v in shapes.columns.items()}, len(rows[0]))
 
 
-def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints]:
+def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, Ints]:
     """Index of a rule -> the number of rows of the base that it rejects, by tile."""
-    p = f.neutral(f.product(p))
+    p = f.neutral(f.form(p))
     shapes, variants, index = f.shapes(p), f.variants(p), _Index(f.tiles(p), f.tile)
     shapes = shapes.flat() if isinstance(shapes, Grid) else shapes
     violated = violations(f, p, shapes, d, f.tile_rules)
@@ -206,7 +206,7 @@ def rejected_rows(f: CandidateSpace, p: KernelGemm, d: Device) -> dict[int, Ints
 
 
 def _distinct(
-    f: CandidateSpace, p: KernelGemm, c: Grid, legal: NDArray[np.bool_]
+    f: CandidateSpace, p: KernelProblem, c: Grid, legal: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
     """(the legal rows without duplicates of a kernel, the axes ``widened`` as wide as those of the kernel are)."""
     kept = legal.copy()
@@ -224,7 +224,7 @@ def _distinct(
 
 
 def _accepted(
-    f: CandidateSpace, p: KernelGemm, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
+    f: CandidateSpace, p: KernelProblem, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
 ) -> NDArray[np.bool_] | None:
     """Whether each row is a legal candidate with each option of slices; None: that does not depend on the row.
     ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices in C order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.families.common.candidates import CandidateSpace
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class TileSpace(CandidateSpace):
@@ -14,7 +14,7 @@ class TileSpace(CandidateSpace):
     derived: tuple[str, ...] = ("epilogue_smem", "vec_c")
     widened: tuple[str, ...] = ("vec_c",)
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Accesses are no wider than the alignment allows."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
         found = super().variables(p)

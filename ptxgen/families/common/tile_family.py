@@ -13,11 +13,11 @@ from ptxgen.codegen.geometry import ThreadLoadGeometry, TileGeometry
 from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.perf_blocks import Work
 from ptxgen.families.registry import Family
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
-def thread_tile(p: KernelGemm, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
+def thread_tile(p: KernelProblem, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """``issuer_tile`` of a thread or warp with a tile of ms by ns."""
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
@@ -36,14 +36,14 @@ class TileFamily(Family):
     iteration; TMA counts as loads of 16 bytes. ``thread_products(c)``: multiply-adds of one thread per iteration.
     ``splitk``: the greatest code of the ``splitk`` axis."""
 
-    rate: Callable[[KernelGemm, Device], float]
-    issuer_tile: Callable[[KernelGemm, Any, Any], tuple[Any, Any, Any, Any, Any]] = thread_tile
+    rate: Callable[[KernelProblem, Device], float]
+    issuer_tile: Callable[[KernelProblem, Any, Any], tuple[Any, Any, Any, Any, Any]] = thread_tile
     thread_products: Callable[[Any], Any] = thread_products
     splitk: int = SPLIT_WORKSPACE
 
     tiles: ClassVar[bool] = True
 
-    def own_features(self, p: KernelGemm, c: Any, g: Any, w: Work, d: Device) -> Mapping[str, Any]:
+    def own_features(self, p: KernelProblem, c: Any, g: Any, w: Work, d: Device) -> Mapping[str, Any]:
         rows, columns, depth, loads_a, loads_b = self.issuer_tile(p, c, g)
         moved = w.moved_a + w.moved_b
         tile_m, tile_n = self.column(c, "ml"), self.column(c, "nl")
@@ -64,7 +64,7 @@ class TileFamily(Family):
             "bytes_in_flight": log(w.resident * (c.stages - 1) * moved),
         }
 
-    def extent_features(self, p: KernelGemm, c: Any, g: TileGeometry) -> Mapping[str, Any]:
+    def extent_features(self, p: KernelProblem, c: Any, g: TileGeometry) -> Mapping[str, Any]:
         tile_m, tile_n = self.column(c, "ml"), self.column(c, "nl")
         return {
             "kg": log(g.slices),
@@ -77,7 +77,7 @@ class TileFamily(Family):
             "tiles_n": log(g.tiles_n),
         }
 
-    def iterations(self, p: KernelGemm, c: Any, g: TileGeometry) -> Any:
+    def iterations(self, p: KernelProblem, c: Any, g: TileGeometry) -> Any:
         return np.maximum(-(-np.minimum(g.slice_k, p.k) // c.u), 1)
 
     def iteration_work(self, c: Any, w: Work) -> tuple[Any, Any]:

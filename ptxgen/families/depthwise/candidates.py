@@ -13,7 +13,8 @@ from ptxgen.families.common.candidates import Ints, violations
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.families.depthwise import axes
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.depthwise_strips import strips
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
@@ -27,7 +28,7 @@ class DepthwiseSpace(TileSpace):
     axes, class_axes = AXES, {"store_policy": (0,)}
     tile = ("strip_results", "block_rows", "block_lanes", "vec_lane", "strip_columns", "feature_map_bytes")
     cell = ("kg", "splitk")
-    fixed = ("operand_addressing", "depthwise_filter")
+    fixed = ("depthwise_filter",)
     tile_rules = (
         "axis",
         "range",
@@ -38,8 +39,8 @@ class DepthwiseSpace(TileSpace):
     )
     extent_rules = ("range", "bounds", "kg", "splitk", "grid", "depthwise_feature_map_bytes")
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        widest = p.strip.vec if p.strip is not None else 1
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        widest = strips(p).vec if strips(p) is not None else 1
         return {
             **super().variables(p),
             ("vec_lane",): [(v,) for v in self.axes["vec_lane"] if v <= widest],
@@ -47,35 +48,35 @@ class DepthwiseSpace(TileSpace):
             ("feature_map_bytes",): [(n,) for n in self._feature_map_bytes(p)],
         }
 
-    def _columns(self, p: KernelGemm) -> tuple[int, ...]:
+    def _columns(self, p: KernelProblem) -> tuple[int, ...]:
         """The values of ``strip_columns``."""
-        return self.axes["strip_columns"] if p.strip is not None and p.strip.patch is not None else (1,)
+        return self.axes["strip_columns"] if strips(p) is not None and strips(p).patch is not None else (1,)
 
-    def _feature_map_bytes(self, p: KernelGemm) -> tuple[int, ...]:
+    def _feature_map_bytes(self, p: KernelProblem) -> tuple[int, ...]:
         """The values of ``feature_map_bytes``."""
-        return self.axes["feature_map_bytes"] if p.strip is not None and p.strip.feature_maps is not None else (0,)
+        return self.axes["feature_map_bytes"] if strips(p) is not None and strips(p).feature_maps is not None else (0,)
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         given = {names[0]: tuple(v for (v,) in rows) for names, rows in self.variables(p).items()}
         values = {n: given.get(n, self.axes[n]) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Columns:
+    def shapes(self, p: KernelProblem) -> Columns:
         every = self.tiles(p)
         threads = every.block_rows * every.block_lanes
         return every.take(np.flatnonzero((threads >= THREADS[0]) & (threads <= THREADS[1])))
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         return [[{"store_policy": n} for n in self.axes["store_policy"]]]
 
-    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """For filter gradients, slices for some waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
-        if p.strip is None or not p.strip.wgrad:
+        if strips(p) is None or not strips(p).wgrad:
             return c, violations(self, p, c, d, self.extent_rules)
         count = np.maximum(geometry(p, c).tiles, 1)
-        units = -(-p.strip.rows * -(-p.strip.results // c.strip_results) // c.block_rows)
-        units = np.where(c.feature_map_bytes > 0, p.strip.feature_maps.images if p.strip.feature_maps else 1, units)
+        units = -(-strips(p).rows * -(-strips(p).results // c.strip_results) // c.block_rows)
+        units = np.where(c.feature_map_bytes > 0, strips(p).feature_maps.images if strips(p).feature_maps else 1, units)
         kg = np.stack([np.clip(d.sms * w // count, 1, np.maximum(units, 1)) for w in WAVES], axis=1)
         c = Columns({n: np.repeat(v, len(WAVES)) for n, v in c.columns.items()}).replace(kg=kg.ravel())
         c = c.replace(splitk=np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET))
@@ -84,19 +85,19 @@ class DepthwiseSpace(TileSpace):
             seen[:, j] = (kg[:, :j] == kg[:, j : j + 1]).any(axis=1)
         return c, np.where(seen.ravel(), -2, violations(self, p, c, d, self.extent_rules))
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         return c
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         for name, values in self.axes.items():
             yield from ({name: value} for value in values)
         yield from (
             {"block_rows": config.block_rows * a // 2, "block_lanes": config.block_lanes * 2 // a} for a in (1, 4)
         )
-        if p.strip is not None and p.strip.wgrad:
+        if strips(p) is not None and strips(p).wgrad:
             yield from ({"kg": config.kg * a // 2} for a in (1, 3, 4))
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, Any]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, Any]) -> list[Config]:
         v = {**dict(config.items()), **changes}
         if v["feature_map_bytes"]:
             v.update(block_rows=1, strip_columns=1, vec_lane=1)

@@ -12,7 +12,8 @@ from ptxgen.families.depthwise import axes, perf_model, rules
 from ptxgen.families.depthwise.candidates import DepthwiseSpace
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
 from ptxgen.families.registry import Probe
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.depthwise_strips import strips
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.registry import parse
 
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.depthwise.feature_map_plan import FeatureMapPlan
     from ptxgen.families.depthwise.patch_plan import DepthwisePatchPlan
     from ptxgen.families.depthwise.plan import DepthwisePlan
     from ptxgen.families.depthwise.wgrad_feature_map_plan import FeatureMapWgradPlan
     from ptxgen.families.depthwise.wgrad_plan import DepthwiseWgradPlan
 
-    if p.strip is not None and p.strip.wgrad:
+    if strips(p) is not None and strips(p).wgrad:
         return FeatureMapWgradPlan if c.feature_map_bytes else DepthwiseWgradPlan
     if c.feature_map_bytes:
         return FeatureMapPlan
@@ -37,7 +38,7 @@ def _plan(p: KernelGemm, c: Config) -> type[Plan]:
 ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row
 
 
-def _issuer_tile(p: KernelGemm, c: Any, g: DepthwiseGeometry) -> tuple[Any, Any, Any, Any, Any]:
+def _issuer_tile(p: KernelProblem, c: Any, g: DepthwiseGeometry) -> tuple[Any, Any, Any, Any, Any]:
     return ROWS, c.strip_results * c.strip_columns, DEPTH, g.a.loads, g.b.loads
 
 
@@ -64,7 +65,7 @@ FAMILY = TileFamily(
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=_plan,
-    gathers=lambda p: True,
+    provides=frozenset(("plus_times", "store_tile", "strips", "strips_output")),
     features={
         "ns": lambda c: c.strip_results * c.strip_columns,
         "ml": lambda c: c.block_rows,

@@ -18,8 +18,9 @@ from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
 from ptxgen.families.depthwise.plan import StripEpilogue, access_bytes
+from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.feature_maps import FeatureMaps
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 Product = tuple[int, int]  #: a result of a strip, and the row of a tap
 
@@ -195,7 +196,7 @@ class FeatureMapPlan(Plan):
         self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
         self.scheduler: FeatureMapScheduler = FeatureMapScheduler(c)
         self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
         self.parameters: FeatureMapParameters = FeatureMapParameters(self.arithmetic, self.fused_ops)
 
@@ -216,10 +217,10 @@ class FeatureMapPlan(Plan):
         c = self.config
         return f"feature maps that fit {c.feature_map_bytes} bytes, strips of {c.strip_results} results"
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def _launch(self, problem: KernelProblem) -> Launch:
         if not problem.results:
             return Launch(())
-        assert problem.strip is not None
-        p: FeatureMaps = problem.strip.feature_maps
+        assert strips(problem) is not None
+        p: FeatureMaps = strips(problem).feature_maps
         grid, arguments = self.scheduler.grid(p), self.parameters.arguments(p, self.config)
         return Launch((Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments),))

@@ -10,7 +10,8 @@ import numpy as np
 
 from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry
 from ptxgen.codegen.vectorized import IntOrColumn, ceil_div, where
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.depthwise_strips import strips
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
 PATCH_SAVES = 12  #: fewer of them without a loop over taps
@@ -33,23 +34,23 @@ class DepthwiseGeometry(ThreadLoadGeometry):
     maps: IntOrColumn  #: feature maps of a block in shared memory; 0: none
 
 
-def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
+def geometry(p: KernelProblem, c: Any) -> DepthwiseGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
-    s = p.strip
+    s = strips(p)
     lanes, rows, results, taps, step, dilation, steps, ratio = (
         (s.lanes, s.rows, s.results, s.taps, s.stride, s.dilation, s.outer_taps, s.ratio) if s is not None else (1,) * 8
     )
     threads = c.block_rows * c.block_lanes
     tiles_m = ceil_div(lanes, np.maximum(c.block_lanes * c.vec_lane, 1)) * ceil_div(rows, np.maximum(c.block_rows, 1))
-    strips = ceil_div(results, np.maximum(c.strip_results, 1))
+    tiles_n = ceil_div(results, np.maximum(c.strip_results, 1))
     products = ceil_div(c.strip_results * taps, ratio)
     loads = np.minimum(((c.strip_results - 1) * step + (taps - 1) * dilation) // ratio + 1, products)
     words = max(1, p.accumulator.bytes // 4)
     registers, shared, tiles_n, tiles = (
         (c.strip_results + taps + 1) * c.vec_lane * words,
         c.block_rows * 0,
-        strips,
-        tiles_m * strips,
+        tiles_n,
+        tiles_m * tiles_n,
     )
     patches = c.strip_columns > 1
     steps = where(patches, 1, steps)
@@ -61,7 +62,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         rows_of_patches = rows // max(across, 1) * ceil_div(across, np.maximum(c.strip_columns, 1))
         patch_tiles = ceil_div(ceil_div(lanes, np.maximum(c.vec_lane, 1)) * rows_of_patches, np.maximum(threads, 1))
         tiles_m = where(patches, patch_tiles, tiles_m)
-        tiles = tiles_m * strips
+        tiles = tiles_m * tiles_n
         held = c.strip_columns * c.strip_results + taps * cross.taps + 2  # sums, weights, pixels
         registers = where(patches, held * c.vec_lane * words - PATCH_SAVES, registers)
         loads = where(patches, loads * columns, loads)
@@ -89,7 +90,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         early = np.maximum(loads - FEATURE_MAP_PIXELS, 0) * 7 // 8
         held = np.maximum(held, np.minimum(held + early, FEATURE_MAP_LIMIT))
         registers = where(in_smem, held - FIXED_REGISTERS, registers)
-        margin = (FEATURE_MAP_MARGIN + RESULT_MARGIN * c.strip_results) * words * bool(p.epilogue_ops)
+        margin = (FEATURE_MAP_MARGIN + RESULT_MARGIN * c.strip_results) * words * bool(p.sink.ops)
         if s.wgrad:
             maps = s.feature_maps.channels_in(of_image, np.maximum(threads, 1), np.maximum(c.strip_results, 1))
             groups = ceil_div(s.feature_maps.channels, np.maximum(maps, 1))
@@ -108,7 +109,7 @@ def geometry(p: KernelGemm, c: Any) -> DepthwiseGeometry:
         steps=steps,
         weights=weights,
         maps=maps,
-        reg_margin=where(in_smem, margin, where(patches, PATCH_MARGIN * bool(p.epilogue_ops), 0)),
+        reg_margin=where(in_smem, margin, where(patches, PATCH_MARGIN * bool(p.sink.ops), 0)),
         shared=shared,
         registers=registers + FIXED_REGISTERS,
         uk=c.u,

@@ -11,15 +11,15 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.vectorized import log2
-from ptxgen.lowering.depthwise_strips import DepthwiseStrip
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
 class StripLoop(Part):
     """The part that both depthwise schedules have: loads of pixels, ``vec`` adjacent ones at once."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     config: Config
     arithmetic: Arithmetic
 
@@ -27,8 +27,8 @@ class StripLoop(Part):
 
     @property
     def strip(self) -> DepthwiseStrip:
-        assert self.problem.strip is not None
-        strip: DepthwiseStrip = self.problem.strip
+        assert strips(self.problem) is not None
+        strip: DepthwiseStrip = strips(self.problem)
         return strip
 
     @property

@@ -16,8 +16,8 @@ from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
 from ptxgen.families.depthwise.plan import MEANINGS, StripEpilogue, StripParameters, access_bytes
-from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip, strips
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 Product = tuple[int, int]  #: a row of the sums, and the number of a tap
 
@@ -182,7 +182,7 @@ class DepthwisePatchPlan(Plan):
         self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
         self.scheduler: PatchScheduler = PatchScheduler(c)
         self.mainloop: PatchLoop = PatchLoop(p, c, self.arithmetic)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: PatchParameters = PatchParameters(self.arithmetic, self.fused_ops)
 
@@ -203,12 +203,12 @@ class DepthwisePatchPlan(Plan):
         c = self.config
         return f"{c.block_lanes} patches of {c.vec_lane} lanes x {c.strip_columns} strips x {c.strip_results} results"
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def _launch(self, problem: KernelProblem) -> Launch:
         if not problem.results:
             return Launch(())
-        assert problem.strip is not None
-        assert problem.strip.patch is not None
-        s: DepthwiseStrip = problem.strip.patch.widened(self.config.strip_columns)
+        assert strips(problem) is not None
+        assert strips(problem).patch is not None
+        s: DepthwiseStrip = strips(problem).patch.widened(self.config.strip_columns)
         *plain, alpha, beta = self.parameters.arguments(s)
         arguments = (*plain, *self.parameters.cross_arguments(s, self.config.vec_lane), alpha, beta)
         return Launch((Step(self.entry, self.scheduler.grid(s), (self.threads, 1, 1), 0, arguments),))

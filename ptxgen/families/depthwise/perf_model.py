@@ -17,7 +17,8 @@ from ptxgen.families.common import perf_costs
 from ptxgen.families.common.geometry import WARP
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, resident_blocks
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.depthwise_strips import strips
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 LOAD = 7.0  #: instructions of a load: address, bounds check, load
@@ -36,7 +37,7 @@ SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12
 UNIT, BLOCK, SMEM_BLOCK, REDUCTION_US = 60.0, 2500.0, 1000.0, 1.0
 
 
-def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     """The cost of one block of each configuration."""
     warps = np.maximum(g.threads // WARP, 1)
     per_thread = (
@@ -45,8 +46,8 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
         + RESULT * c.strip_results * c.strip_columns * c.vec_lane
     )
     half = 2 if p.element.bytes == 2 else 1
-    if p.strip is not None and p.strip.wgrad:  # a unit of work is a strip
-        steps = p.strip.outer_taps
+    if strips(p) is not None and strips(p).wgrad:  # a unit of work is a strip
+        steps = strips(p).outer_taps
         loads = c.strip_results + g.loads * steps
         per_thread = LOAD * loads / 1.3 + (g.products * steps + loads * 0.5) * c.vec_lane + UNIT
     in_smem = c.feature_map_bytes > 0
@@ -54,7 +55,7 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     per_thread = np.where(in_smem, of_strip, per_thread)
     issue = warps * per_thread * (1 + 0.15 * (half - 1)) / perf_costs.ISSUE
     wavefronts = warps * g.loads * g.steps * np.maximum(c.vec_lane * p.element.bytes / 4, 1)
-    summed = p.strip is not None and p.strip.wgrad
+    summed = strips(p) is not None and strips(p).wgrad
     resident, busy = resident_blocks(c, g, d), bound(issue, wavefronts)
     start = (warps * SMEM_FIXED + c.feature_map_bytes / (16 * WARP) * SMEM_COPY) / perf_costs.ISSUE
     if not summed:
@@ -77,9 +78,9 @@ def work(p: KernelGemm, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
     )
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch: instructions, waves of blocks and memory overlap in part."""
-    s = p.strip
+    s = strips(p)
     each = [n.outer_taps * n.rows * n.lanes for n in (s, *s.other_phases)] if s is not None else [1]  # of each launch
     if s is not None and s.wgrad:
         return _summed(p, d, w, rows, x, cell)
@@ -97,23 +98,23 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: A
     return out
 
 
-def _rounds(p: KernelGemm, w: Work, rows: Any) -> Any:
+def _rounds(p: KernelProblem, w: Work, rows: Any) -> Any:
     """The strips that each thread computes: 1 without feature maps in shared memory."""
-    maps = p.strip.feature_maps if p.strip is not None else None
+    maps = strips(p).feature_maps if strips(p) is not None else None
     if maps is None:
         return 1
     size, threads = w.red[rows].astype(np.int64), np.maximum(w.store[rows], 1)
-    strips = maps.maps_in(size) * maps.columns.results * np.ceil(maps.rows.results / w.partial[rows])
-    return np.where(size > 0, np.ceil(strips / threads), 1)
+    count = maps.maps_in(size) * maps.columns.results * np.ceil(maps.rows.results / w.partial[rows])
+    return np.where(size > 0, np.ceil(count / threads), 1)
 
 
-def _summed(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+def _summed(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a filter gradient: blocks that share the units of work evenly, and the reduction kernel."""
-    s = p.strip
+    s = strips(p)
     blocks, resident, each = x.blocks[cell], w.resident[rows], w.busy[rows]
     lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]
-    strips = lanes * s.rows * s.results * (1 if s.grouped else s.groups)
-    units = strips / (w.store[rows] * blocks)  # of a block
+    count = lanes * s.rows * s.results * (1 if s.grouped else s.groups)
+    units = count / (w.store[rows] * blocks)  # of a block
     fixed: Any = np.float32(BLOCK)
     if (maps := s.feature_maps) is not None:  # a unit is an image
         in_smem, threads, results = w.red[rows] > 0, w.store[rows], w.partial[rows].astype(np.int64)

@@ -18,8 +18,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import TapLoop
-from ptxgen.lowering.depthwise_strips import DepthwiseStrip
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ MEANINGS = {
 }
 
 
-def access_bytes(p: KernelGemm, vec: int, filters: int = 1) -> tuple[int, int, int]:
+def access_bytes(p: KernelProblem, vec: int, filters: int = 1) -> tuple[int, int, int]:
     """``Plan.access_bytes`` of kernels that access ``vec`` adjacent results and pixels, and ``filters`` filters."""
-    assert p.strip is not None
+    assert strips(p) is not None
     size, output = p.element.bytes, p.output.bytes
-    if p.strip.wgrad:
+    if strips(p).wgrad:
         return vec * size, vec * size, output
-    a, b = (vec, filters) if p.strip.image == "a" else (filters, vec)
+    a, b = (vec, filters) if strips(p).image == "a" else (filters, vec)
     return a * size, b * size, vec * output
 
 
@@ -144,7 +144,7 @@ class DepthwisePlan(Plan):
         self.fused_ops = replace(FusedOps.of(p, batched=False), scalar_bias=False)
         self.scheduler: StripScheduler = StripScheduler(c)
         self.mainloop: TapLoop = TapLoop(p, c, self.arithmetic)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_lane)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
         self.parameters: StripParameters = StripParameters(self.arithmetic, self.fused_ops)
 
@@ -164,8 +164,8 @@ class DepthwisePlan(Plan):
     def block_tile(self) -> str:
         return self.mainloop.block_tile
 
-    def launch(self, problem: KernelGemm) -> Launch:
-        s = problem.strip
+    def _launch(self, problem: KernelProblem) -> Launch:
+        s = strips(problem)
         assert s is not None
         return Launch(tuple(self._step(x) for x in (s, *s.other_phases)) if problem.results else ())
 

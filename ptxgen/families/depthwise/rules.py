@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS
+from ptxgen.lowering.depthwise_strips import MAX_COLUMNS, MAX_RESULTS, strips
 from ptxgen.lowering.feature_maps import MAX_TAPS
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 TAPS = 32  #: the most taps along a strip, which are unrolled
 
@@ -15,16 +15,16 @@ PATCH_REGISTERS = 168  #: the most registers of a thread that computes several s
 SUMS = 64  #: the most accumulators per thread of a filter gradient
 
 
-def supports(p: KernelGemm) -> bool:
+def supports(p: KernelProblem) -> bool:
     """Whether the family computes a problem."""
-    if p.strip is None or not p.strip.wgrad:
-        return p.strip is not None and p.strip.taps <= TAPS
-    return bool(p.strip.tap_count <= SUMS)
+    if strips(p) is None or not strips(p).wgrad:
+        return strips(p) is not None and strips(p).taps <= TAPS
+    return bool(strips(p).tap_count <= SUMS)
 
 
-def _height_ratio(p: KernelGemm) -> int:
+def _height_ratio(p: KernelProblem) -> int:
     """The results along the height for each pixel of the operand, where feature maps are contiguous."""
-    maps = p.strip.feature_maps if p.strip is not None else None
+    maps = strips(p).feature_maps if strips(p) is not None else None
     return 1 if maps is None else int(maps.rows.ratio)
 
 
@@ -37,13 +37,14 @@ RULES = (
     ),
     Rule(
         "depthwise_taps",
-        lambda p, c, g, d: (p.strip is None) or (not p.strip.wgrad) | (p.strip.tap_count * c.vec_lane <= SUMS),
-        f"vec_lane={{c.vec_lane}}: a thread has {{p.strip.tap_count}} accumulators per element of vec_lane; at"
+        lambda p, c, g, d: (strips(p) is None) or (not strips(p).wgrad) | (strips(p).tap_count * c.vec_lane <= SUMS),
+        f"vec_lane={{c.vec_lane}}: a thread has {{p.operands[0].access.strip.tap_count}} accumulators per element of"
+        f" vec_lane; at"
         f" most {SUMS}",
     ),
     Rule(
         "depthwise_kg",
-        lambda p, c, g, d: (p.strip is not None and p.strip.wgrad) | (c.kg == 1),
+        lambda p, c, g, d: (strips(p) is not None and strips(p).wgrad) | (c.kg == 1),
         "kg={c.kg}: only filter gradients are split; the others take kg=1",
     ),
     Rule(
@@ -56,8 +57,9 @@ RULES = (
     ),
     Rule(
         "depthwise_strip_results",
-        lambda p, c, g, d: (p.strip is None) or (c.strip_results % p.strip.ratio == 0),
-        "strip_results={c.strip_results} must be a multiple of the stride {p.strip.ratio}: a strip has all its phases"
+        lambda p, c, g, d: (strips(p) is None) or (c.strip_results % strips(p).ratio == 0),
+        "strip_results={c.strip_results} must be a multiple of the stride {p.operands[0].access.strip.ratio}: a"
+        " strip has all its phases"
         " equally",
     ),
     Rule(
@@ -65,10 +67,10 @@ RULES = (
         lambda p, c, g, d: (
             (c.strip_columns == 1)
             | (
-                (p.strip is not None and p.strip.patch is not None)
+                (strips(p) is not None and strips(p).patch is not None)
                 and (c.strip_columns <= MAX_COLUMNS)
                 & (c.block_rows == 1)
-                & (c.vec_lane <= p.strip.patch.vec)
+                & (c.vec_lane <= strips(p).patch.vec)
                 & (g.registers + g.reg_margin <= PATCH_REGISTERS)
             )
         ),
@@ -82,7 +84,7 @@ RULES = (
         lambda p, c, g, d: (
             (c.feature_map_bytes == 0)
             | (
-                (p.strip is not None and p.strip.feature_maps is not None)
+                (strips(p) is not None and strips(p).feature_maps is not None)
                 & (c.block_rows == 1)
                 & (c.strip_columns == 1)
                 & (c.vec_lane == 1)
@@ -95,18 +97,21 @@ RULES = (
     Rule(
         "depthwise_feature_map_strips",
         lambda p, c, g, d: (c.feature_map_bytes == 0) | (c.strip_results % _height_ratio(p) == 0),
-        "strip_results={c.strip_results} must be a multiple of {p.strip.feature_maps.rows.ratio}, the stride along the"
+        "strip_results={c.strip_results} must be a multiple of {p.operands[0].access.strip.feature_maps.rows.ratio},"
+        " the stride along the"
         " height",
     ),
     Rule(
         "depthwise_feature_map_bytes",
         lambda p, c, g, d: (c.feature_map_bytes == 0) | (g.maps > 0),
-        "feature_map_bytes={c.feature_map_bytes}: a feature map of images has {p.strip.feature_maps.image_bytes} bytes,"
-        " its results {p.strip.feature_maps.result_map_bytes}; with 64 bytes for their alignment, they do not fit",
+        "feature_map_bytes={c.feature_map_bytes}: a feature map of images has"
+        " {p.operands[0].access.strip.feature_maps.image_bytes} bytes,"
+        " its results {p.operands[0].access.strip.feature_maps.result_map_bytes}; with 64 bytes for their alignment,"
+        " they do not fit",
     ),
     Rule(
         "depthwise_vec_lane",
-        lambda p, c, g, d: c.vec_lane <= (p.strip_kind[-1] if p.strip_kind else 1),
+        lambda p, c, g, d: c.vec_lane <= (p.operands[0].access.strip_kind[-1]),
         "vec_lane={c.vec_lane} adjacent results per thread; images, results and their alignment allow fewer",
     ),
 )

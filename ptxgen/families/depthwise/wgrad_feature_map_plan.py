@@ -21,8 +21,9 @@ from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop, Product
 from ptxgen.families.depthwise.plan import access_bytes
 from ptxgen.families.depthwise.wgrad_plan import TapSums
+from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.feature_maps import FeatureMaps
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 
 def channels_of_block(p: FeatureMaps, c: Config) -> int:
@@ -145,7 +146,7 @@ class FeatureMapWgradPlan(Plan):
         self.fused_ops = FusedOps.of(p, batched=False)
         self.mainloop: FeatureMapWgradLoop = FeatureMapWgradLoop(p, c, self.arithmetic, self.device.sm >= 80)
         self.scheduler: FeatureMapWgradScheduler = FeatureMapWgradScheduler(c)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: FeatureMapWgradParameters = FeatureMapWgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
@@ -167,10 +168,10 @@ class FeatureMapWgradPlan(Plan):
         c = self.config
         return f"feature maps of channels that fit {c.feature_map_bytes} bytes, strips of {c.strip_results} results"
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def _launch(self, problem: KernelProblem) -> Launch:
         if not problem.results:
             return Launch(())
-        s, workspace = problem.strip, Allocator()
+        s, workspace = strips(problem), Allocator()
         assert s is not None
         self.tap_sums.claim(problem, 1, workspace)
         maps: FeatureMaps = s.feature_maps

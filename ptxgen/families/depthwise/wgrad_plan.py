@@ -18,9 +18,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop
 from ptxgen.families.depthwise.plan import MEANINGS, access_bytes
-from ptxgen.lowering.depthwise_strips import DepthwiseStrip
-from ptxgen.lowering.implicit_gemm import ImplicitGemm
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 
 @dataclass(frozen=True)
@@ -98,19 +97,17 @@ class TapSums(Part):
     TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
     TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
-        assert p.strip is not None
-        size = self.config.kg * p.strip.groups * p.strip.tap_count * self.arithmetic.bytes
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
+        assert strips(p) is not None
+        size = self.config.kg * strips(p).groups * strips(p).tap_count * self.arithmetic.bytes
         workspace.claim(size, "sums [slice][filter][tap]")
 
-    def step(self, p: KernelGemm) -> Step:
+    def step(self, p: KernelProblem) -> Step:
         """The launch of the auxiliary kernel."""
-        s = p.strip
+        s = strips(p)
         assert s is not None
-        assert isinstance(p, ImplicitGemm)
         size, sums = p.output.bytes, s.groups * s.tap_count
-        tap = p.parts[0].c  # of the rows or the columns, which are taps
-        near = next((step for index_map in (tap.rows, tap.columns) for _, step in index_map.digits), 0)
+        near = p.operand("C").access.step
         numbers = (sums, s.tap_count, self.config.kg, p.offsets[2] // size, near)
         arguments: tuple[Argument, ...] = (
             ("u64", "C"),
@@ -134,7 +131,7 @@ class DepthwiseWgradPlan(Plan):
         self.fused_ops = FusedOps.of(p, batched=False)
         self.mainloop: WgradLoop = WgradLoop(p, c, self.arithmetic)
         self.scheduler: WgradScheduler = WgradScheduler(c, self.mainloop.strip.grouped)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), 1)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
         self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
@@ -155,10 +152,10 @@ class DepthwiseWgradPlan(Plan):
     def block_tile(self) -> str:
         return self.mainloop.block_tile
 
-    def launch(self, problem: KernelGemm) -> Launch:
+    def _launch(self, problem: KernelProblem) -> Launch:
         if not problem.results:
             return Launch(())
-        s, workspace = problem.strip, Allocator()
+        s, workspace = strips(problem), Allocator()
         assert s is not None
         self.tap_sums.claim(problem, 1, workspace)
         grid, arguments = self.scheduler.grid(s), self.parameters.arguments(s)

@@ -17,7 +17,7 @@ from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instructio
 from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import adjacent_c
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
@@ -41,7 +41,7 @@ class MmaSpace(MultistageSpace):
     tile_rules = ("axis", "range", "mma_tile", "mma_ns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
-    def _operand_paths(self, p: KernelGemm) -> list[tuple[int, int]]:
+    def _operand_paths(self, p: KernelProblem) -> list[tuple[int, int]]:
         """Values of operand_path_a and operand_path_b: operands with unaligned rows may be packed; a packed K-major
         operand has a padded K, so the other one is packed too."""
         off = [p.vectors[n] * p.element.bytes < ASYNC[1] for n in (0, 1)]
@@ -50,7 +50,7 @@ class MmaSpace(MultistageSpace):
         longer = any(off[n] and operand_packing.kmajor(p, "ab"[n]) for n in (0, 1))
         return [(0, 0), (PACK, PACK) if longer else (PACK * off[0], PACK * off[1])]
 
-    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+    def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses: by cp.async from 4 bytes on, and through registers with ``deferred_sts`` below 16
         bytes."""
         out = []
@@ -65,7 +65,7 @@ class MmaSpace(MultistageSpace):
                 out.append(dict(zip(names, (*paths, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Copy modes; ``kg`` with ``splitk``; depths of whole instructions."""
         out, names = super().variables(p), (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b")
         for name in (*names, "kg", "splitk"):
@@ -79,7 +79,7 @@ class MmaSpace(MultistageSpace):
             ("u",): [(u,) for u in self._depths(p)],
         }
 
-    def _narrower(self, p: KernelGemm) -> list[tuple[int, ...]]:
+    def _narrower(self, p: KernelProblem) -> list[tuple[int, ...]]:
         """Copy modes with narrower accesses than the widest."""
         least = ASYNC[0] // p.element.bytes
         each = [
@@ -88,25 +88,25 @@ class MmaSpace(MultistageSpace):
         ]
         return [(*a, *b) for a in each[0] for b in each[1]]
 
-    def _depths(self, p: KernelGemm) -> tuple[int, ...]:
+    def _depths(self, p: KernelProblem) -> tuple[int, ...]:
         return tuple(n for s in STEPS if (n := s * instruction(p).depth) in self.axes["u"])
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         paths = np.array(self._operand_paths(p), np.int64)
         rows = [self.axes["ml"], self.axes["nl"], self._depths(p), range(len(paths))]
         ml, nl, u, path = (x.ravel() for x in np.meshgrid(*(np.asarray(v, np.int64) for v in rows), indexing="ij"))
         tiles = {"ml": ml, "nl": nl, "u": u, **dict(zip(PATHS, paths[path].T, strict=True))}
         return Columns(tiles).replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Grid:
+    def shapes(self, p: KernelProblem) -> Grid:
         shapes = Grid.combined([{n: self._depths(p) if n == "u" else self.axes[n]} for n in self.shape])
         return shapes.replace(family=self.code, raster_group=8)
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         """With and without fragment prefetch, and with and without C through shared memory."""
         return [*super().variants(p), *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
 
-    def default_splitk(self, p: KernelGemm, c: Columns) -> Ints:
+    def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
         """``flag_red`` needs a cleared workspace, which packed operands overwrite."""
         plain = super().default_splitk(p, c)
         return np.where(
@@ -115,10 +115,10 @@ class MmaSpace(MultistageSpace):
             plain,
         )
 
-    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
+    def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=p.vectors[2], raster_group=8)
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """Limits ``prefetch_k`` to the steps of an iteration."""
         [plain] = super().with_dependent_axes(p, config, changes)
         steps = plain.u // plain.kl // instruction(p).depth
@@ -126,11 +126,11 @@ class MmaSpace(MultistageSpace):
             plain if "prefetch_k" in changes else plain.replace(prefetch_k=max(min(plain.prefetch_k, steps - 2), 0))
         ]
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         kg = np.minimum(slices_of_k(p, c)[1], c.kg)
         one_order = (c.ms == ROWS) | (c.ns == COLUMNS)
         return c.replace(
@@ -143,7 +143,7 @@ class MmaSpace(MultistageSpace):
         )
 
 
-def width_c(p: KernelGemm, c: Any) -> Any:
+def width_c(p: KernelProblem, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a lane."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
     return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

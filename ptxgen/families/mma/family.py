@@ -12,8 +12,9 @@ from ptxgen.families.common.tile_family import TileFamily, thread_products
 from ptxgen.families.mma import axes, perf_model, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.registry import Probe
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import matrix_product
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
@@ -27,10 +28,10 @@ def _probes() -> tuple[Probe, ...]:
             near + "ms=16 ns=16 ml=32 nl=32 u=64 kl=2 fragment_prefetch=0 operand_path_a=pack operand_path_b=pack"
         ),
     )
-    return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
+    return ((matrix_product(512, 768, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.mma.plan import MmaPlan
 
     return MmaPlan
@@ -47,10 +48,7 @@ FAMILY = TileFamily(
     rate=perf_costs.mma_rate,
     thread_products=lambda c: thread_products(c) // WARP,
     plan=_plan,
-    gathers=lambda p: True,
-    offset_tables=True,
-    grouped=lambda p: True,
-    splits_lists=True,
+    provides=READS_ELEMENTS | LOOPS_OVER_ITEMS,
     grouped_model=perf_grouped,
     former=Former(
         1,

@@ -13,7 +13,7 @@ from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, where
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.families.mma import operand_packing
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 #: how fragments are loaded from shared memory
 MATRIX = 0  #: ldmatrix: K-major rows, or .trans of 16-bit elements of MN-major rows
@@ -64,7 +64,7 @@ class MmaGeometry(MultistageGeometry):
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
-def fragment_load(p: KernelGemm, kmajor: bool) -> int:
+def fragment_load(p: KernelProblem, kmajor: bool) -> int:
     """How the fragments of an operand are loaded from shared memory."""
     size = p.element.bytes
     if size == 8:
@@ -74,19 +74,19 @@ def fragment_load(p: KernelGemm, kmajor: bool) -> int:
     return BYTES if size == 1 else VECTOR
 
 
-def adjacent(p: KernelGemm, warp_tile: Any, first: bool, kind: int) -> Any:
+def adjacent(p: KernelProblem, warp_tile: Any, first: bool, kind: int) -> Any:
     """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
     between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(kind, 1)
     return np.maximum(np.minimum(warp_tile // 8, most), 1)
 
 
-def adjacent_c(p: KernelGemm, c: Any) -> Any:
+def adjacent_c(p: KernelProblem, c: Any) -> Any:
     """Adjacent elements of C that a lane has in registers."""
     return 2 * adjacent(p, c.ns, False, fragment_load(p, p.layout[1] == "T"))
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> MmaOperandGeometry:
+def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
@@ -128,7 +128,7 @@ def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGe
     return nl + where(b.adjacent > 2, 4, where(b.adjacent > 1, where(a.adjacent > 1, 8, 16), plain))
 
 
-def _smallest_part(p: KernelGemm, c: Any) -> tuple[Any, Any]:
+def _smallest_part(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """Rows and columns of the smallest part of a warp's tile with a K loop of its own."""
     rows = where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms)
     columns = where(c.ns % (2 * COLUMNS * max(1, 4 // p.element.bytes)) == 0, c.ns // 2, c.ns)
@@ -136,7 +136,7 @@ def _smallest_part(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     return where(lacks_wait(p.element.bytes, c.fragment_prefetch, rows, columns), c.ms, rows), columns
 
 
-def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
     """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
     group, sum_bytes, depth = c.ml // c.ms * (c.nl // c.ns) * WARP, accumulator_bytes(p), instruction(p).depth
     packed_bytes = operand_packing.workspace(p, c)
@@ -153,7 +153,7 @@ def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
     }
 
 
-def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
+def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     i, counted = instruction(p), counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
@@ -177,7 +177,7 @@ def geometry(p: KernelGemm, c: Any) -> MmaGeometry:
         where(n > POINTERS_LIMIT, where((x.cp_async == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
         + where(c.bounds == 2, n, 0)
         + (0 if addressing == STRIDED else 5)
-        for n, x, addressing in zip(each, (a, b), (p.addr_a, p.addr_b), strict=True)
+        for n, x, addressing in zip(each, (a, b), (p.operand("A").access.mode, p.operand("B").access.mode), strict=True)
     )
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all prefetched fragments

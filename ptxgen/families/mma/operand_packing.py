@@ -6,13 +6,14 @@ kernel computes a longer K.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.config import PACK
 from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import where
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import aligned_access
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PackedOperand:
     item_bytes: int  #: bytes from the operand of one batch item to that of the next, 0: one for all
 
 
-def kmajor(p: KernelGemm, name: str) -> bool:
+def kmajor(p: KernelProblem, name: str) -> bool:
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
 
 
@@ -36,9 +37,13 @@ def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def packed_operand(p: KernelGemm, name: str) -> PackedOperand:
+def packed_operand(p: KernelProblem, name: str) -> PackedOperand:
     """The packed copy of operand ``name``."""
-    columns, ld = (p.columns_a, p.lda) if name == "a" else (p.columns_b, p.ldb)
+    columns, ld = (
+        (p.operand("A").access.columns, p.operand("A").access.ld)
+        if name == "a"
+        else (p.operand("B").access.columns, p.operand("B").access.ld)
+    )
     item_bytes = p.offsets[0 if name == "a" else 1]
     extent = p.m if name == "a" else p.n
     rows = extent if kmajor(p, name) else p.k
@@ -49,12 +54,12 @@ def packed_operand(p: KernelGemm, name: str) -> PackedOperand:
     return PackedOperand(rows, columns, ld, pitch, filled, bytes_, item_bytes)
 
 
-def copied_items(p: KernelGemm, name: str, items: int) -> int:
+def copied_items(p: KernelProblem, name: str, items: int) -> int:
     """How many of ``items`` batch items have an operand of their own."""
     return items if packed_operand(p, name).item_bytes else min(items, 1)
 
 
-def workspace(p: KernelGemm, c: Any) -> Any:
+def workspace(p: KernelProblem, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
     a, b = (packed_operand(p, name).bytes * copied_items(p, name, p.batch) for name in "ab")
     return where(c.operand_path_a == PACK, a, 0) + where(c.operand_path_b == PACK, b, 0)
@@ -65,15 +70,15 @@ def packs(c: Any, name: str) -> Any:
     return getattr(c, f"operand_path_{name}") == PACK
 
 
-def inside(p: KernelGemm, c: Any) -> KernelGemm:
+def inside(p: KernelProblem, c: Any) -> KernelProblem:
     """The problem that the kernel computes: operands with the pitch and alignment of their copies."""
-    changes: dict[str, int] = {}
-    if packs(c, "a"):
-        copy = packed_operand(p, "a")
-        changes.update(lda=copy.pitch, aligned_a=16, stride_a=copy.filled * copy.pitch if copy.item_bytes else 0)
-    if packs(c, "b"):
-        copy = packed_operand(p, "b")
-        changes.update(ldb=copy.pitch, aligned_b=16, stride_b=copy.filled * copy.pitch if copy.item_bytes else 0)
+    size, q = p.element.bytes, p
     if any(packs(c, name) and kmajor(p, name) for name in "ab"):
-        changes["k"] = _up(p.k, 16 // p.element.bytes)
-    return replace(p, **changes) if changes else p  # type: ignore[arg-type]
+        q = q.with_extents("", k=_up(p.k, 16 // size))
+    for name in "ab":
+        if packs(c, name):
+            copy, columns = packed_operand(p, name), q.operand(name.upper()).access.columns
+            stride = copy.filled * copy.pitch if copy.item_bytes else 0
+            vec = aligned_access(16, columns, copy.pitch, stride, size)
+            q = q.with_access(name.upper(), ld=copy.pitch, aligned=16, stride=stride, vec=vec)
+    return q

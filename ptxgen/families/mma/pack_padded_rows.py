@@ -13,7 +13,7 @@ from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.mma.operand_packing import copied_items, inside, packed_operand, packs
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PaddedRowPacking(Packing):
     def names(self) -> list[str]:
         return [name for name in "ab" if packs(self.config, name)]
 
-    def product_problem(self, p: KernelGemm) -> KernelGemm:
+    def product_problem(self, p: KernelProblem) -> KernelProblem:
         return inside(p, self.config)
 
     # ---- the kernel
@@ -90,7 +90,7 @@ class PaddedRowPacking(Packing):
 
     # ---- launches
 
-    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: packed_operand(p, name).bytes * copied_items(p, name, run.items) for name in self.names}, {}
 
     @property
@@ -100,7 +100,7 @@ class PaddedRowPacking(Packing):
     def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
         return tuple(("u32", offset // ROW) for offset in buffers.packed.values())
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         if not self.names:
             return ()
         numbers: list[Argument] = []

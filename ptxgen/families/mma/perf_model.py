@@ -22,7 +22,8 @@ from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.operand_packing import packs
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
@@ -37,7 +38,7 @@ class MmaCells:
     straddle_b: Floats  #: likewise of B
 
 
-def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
@@ -57,14 +58,14 @@ def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
         + cost.BARRIER
     )
     overlapped = np.maximum(c.stages - 1, 1)
-    if p.grouped:  # loads into registers are stored to shared memory one iteration later
+    if grouped(p):  # loads into registers are stored to shared memory one iteration later
         overlapped = np.where((c.cp_async_a == 1) & (c.cp_async_b == 1), overlapped, 1)
     granted = np.minimum(g.expected_registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
     late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.EPILOGUE_SMEM_US, 0.0)
     store: Any = c.ml * c.nl * cost.STORE
     groups: dict[str, Any] = {"partial": store}
-    if p.grouped:
+    if grouped(p):
         store = np.maximum(store, perf_grouped.store_cycles(p, c, g, width_c(p, c), adjacent_c(p, c)))
         groups = {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     return Work.of(
@@ -86,7 +87,7 @@ def work(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> Work:
     )
 
 
-def cell(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
+def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
     """The cells of ``c``."""
     size = p.element.bytes
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.CLOCK_SHARE)
@@ -97,13 +98,13 @@ def cell(p: KernelGemm, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
         "iterations": -(-np.maximum(np.minimum(g.slice_k, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
-        "straddle_a": (p.lda * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),
-        "straddle_b": (p.ldb * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "b")),
+        "straddle_a": (p.operand("A").access.ld * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),
+        "straddle_b": (p.operand("B").access.ld * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "b")),
     }
     return MmaCells(**{n: float32(v) for n, v in numbers.items()})
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
     """Microseconds of a launch."""
     iterations, blocks = x.iterations[cell], x.blocks[cell]
     resident, latency = w.resident[rows], w.latency[rows]

@@ -44,5 +44,7 @@ class MmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         common = (i, self.threads, c.u, int(g.steps), bool(c.fragment_prefetch))
         product = self.packing.product_problem(p)
-        a = MmaOperand(g.a, *common, 0, bool(packs(c, "a")), p.addr_a, product.lda)
-        return a, MmaOperand(g.b, *common, a.size, bool(packs(c, "b")), p.addr_b, product.ldb)
+        a = MmaOperand(g.a, *common, 0, bool(packs(c, "a")), p.operand("A").access.mode, product.operand("A").access.ld)
+        return a, MmaOperand(
+            g.b, *common, a.size, bool(packs(c, "b")), p.operand("B").access.mode, product.operand("B").access.ld
+        )

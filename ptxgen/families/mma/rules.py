@@ -13,7 +13,7 @@ from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import instruction, lacks_wait, multiplies
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.device import Device
 
 LOADS_LIMIT = 32  #: loads in flight of one operand, per thread
@@ -26,12 +26,12 @@ def _loads_divide(g: MmaGeometry, x: MmaOperandGeometry) -> Any:
     return (x.row_loads > 0) & ((x.loads <= threads) | (x.loads % threads == 0))
 
 
-def _widest(p: KernelGemm, c: Any, operand: int) -> Any:
+def _widest(p: KernelProblem, c: Any, operand: int) -> Any:
     """Elements of the widest load of an operand: packed operands are aligned to 16 bytes."""
     return where(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
 
 
-def _operand_path(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
+def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
     """Packing pads K of a K-major operand, so the other operand must be packed too; flags need a cleared workspace;
     only strided operands can be packed."""
     a, b = operand_packing.packs(c, "a"), operand_packing.packs(c, "b")
@@ -39,23 +39,23 @@ def _operand_path(p: KernelGemm, c: Any, g: MmaGeometry) -> Any:
         b & operand_packing.kmajor(p, "b") & np.logical_not(a)
     )
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
-    tables = a & (p.addr_a != STRIDED) | b & (p.addr_b != STRIDED)
+    tables = a & (p.operand("A").access.mode != STRIDED) | b & (p.operand("B").access.mode != STRIDED)
     packs = (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
     return direct | (known & packs)
 
 
-def _cp_async(p: KernelGemm, d: Device, x: MmaOperandGeometry) -> Any:
+def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:
     """cp.async copies 4, 8 or 16 bytes."""
     size = x.vec * p.element.bytes
     return (x.cp_async == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
 
 
-def _native(p: KernelGemm, d: Device) -> bool:
+def _native(p: KernelProblem, d: Device) -> bool:
     """Whether mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than native
     products only of operands that TMA cannot load, and serves where there are none."""
-    native = any(f.native(p, d) for f in registry.FAMILIES.values())
+    native = bool(registry.native(p, d))
     return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
 
 
@@ -69,7 +69,9 @@ RULES = (
     Rule(
         "mma_native",
         lambda p, c, g, d: _native(p, d),
-        "{d.target} emulates mma.sync of {p.dtype} in f16; {f.native} multiplies it",
+        lambda p, c, g, d: (
+            f"{d.target} emulates mma.sync of {p.dtype} in f16; {' and '.join(registry.native(p, d))} multiplies it"
+        ),
     ),
     Rule(
         "mma_tile",

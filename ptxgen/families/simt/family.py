@@ -11,8 +11,9 @@ from ptxgen.families.common.fma import axes, perf_model, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import Probe
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import matrix_product
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 def _probes() -> tuple[Probe, ...]:
     configs = Config(), Config(ms=4, ns=8, ml=32, u=32, kl=2, kg=7, splitk=SPLIT_WORKSPACE)
-    return (KernelGemm(512, 768, 1024, "TN"), configs), (KernelGemm(32, 2560, 5120, "NT"), configs)
+    return (matrix_product(512, 768, 1024, "TN"), configs), (matrix_product(32, 2560, 5120, "NT"), configs)
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.simt.plan import GlobalFragmentPlan, SimtPlan
 
     return SimtPlan if c.stages else GlobalFragmentPlan
@@ -39,10 +40,7 @@ FAMILY = TileFamily(
     model=perf_model,
     rate=perf_costs.fma_rate,
     plan=_plan,
-    gathers=lambda p: True,
-    offset_tables=True,
-    grouped=lambda p: True,
-    splits_lists=True,
+    provides=READS_ELEMENTS | LOOPS_OVER_ITEMS,
     grouped_model=perf_grouped,
     calibrated=perf_grouped.calibrated,
     former=Former(

@@ -17,7 +17,7 @@ from ptxgen.codegen.parts import Part
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry
 from ptxgen.families.common.fma.mainloop import ThreadTile
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GlobalFragments:
 
     packed = False
 
-    def __init__(self, p: KernelGemm, c: Config, g: FmaOperandGeometry) -> None:
+    def __init__(self, p: KernelProblem, c: Config, g: FmaOperandGeometry) -> None:
         self.name: str = g.name
         self.extent = "M" if g.name == "a" else "N"
         self.kmajor, self.bytes, self.depth = bool(g.kmajor), p.element.bytes, c.u

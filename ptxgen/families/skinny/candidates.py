@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -19,7 +18,8 @@ from ptxgen.families.common.matrix_instructions import COLUMNS, by_words
 from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import aligned_access
 from ptxgen.problem.device import Device
 
 COUNTS = (1, 2, 4, 8, 16)  #: elements of a thread along the long side
@@ -55,25 +55,30 @@ class SkinnySpace(MultistageSpace):
     axes, class_axes = AXES, CLASS_AXES
     derived = ("epilogue_smem", "vec_c", "lanes_long")
     tile = ("ml", "nl", "u")
-    fixed = ("operand_addressing", "skinny_extent", "skinny_dtype")
+    fixed = ("skinny_extent", "skinny_dtype")
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
-    def neutral(self, p: KernelGemm) -> KernelGemm:
+    def neutral(self, p: KernelProblem) -> KernelProblem:
         """The representative has the same short extents and operands of one contiguous column."""
         m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
-        plain = replace(super().neutral(p), m=m, n=n, lda=0, ldb=0, ldc=0)
-        gaps = {f"ld{x}": 2 for x in "ab" if is_kmajor(plain, x) and not is_kmajor(p, x)}
-        starts = {f"aligned_{x}": widest(p, x) * p.element.bytes for x in "ab"}
-        return replace(plain, **starts, **gaps)  # type: ignore[arg-type]
+        plain = super().neutral(p).with_extents(m=m, n=n)
+        for x in "AB":
+            size, kmajor = p.element.bytes, is_kmajor(p, x.lower())
+            if is_kmajor(plain, x.lower()) and not kmajor:
+                plain = plain.with_access(x, ld=2)
+            at = widest(p, x.lower()) * size
+            ld, columns = plain.operand(x).access.ld, plain.operand(x).access.columns
+            plain = plain.with_access(x, aligned=at, vec=aligned_access(at, columns, ld, 0, size))
+        return plain
 
-    def _sides(self, p: KernelGemm) -> list[tuple[int, int]]:
+    def _sides(self, p: KernelProblem) -> list[tuple[int, int]]:
         """(long_n, tile along the short side) for each side that may be the short one."""
         return [(long_n, short_tile(x)) for long_n, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
-    def _pair(self, p: KernelGemm, long_n: int) -> tuple[str, str]:
+    def _pair(self, p: KernelProblem, long_n: int) -> tuple[str, str]:
         return ("b", "a") if long_n else ("a", "b")
 
-    def _depths(self, p: KernelGemm, long_n: int) -> list[tuple[int, int, int]]:
+    def _depths(self, p: KernelProblem, long_n: int) -> list[tuple[int, int, int]]:
         """(elements per load of the long operand, of the short one, elements of K per step) of each copy mode."""
         x, y = self._pair(p, long_n)
         size, short = p.element.bytes, dict(self._sides(p))[long_n]
@@ -91,7 +96,7 @@ class SkinnySpace(MultistageSpace):
             return [(v, min(widest(p, y), short), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
-    def _shapes(self, p: KernelGemm) -> Ints:
+    def _shapes(self, p: KernelProblem) -> Ints:
         """Tiles of blocks and threads, one per row, with the columns SHAPE."""
         out = []
         for long_n, short in self._sides(p):
@@ -109,7 +114,7 @@ class SkinnySpace(MultistageSpace):
             out.append(np.stack([*block, lanes, kl, u, np.full_like(u, long_n), np.zeros_like(u)], axis=1))
         return np.concatenate([*out, self._fragments(p)])
 
-    def _fragments(self, p: KernelGemm) -> Ints:
+    def _fragments(self, p: KernelProblem) -> Ints:
         """Tiles for matrix instructions: along the short side one instruction wide, with two sums per lane."""
         rows: list[tuple[int, ...]] = []
         for long_n, _ in self._sides(p):
@@ -124,17 +129,17 @@ class SkinnySpace(MultistageSpace):
                     rows.append((ms, ns, ml, nl, WARP // QUAD, kl, QUAD * kl * steps * depth, long_n, 1))
         return np.array(rows, np.int64).reshape(-1, len(SHAPE))
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         columns = dict(zip(SHAPE, self._shapes(p).T, strict=True))
         values = {n: np.unique(columns[n]) for n in self.tile}
         return Columns.product(values).replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Columns:
+    def shapes(self, p: KernelProblem) -> Columns:
         rows = self._shapes(p)
         columns = {n: np.ascontiguousarray(column) for n, column in zip(SHAPE, rows.T, strict=True)}
         return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
-    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+    def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         """The widest accesses; for a K-major short operand also narrower ones, if they set the depth of a step."""
         out = []
         for long_n, _ in self._sides(p):
@@ -142,10 +147,10 @@ class SkinnySpace(MultistageSpace):
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, long_n)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(mode.items())) for mode in out)]
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
+    def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         """As many blocks per multiprocessor as its registers allow, for the most loads in flight."""
         g = geometry(p, c)
         for name, short, along in (
@@ -158,7 +163,7 @@ class SkinnySpace(MultistageSpace):
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with threads along K and their depth; access widths; ``kg`` with ``splitk``."""
         shapes = [tuple(row) for row in self._shapes(p).tolist()]
         known = {*SHAPE, "kg", "splitk", "vec_a", "vec_b"}
@@ -166,11 +171,11 @@ class SkinnySpace(MultistageSpace):
         modes: list[tuple[int, ...]] = [(mode["vec_a"], mode["vec_b"]) for mode in self.copy_modes(p)]
         return {SHAPE: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         kg, widest_c = np.minimum(slices_of_k(p, c)[1], c.kg), 16 // accumulator_bytes(p)
         return c.replace(kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, widest_c))
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
         tile, count = ("nl", "ns") if config.long_n else ("ml", "ms")
         long = getattr(config, tile)
@@ -195,7 +200,7 @@ class SkinnySpace(MultistageSpace):
         for mode in self.copy_modes(p):
             yield from ({**mode, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
 
-    def _other_math(self, p: KernelGemm, config: Config) -> Iterator[dict[str, int]]:
+    def _other_math(self, p: KernelProblem, config: Config) -> Iterator[dict[str, int]]:
         """The same warps and loads with mma.sync in place of FMA, or the reverse."""
         g = geometry(p, config)
         short = short_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
@@ -211,7 +216,7 @@ class SkinnySpace(MultistageSpace):
             "u": QUAD * config.kl * int(g.uk),
         }
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """With the given ``min_ctas_per_sm``, and with lower ones, which allow more registers per thread."""
         [plain] = super().with_dependent_axes(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:

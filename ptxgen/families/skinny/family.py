@@ -10,11 +10,12 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.config_migration import Former
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.tile_family import TileFamily, thread_products
-from ptxgen.families.registry import Probe
+from ptxgen.families.registry import STORES_PRODUCTS, Probe
 from ptxgen.families.skinny import axes, perf_model, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import counts, geometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import matrix_product
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
@@ -30,10 +31,10 @@ def _probes() -> tuple[Probe, ...]:
         parse_config("family=skinny ms=4 ns=1 ml=16 nl=1 lanes_long=1 kl=2 u=1024 vec_a=8 vec_b=8 min_ctas_per_sm=2"),
         parse_config("family=skinny ms=1 ns=1 ml=8 nl=1 lanes_long=2 kl=1 u=512 vec_a=8 vec_b=8 kg=2 splitk=workspace"),
     )
-    return ((KernelGemm(4096, 1, 4096, "NT", "f16"), configs),)
+    return ((matrix_product(4096, 1, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.skinny.plan import SkinnyPlan
 
     return SkinnyPlan
@@ -50,6 +51,7 @@ FAMILY = TileFamily(
     rate=perf_model.rate,
     thread_products=_thread_products,
     plan=_plan,
+    provides=STORES_PRODUCTS | {"strided"},
     features={
         "lanes_m": lambda c: c.lanes_long,
         "transposed_mma": lambda c: c.long_n,

@@ -26,7 +26,7 @@ import numpy as np
 from ptxgen.codegen.geometry import OperandGeometry, ThreadLoadGeometry, accumulator_bytes
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, where
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 SHORT = 8  #: the greatest extent of the short side
 QUAD = 4  #: lanes that have the same rows of an mma.sync
@@ -76,23 +76,24 @@ class SkinnyGeometry(ThreadLoadGeometry):
     step_stride: IntOrColumn  #: elements of K from one step to the next
 
 
-def is_kmajor(p: KernelGemm, name: str) -> bool:
+def is_kmajor(p: KernelProblem, name: str) -> bool:
     """Whether an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
     if name == "a":
-        return p.layout[0] == "N" or (p.m == 1 and p.lda == 1)
-    return p.layout[1] == "T" or (p.n == 1 and p.ldb == 1)
+        return p.layout[0] == "N" or bool(p.m == 1 and p.operand("A").access.ld == 1)
+    return p.layout[1] == "T" or bool(p.n == 1 and p.operand("B").access.ld == 1)
 
 
-def widest(p: KernelGemm, name: str) -> int:
+def widest(p: KernelProblem, name: str) -> int:
     """Elements of the widest access to an operand."""
     n = 0 if name == "a" else 1
     if is_kmajor(p, name) == (p.layout[n] == "NT"[n]):
-        return p.vectors[n]
-    bits = 16 | (p.aligned_a, p.aligned_b)[n] | (p.offsets[n] if p.batch > 1 else 0) | p.k * p.element.bytes
+        found: int = p.vectors[n]
+        return found
+    bits: int = 16 | p.operands[n].access.aligned | (p.offsets[n] if p.batch > 1 else 0) | p.k * p.element.bytes
     return max((bits & -bits) // p.element.bytes, 1)
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> SkinnyOperandGeometry:
+def operand(p: KernelProblem, c: Any, name: str) -> SkinnyOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
     short = (c.long_n == 1) if first else (c.long_n == 0)
@@ -113,7 +114,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> SkinnyOperandGeometry:
 
 
 def _mma_registers(
-    p: KernelGemm, c: Any, count: Any, short: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, split: Any
+    p: KernelProblem, c: Any, count: Any, short: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, split: Any
 ) -> Any:
     """Registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words, loads that ptxas
     hoists; fp8 is widened where the target has no instruction for it."""
@@ -127,13 +128,13 @@ def _mma_registers(
     return count * (short + 2) + loads_in_flight * words + short // 2 * (words + 2) + early + made + chunks + 40
 
 
-def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
     """The numbers of the geometry that depend on tiles, extents and slices alone: tiles and slices of K."""
     sum_bytes = accumulator_bytes(p)
     return {"sum_bytes": sum_bytes, **tiles_and_slices(p, c, sum_bytes)}
 
 
-def geometry(p: KernelGemm, c: Any) -> SkinnyGeometry:
+def geometry(p: KernelProblem, c: Any) -> SkinnyGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")

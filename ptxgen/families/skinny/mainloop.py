@@ -13,7 +13,7 @@ from ptxgen.codegen.vectorized import log2
 from ptxgen.families.common.matrix_instructions import Instruction
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, ElementLoads, Elements, Fragments, Round, SkinnyOperand, rounds
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class SkinnyMainloop(Part):
     """``x``: the operand along the long side of C, ``y``: the other one; ``instruction``: mma.sync, or None
     for multiply-adds; ``rounding``: the instruction that rounds f32 to tf32."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     config: Config
     geometry: SkinnyGeometry
     arithmetic: Arithmetic

@@ -13,7 +13,7 @@ from ptxgen.families.common.geometry import SECTOR, WARP
 from ptxgen.families.common.matrix_instructions import COLUMNS
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, cycles, epilogue_costs
 from ptxgen.families.skinny.geometry import SkinnyGeometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 LATENCY = 1000.0  #: cycles of a load from global memory under load
@@ -33,12 +33,12 @@ WIDENED = 13  #: extra instructions of an emulated mma.sync of fp8
 SHARPNESS = 8  #: exponent of the smooth maximum of memory and multiprocessor time
 
 
-def rate(p: KernelGemm, d: Device) -> float:
+def rate(p: KernelProblem, d: Device) -> float:
     """Multiply-adds per clock and multiprocessor."""
     return d.fma64 if p.element.bytes == 8 else QUADS * d.fma // 2 if p.element.int8 else d.fma
 
 
-def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = p.element.int8 & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
@@ -104,7 +104,7 @@ def work(p: KernelGemm, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
     )
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch: a smooth maximum of memory and multiprocessor time."""
     more = w.straddle_a[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)

@@ -11,7 +11,7 @@ from ptxgen.families.common.matrix_instructions import by_words
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
 from ptxgen.families.skinny.mainloop import SkinnyMainloop
-from ptxgen.lowering.kernel_gemm import STRIDED
+from ptxgen.lowering.kernel_problem import STRIDED
 
 
 class SkinnyPlan(Plan):
@@ -26,7 +26,7 @@ class SkinnyPlan(Plan):
         dp4a = bool(p.element.int8 and min(g.vec_x, g.vec_y) >= QUAD and g.y_kmajor)
         self.a, self.b = self._operands(dp4a)
         self.mainloop: SkinnyMainloop = self._mainloop(dp4a)
-        self.c = self._c_access(CAddressing(p.addr_c != STRIDED), c.vec_c)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c)
         self.epilogue = TileEpilogue(
             c,
             self.arithmetic,
@@ -44,7 +44,12 @@ class SkinnyPlan(Plan):
             sts_guard="@%is_k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
         )
         self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
-        compose_launch(self, OperandAddressing.of("a", p.addr_a), OperandAddressing.of("b", p.addr_b), scheduler)
+        compose_launch(
+            self,
+            OperandAddressing.of("a", p.operand("A").access.mode),
+            OperandAddressing.of("b", p.operand("B").access.mode),
+            scheduler,
+        )
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from ptxgen.codegen.rule import Rule
 from ptxgen.codegen.vectorized import WARP, ceil_div, register_cap
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, by_words
 from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import FAST_ACCUM
 
 PARTITIONS = 4 * WARP  #: threads of a warp on each of the four partitions of a multiprocessor
@@ -20,7 +20,7 @@ SINGLE_LIMIT = 64  #: loads of single elements per K iteration: ptxas hoists the
 LOADS_LIMIT = 64  #: loads in flight of the long operand, per thread
 
 
-def _multiplies(p: KernelGemm, d: Any) -> bool:
+def _multiplies(p: KernelProblem, d: Any) -> bool:
     i = by_words(p)
     return i is not None and d.sm >= i.sm
 

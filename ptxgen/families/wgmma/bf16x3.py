@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.registers import braces, width
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 COMPUTE = "f32_bf16x6"
 PLANES = 3
@@ -44,21 +44,21 @@ class PlanesOperand:
     bytes: int  #: bytes of the planes of one batch item
 
 
-def planes(p: KernelGemm) -> int:
+def planes(p: KernelProblem) -> int:
     """Planes of an operand."""
     return PLANES if p.compute == COMPUTE else 1
 
 
-def factor_bytes(p: KernelGemm) -> int:
+def factor_bytes(p: KernelProblem) -> int:
     """Bytes of an element as wgmma takes it."""
     return FACTOR_BYTES if p.compute == COMPUTE else p.element.bytes
 
 
-def planes_of(p: KernelGemm, name: str) -> PlanesOperand:
+def planes_of(p: KernelProblem, name: str) -> PlanesOperand:
     """The planes of operand ``name``."""
     first = name == "a"
     kmajor = p.layout[0] == "N" if first else p.layout[1] == "T"
-    rows, ld = (p.m, p.lda) if first else (p.n, p.ldb)
+    rows, ld = (p.m, p.operand("A").access.ld) if first else (p.n, p.operand("B").access.ld)
     pitch = -(-max(p.k, 1) // BLOCK_K) * BLOCK_K
     vec = min(p.vectors[0 if first else 1], CHUNK)
     return PlanesOperand(
@@ -78,16 +78,16 @@ def element_registers(first: int, n: int) -> str:
     return braces([f"%value{first + i}" for i in range(n)])
 
 
-def distinct_items(p: KernelGemm, name: str, items: int) -> int:
+def distinct_items(p: KernelProblem, name: str, items: int) -> int:
     """How many of ``items`` batch items have an operand of their own."""
     return items if p.offsets["ab".index(name)] else min(items, 1)
 
 
-def all_bytes(p: KernelGemm, name: str, items: int) -> int:
+def all_bytes(p: KernelProblem, name: str, items: int) -> int:
     """Bytes of the planes of ``items`` batch items."""
     return planes_of(p, name).bytes * distinct_items(p, name, items)
 
 
-def workspace(p: KernelGemm) -> int:
+def workspace(p: KernelProblem) -> int:
     """Bytes of all planes."""
     return all_bytes(p, "a", p.batch) + all_bytes(p, "b", p.batch) if planes(p) > 1 and p.k else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,9 @@ from ptxgen.families.wgmma.geometry import (
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import im2col, tma_n, with_descriptor
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: (64-row tiles per block, math warpgroups, pingpong)
@@ -98,7 +99,7 @@ class WgmmaSpace(TileSpace):
         "row_taps",
     )
     cell = ("kg", "splitk", "raster_group", "l2_evict_first")
-    fixed = ("operand_addressing", "wgmma_target", "wgmma_dtype", "wgmma_im2col")
+    fixed = ("wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
         "range",
@@ -147,24 +148,26 @@ class WgmmaSpace(TileSpace):
         "wgmma_grouped_k",
     )
 
-    def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
+    def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
         """Other families were as fast in all but two of 496 measured small GEMMs."""
-        small = p.im2col is None and p.k <= SMALL and min(p.m, p.n) <= SMALL
-        return small and not p.grouped and p.element.bytes == 2 and multiplies_by(others, "mma.sync")
+        small = im2col(p) is None and p.k <= SMALL and min(p.m, p.n) <= SMALL
+        return small and not grouped(p) and p.element.bytes == 2 and multiplies_by(others, "mma.sync")
 
-    def neutral(self, p: KernelGemm) -> KernelGemm:
+    def neutral(self, p: KernelProblem) -> KernelProblem:
         """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
-        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if p.grouped else p.m, p.tma_n))
-        given: dict[str, Any] = {f"aligned_{x}": 16 if mapped(p, x) else p.element.bytes for x in "ab"}
-        if p.im2col is not None:
-            channels = widest_unit(p) if not p.im2col.wgrad else math.gcd(p.im2col.channels, ROWS)
-            given["im2col"] = p.im2col.representative(channels, NEUTRAL)
-            n //= p.im2col.merged_phases
-        p = p.shape_class if p.grouped else p
-        return replace(p, m=m, n=n, k=NEUTRAL, lda=0, ldb=0, ldc=0, batch=1, aligned_c=c, **given)
+        m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if grouped(p) else p.m, tma_n(p)))
+        aligned = {x: 16 if mapped(p, x.lower()) else p.element.bytes for x in "AB"}
+        if (x := im2col(p)) is not None:
+            channels = widest_unit(p) if not x.wgrad else math.gcd(x.channels, ROWS)
+            n //= x.merged_phases
+            p = with_descriptor(p, x.representative(channels, NEUTRAL))
+        p = p.representative.with_extents(m=m, n=n, k=NEUTRAL, batch=1).with_access("C", stride=0, aligned=c)
+        for name, at in aligned.items():
+            p = p.with_access(name, stride=0, aligned=at, vec=at // p.element.bytes)
+        return p
 
-    def variables(self, p: KernelGemm) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """Tiles with warpgroups, clusters, epilogues, ``kg`` with ``splitk``, operand paths: few other combinations of
         their values are legal."""
         tiles = [
@@ -206,21 +209,21 @@ class WgmmaSpace(TileSpace):
             "transposed_mma": transposed,
         }
 
-    def _depths(self, p: KernelGemm) -> list[int]:
+    def _depths(self, p: KernelProblem) -> list[int]:
         """Values of ``u``. If the channels of a convolution fit only the narrowest box, a stage may be one such box."""
-        narrow = (STEP,) if p.im2col is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
+        narrow = (STEP,) if im2col(p) is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
-    def _operand_paths(self, p: KernelGemm) -> list[tuple[int, ...]]:
+    def _operand_paths(self, p: KernelProblem) -> list[tuple[int, ...]]:
         """Values of operand_path_a and operand_path_b. Operands that TMA cannot map are packed or realigned. If packing
         would transpose both operands, one of them is packed; if it would transpose one, that one may be."""
         if planes(p) > 1:
             return [(DIRECT, DIRECT)]
-        if p.im2col is not None:
+        if im2col(p) is not None:
             a, b = operand_packing.packs_conv(p)
-            transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+            transposed = im2col(p).wgrad and im2col(p).side == "b" and operand_packing.transposes(p, "a")
             packed = (PACK * a, PACK * b) if a or b else (PACK if transposed else DIRECT, DIRECT)
-            if p.im2col.unpacked is None:
+            if im2col(p).unpacked is None:
                 return [packed]
             return [packed, (DIRECT, DIRECT)]
         off_a, off_b = unmapped(p)
@@ -232,16 +235,16 @@ class WgmmaSpace(TileSpace):
             return list(dict.fromkeys([(PACK, packed[1]), (packed[0], PACK)]))
         return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
 
-    def _interleaving(self, p: KernelGemm) -> tuple[int, ...]:
+    def _interleaving(self, p: KernelProblem) -> tuple[int, ...]:
         """Values of interleave_phases."""
-        return (0, 1) if p.im2col is not None and p.im2col.images is not None else (0,)
+        return (0, 1) if im2col(p) is not None and im2col(p).images is not None else (0,)
 
-    def _row_taps(self, p: KernelGemm) -> tuple[int, ...]:
+    def _row_taps(self, p: KernelProblem) -> tuple[int, ...]:
         """Values of row_taps."""
-        x = p.im2col
+        x = im2col(p)
         return (1, x.taps[0]) if x is not None and x.shares_row_taps and x.taps[0] in self.axes["row_taps"] else (1,)
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         paths = np.array(self._operand_paths(p))
         grid = np.meshgrid(
             sorted({n for n, _, _ in LONG}),
@@ -271,7 +274,7 @@ class WgmmaSpace(TileSpace):
         )
         return c.replace(family=self.code)
 
-    def shapes(self, p: KernelGemm) -> Grid:
+    def shapes(self, p: KernelProblem) -> Grid:
         long, wg, pingpong = np.array(LONG).T
         x, y, k = np.array(CLUSTERS).T
         c = Grid.combined(
@@ -281,7 +284,7 @@ class WgmmaSpace(TileSpace):
                 {"u": self._depths(p)},
                 {"transposed_mma": (0, 1)},
                 {"cluster_x": x, "cluster_y": y, "cluster_k": k},
-                {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, p.tma_n)})},
+                {"tma_rows": sorted({0} | {next((r for r in LEAST if x <= r), 0) for x in (p.m, tma_n(p))})},
                 dict(zip(PATHS, np.array(self._operand_paths(p)).T, strict=True)),
                 {"interleave_phases": self._interleaving(p)},
                 {"row_taps": self._row_taps(p)},
@@ -289,7 +292,7 @@ class WgmmaSpace(TileSpace):
         )
         return c.replace(family=self.code, **self._sides(c.ml, c.nl, c.transposed_mma))
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         names = ("epilogue_smem", "epilogue_subtiles", "epilogue_buffers", "epilogue_aliases_ab")
         return [
             [{"stages": s} for s in STAGES],
@@ -297,10 +300,10 @@ class WgmmaSpace(TileSpace):
             [{"persistent": 0}, {"persistent": 1}],
         ]
 
-    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
+    def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
-    def slice_options(self, p: KernelGemm) -> list[dict[str, int]]:
+    def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
         """Two slices represent any larger number: registers and shared memory of a block are the same."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
@@ -310,16 +313,16 @@ class WgmmaSpace(TileSpace):
         whole = (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_SHARE)
         return (c.persistent == 0) & whole if option["kg"] > 1 else whole
 
-    def _slices(self, p: KernelGemm) -> list[tuple[int, int]]:
+    def _slices(self, p: KernelProblem) -> list[tuple[int, int]]:
         """(half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        packed = any(operand_packing.packs_conv(p)) and (p.im2col is None or p.im2col.unpacked is None)
+        packed = any(operand_packing.packs_conv(p)) and (im2col(p) is None or im2col(p).unpacked is None)
         slices = SLICES_PLANES if planes(p) > 1 or packed else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 
     # ---- cells
 
-    def cells(self, p: KernelGemm, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
+    def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """Slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read once has
         evict_first, except images, which every filter tap reads again."""
         slices = self._slices(p)
@@ -358,12 +361,12 @@ class WgmmaSpace(TileSpace):
 
     # ---- one configuration
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         return c.replace(
             splitk=np.where(c.kg > 1, c.splitk, SPLIT_MEMSET), vec_c=width_c(p, c), pdl=effective_pdl(p, c)
         )
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from (x for x in single_axis_changes(self) if not x.keys() & set(PATHS))
         yield from (dict(zip(PATHS, paths, strict=True)) for paths in self._operand_paths(p))
         yield {"pdl": 0 if config.pdl else PDL_WITHIN}
@@ -403,7 +406,7 @@ class WgmmaSpace(TileSpace):
         for cluster_k in self.axes["cluster_k"]:  # exchange blocks of a cluster for slices of the grid
             yield {"cluster_k": cluster_k, "kg": max(1, config.kg * config.cluster_k // cluster_k)}
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """Sets the axes that the changed ones constrain."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
@@ -431,9 +434,9 @@ class WgmmaSpace(TileSpace):
         return [config.replace(**v)]
 
 
-def width_c(p: KernelGemm, c: Columns) -> Any:
+def width_c(p: KernelProblem, c: Columns) -> Any:
     """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
-    x = p.im2col
+    x = im2col(p)
     single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c))
     if x is not None:
         single = single | (not x.contiguous_columns) | ((x.side == "b") & (c.row_taps > 1))

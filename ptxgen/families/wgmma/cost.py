@@ -7,7 +7,7 @@ average).
 from __future__ import annotations
 
 from ptxgen.families.wgmma.bf16x3 import PAIRS, factor_bytes, planes
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 COLD_US = 2.15  #: a launch, and the first loads, which miss the caches
 TMA_BYTES = 62.0  #: bytes per cycle of the TMA of one multiprocessor
@@ -57,6 +57,6 @@ BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, wi
 RATES = {1: 4096.0, 2: 2048.0, 4: 1024.0}
 
 
-def rate(p: KernelGemm) -> float:
+def rate(p: KernelProblem) -> float:
     """Multiply-adds per clock and multiprocessor by wgmma."""
     return RATES.get(factor_bytes(p), RATES[4]) / (len(PAIRS) if planes(p) > 1 else 1)

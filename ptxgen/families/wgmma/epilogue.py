@@ -28,7 +28,9 @@ from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import EPILOGUE_OPS
 
 WORD = 2  #: elements in four bytes of C
@@ -309,7 +311,7 @@ class RegisterStore:
 class Epilogue(epilogue.Epilogue):
     """The epilogue of the sums of a tile. ``sums``: their registers."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     geometry: WgmmaGeometry
     mainloop: Mainloop
     sums: Tile
@@ -346,24 +348,24 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def scales(self) -> bool:
-        return any(stage.startswith("scale") for stage in self.problem.epilogue_ops)
+        return any(stage.startswith("scale") for stage in self.problem.sink.ops)
 
     @property
     def out_of_place(self) -> bool:
         """Whether fused operations write to registers of their own. In place, sums would stay live until the next
         tile, and ptxas would hold both; results that other lanes receive must stay in their registers."""
-        return bool(self.problem.epilogue_ops) and not self.pack_8bit
+        return bool(self.problem.sink.ops) and not self.pack_8bit
 
     @property
     def has_activation(self) -> bool:
-        return any(stage in EPILOGUE_OPS[-1] for stage in self.problem.epilogue_ops)
+        return any(stage in EPILOGUE_OPS[-1] for stage in self.problem.sink.ops)
 
     # ---- through shared memory
 
     @cached_property
     def staging(self) -> Staging:
         p, c = self.problem, self.config
-        outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if p.grouped else []
+        outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if grouped(p) else []
         sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
         return Staging(self.sums, self.transposed, *sizes, bool(c.persistent), outer)
 
@@ -417,7 +419,7 @@ class Epilogue(epilogue.Epilogue):
     def tma_operands(self) -> tuple[str, ...]:
         """The elementwise operands that TMA loads into the staging buffers: the first one is prefetched, the second one
         is loaded to the same buffers when the sums have used the first."""
-        return self.problem.elementwise_operands if self.via_tma else ()
+        return self.problem.sink.elementwise if self.via_tma else ()
 
     @property
     def prefetched(self) -> str:
@@ -496,7 +498,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def phased(self) -> bool:
         """Whether rows of C are strided pixels of a phase of a strided input gradient."""
-        x = self.problem.im2col
+        x = im2col(self.problem)
         return x is not None and bool(x.phases) and not x.by_phase
 
     @property
@@ -507,9 +509,9 @@ class Epilogue(epilogue.Epilogue):
     @property
     def paired(self) -> bool:
         """Whether two neighbouring columns are one access."""
-        return self.problem.vectors[2] > 1
+        return bool(self.problem.vectors[2] > 1)
 
 
-def c_barriers(p: KernelGemm, c: Config) -> int:
+def c_barriers(p: KernelProblem, c: Config) -> int:
     """mbarriers of a warpgroup: for loads of C, then for the prefetched operand in each staging buffer."""
     return int(1 + prefetch_barriers(p, c)) if c.epilogue_smem else 0

@@ -9,11 +9,12 @@ import numpy as np
 from ptxgen.codegen.config import SPLIT_SHARE, Config, parse_config
 from ptxgen.codegen.config_migration import Former
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import Probe
-from ptxgen.families.wgmma import axes, cost, grouped_rows, perf_model, reach, rules
+from ptxgen.families.registry import STORES_PRODUCTS, Probe
+from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import matrix_product
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
@@ -26,7 +27,7 @@ def _groups(c: Any) -> Any:
     return np.where(c.pingpong == 1, 1, c.math_warpgroups)
 
 
-def _issuer_tile(p: KernelGemm, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
+def _issuer_tile(p: KernelProblem, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
     """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
     size = g.element_bytes * g.planes
     x_rows = g.x_rows / c.cluster_y
@@ -46,10 +47,10 @@ def _probes() -> tuple[Probe, ...]:
         ),
         parse_config("family=wgmma ml=16 nl=64 u=128 transposed_mma=1 cluster_k=2 kg=3 splitk=last_cta"),
     )
-    return ((KernelGemm(512, 768, 4096, "NT", "f16"), configs),)
+    return ((matrix_product(512, 768, 4096, "NT", "f16"), configs),)
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.wgmma.plan import WgmmaPlan
 
     return WgmmaPlan
@@ -67,13 +68,8 @@ FAMILY = TileFamily(
     thread_products=_thread_products,
     plan=_plan,
     splitk=SPLIT_SHARE,
-    gathers=lambda p: p.im2col is not None,
-    grouped=grouped_rows.supports,
+    provides=STORES_PRODUCTS | {"strided", "im2col", "im2col_output", "item_rows", "item_rows_output"},
     native=reach.native,
-    messages={
-        "grouped": ", wgmma for rows",
-        "operand_addressing": "; wgmma loads images by TMA im2col where it can",
-    },
     former=Former(
         2,
         "ml nl u kg stages vec_c splitk epilogue_smem raster_group min_ctas_per_sm transposed_mma math_warpgroups"

@@ -18,8 +18,9 @@ from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
-from ptxgen.lowering.im2col_descriptor import Im2colPhase
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 ROWS = 64  #: rows of one wgmma
@@ -119,52 +120,52 @@ def widest(extent: Any, most: int, least: int) -> Any:
     return result
 
 
-def widest_unit(p: KernelGemm) -> int:
+def widest_unit(p: KernelProblem) -> int:
     """Elements of K that one box loads, at most the width of a swizzle; in a convolution, channels of a filter tap.
     A wider box may have up to a quarter more zeros after the last channel."""
     size = factor_bytes(p)
-    if p.im2col is None or p.im2col.wgrad:
+    if im2col(p) is None or im2col(p).wgrad:
         return SPAN // size
     widths = [w // size for w in (SPAN, SPAN // 2, STEP)]
-    padded = [ceil_div(p.im2col.channels, w) * w for w in widths]
+    padded = [ceil_div(im2col(p).channels, w) * w for w in widths]
     return next(w for w, n in zip(widths, padded, strict=True) if 4 * n <= 5 * min(padded))
 
 
-def unit(p: KernelGemm, c: Any) -> Any:
+def unit(p: KernelProblem, c: Any) -> Any:
     """Elements of K that one box of ``c`` loads."""
     return np.minimum(c.u, widest_unit(p))
 
 
-def loads_tiled(p: KernelGemm, c: Any) -> Any:
+def loads_tiled(p: KernelProblem, c: Any) -> Any:
     """Whether tiled tensor maps load the operands of a weight gradient from where they are."""
-    if p.im2col is None or p.im2col.unpacked is None:
-        return p.im2col is not None and p.im2col.tiled
+    if im2col(p) is None or im2col(p).unpacked is None:
+        return im2col(p) is not None and im2col(p).tiled
     return (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
 
 
-def tiled_channels(p: KernelGemm, slice_: Any) -> Any:
+def tiled_channels(p: KernelProblem, slice_: Any) -> Any:
     """Channels of a tiled box of images; ``slice_``: the columns that a block loads. A box has one filter tap."""
-    x = p.im2col and (p.im2col.unpacked or p.im2col)
+    x = im2col(p) and (im2col(p).unpacked or im2col(p))
     return slice_ if x is None or x.tap_count == 1 else np.gcd(slice_, x.channels)
 
 
-def length(p: KernelGemm, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
+def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
     """K as stages count it: in a convolution the channels of each filter tap are padded to whole units, the pixels of
     an image, or of a row that tiled maps load, to whole stages. ``phases``: those of a strided input gradient whose
     average K it is; none: all that ``c`` computes."""
-    if p.im2col is None:
+    if im2col(p) is None:
         return p.k
-    if p.im2col.wgrad:
-        depth, tiled = np.maximum(c.u, 1), p.im2col.unpacked or p.im2col
-        whole = _in_stages(p.k, math.prod(p.im2col.positions), depth) if p.im2col.by_image else p.k
+    if im2col(p).wgrad:
+        depth, tiled = np.maximum(c.u, 1), im2col(p).unpacked or im2col(p)
+        whole = _in_stages(p.k, math.prod(im2col(p).positions), depth) if im2col(p).by_image else p.k
         if not tiled.tiled:
             return whole
         return where(loads_tiled(p, c), _in_stages(p.k, tiled.positions[0], depth), whole)
-    padded = ceil_div(p.im2col.channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
-    if p.im2col.phases:  # of the average phase
-        taps = sum(phase.tap_count for phase in phases or p.im2col.phases)
+    padded = ceil_div(im2col(p).channels, np.maximum(unit(p, c), 1)) * unit(p, c)  # a stage has it of each row tap
+    if im2col(p).phases:  # of the average phase
+        taps = sum(phase.tap_count for phase in phases or im2col(p).phases)
         return ceil_div(taps * padded, len(phases) if phases else phase_count(p, c))
-    return ceil_div(p.im2col.tap_count, np.maximum(c.row_taps, 1)) * padded
+    return ceil_div(im2col(p).tap_count, np.maximum(c.row_taps, 1)) * padded
 
 
 def _in_stages(k: int, run: int, depth: Any) -> Any:
@@ -177,40 +178,40 @@ def stage_depth(c: Any) -> Any:
     return c.u * c.row_taps
 
 
-def extents(p: KernelGemm, c: Any) -> tuple[Any, Any]:
+def extents(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """The extents of C that tiles cover, along M and N: of pixels with the halo of a filter row, if its taps share
     them."""
-    x = p.im2col
+    x = im2col(p)
     if x is None or not x.shares_row_taps:
-        return p.m, p.tma_n
+        return p.m, tma_n(p)
     if x.side == "a":
-        return where(c.row_taps > 1, x.halo_pixels, p.m), p.tma_n
-    return p.m, where(c.row_taps > 1, x.halo_pixels, p.tma_n)
+        return where(c.row_taps > 1, x.halo_pixels, p.m), tma_n(p)
+    return p.m, where(c.row_taps > 1, x.halo_pixels, tma_n(p))
 
 
-def phase_count(p: KernelGemm, c: Any) -> Any:
+def phase_count(p: KernelProblem, c: Any) -> Any:
     """The phases of a strided input gradient that ``c`` computes: images are of those with taps only."""
-    assert p.im2col is not None
-    return where(c.interleave_phases == 1, len(p.im2col.computed_phases), len(p.im2col.phases))
+    assert im2col(p) is not None
+    return where(c.interleave_phases == 1, len(im2col(p).computed_phases), len(im2col(p).phases))
 
 
-def located_pixels(p: KernelGemm, c: Any) -> Any:
+def located_pixels(p: KernelProblem, c: Any) -> Any:
     """Whether threads compute where the pixels of a tile are in C: those of a phase, or without the halo of a filter
     row."""
-    return (c.row_taps > 1) | bool(p.im2col is not None and p.im2col.phases)
+    return (c.row_taps > 1) | bool(im2col(p) is not None and im2col(p).phases)
 
 
-def along(p: KernelGemm, extent: Any) -> Any:
+def along(p: KernelProblem, extent: Any) -> Any:
     """The extent that the width of a box must divide where K is not contiguous: the tile; in a convolution also the
     channels."""
-    if p.im2col is None or not p.im2col.wgrad:
+    if im2col(p) is None or not im2col(p).wgrad:
         return extent
-    return np.gcd(extent, p.im2col.channels)
+    return np.gcd(extent, im2col(p).channels)
 
 
-def packs_8bit(p: KernelGemm, c: Any) -> Any:
+def packs_8bit(p: KernelProblem, c: Any) -> Any:
     """Whether adjacent threads may collect 8-bit results and store 8 columns each."""
-    matrix = p.im2col is None or p.im2col.result is None
+    matrix = im2col(p) is None or im2col(p).result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
     )
@@ -238,11 +239,11 @@ def batch(accumulators: Any) -> Any:
     return where(accumulators <= 64, 16, 8)
 
 
-def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
+def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """Whether K is contiguous in A, and in B, as wgmma reads them."""
-    layout = p.im2col.layout if p.im2col is not None else p.layout
+    layout = im2col(p).layout if im2col(p) is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
-    if p.im2col is not None and p.im2col.unpacked is not None:
+    if im2col(p) is not None and im2col(p).unpacked is not None:
         tiled = loads_tiled(p, c)
         a, b = a | tiled, b | tiled
     return a | (operand_packing.packs(c, "a") & operand_packing.transposes(p, "a")), b | (
@@ -250,18 +251,18 @@ def kmajor(p: KernelGemm, c: Any) -> tuple[Any, Any]:
     )
 
 
-def from_registers(p: KernelGemm, c: Any) -> Any:
+def from_registers(p: KernelProblem, c: Any) -> Any:
     """Whether wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
     contiguous."""
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
 
 
-def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
+def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> Any:
     """Further registers that the epilogue takes: ptxas hoists the bias and scale loads, and spills with 192
     accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
-    scatters = p.im2col is not None and p.im2col.result is not None
+    scatters = im2col(p) is not None and im2col(p).result is not None
     phased = located_pixels(p, c)
     # addresses of rows of C in a phase
     many = accumulators >= where(c.row_taps > 1, 144, 160)
@@ -277,10 +278,10 @@ def _epilogue_regs(p: KernelGemm, c: Any, accumulators: Any, moves: Any) -> Any:
         terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
     if p.output.bytes == 1:
         terms.append(where(packs_8bit(p, c) & (c.vec_c >= COLUMNS) & (accumulators >= 128), 4, 0))
-    if not p.epilogue_ops:
+    if not p.sink.ops:
         return reduce(np.maximum, terms)
-    operations, direct, few = set(p.epilogue_ops), np.logical_not(via_smem), accumulators <= 128
-    scaled, elementwise = "scale_rows" in operations, bool(p.elementwise_operands)
+    operations, direct, few = set(p.sink.ops), np.logical_not(via_smem), accumulators <= 128
+    scaled, elementwise = "scale_rows" in operations, bool(p.sink.elementwise)
     vectors = bool(operations & {"scale_rows", "bias_row", "bias_column"})
     along_x = where(transposed, "bias_column" in operations, "bias_row" in operations)
     out_bytes, loads = p.output.bytes, vectors or elementwise
@@ -316,20 +317,20 @@ def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> An
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
-def _grouped_blocks(p: KernelGemm, c: Any) -> Any:
+def _grouped_blocks(p: KernelProblem, c: Any) -> Any:
     """Tiles of all items of a group, in whole clusters."""
     along_m = where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
     along_n = where(c.transposed_mma == 1, c.cluster_x, c.cluster_y)
-    clusters = p.tiles_of(np.maximum(c.ml * along_m, 1), np.maximum(c.nl * along_n, 1))
+    clusters = p.extents.tiles(np.maximum(c.ml * along_m, 1), np.maximum(c.nl * along_n, 1))
     return clusters * c.cluster_x * c.cluster_y
 
 
-def prefetch_barriers(p: KernelGemm, c: Any) -> Any:
+def prefetch_barriers(p: KernelProblem, c: Any) -> Any:
     """mbarriers of a warpgroup for the elementwise operand that TMA prefetches: one for each staging buffer."""
-    return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.elementwise_operands and operand_packing.boxed(p))
+    return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.sink.elementwise and operand_packing.boxed(p))
 
 
-def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
+def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
     x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
@@ -337,7 +338,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
     m, n = extents(p, c)
     x_extent, y_extent = where(transposed, n, m), where(transposed, m, n)
-    images_x = (transposed) == (p.im2col is not None and p.im2col.side == "b")
+    images_x = (transposed) == (im2col(p) is not None and im2col(p).side == "b")
     a_from_registers, depth, k = from_registers(p, c), unit(p, c), length(p, c)
     y_slice = y_tile // np.maximum(c.cluster_x, 1)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
@@ -349,7 +350,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
     y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
     image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
-    if p.im2col is not None and (p.im2col.tiled or p.im2col.unpacked is not None):
+    if im2col(p) is not None and (im2col(p).tiled or im2col(p).unpacked is not None):
         columns = where(images_x, where(x_kmajor, x_slice, x_tile), y_slice)
         tiled_boxes = columns // np.maximum(tiled_channels(p, columns), 1)
         image_boxes = where(loads_tiled(p, c), tiled_boxes, image_boxes)
@@ -383,9 +384,9 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     slices = np.maximum(c.kg * c.cluster_k, 1)
     clustered_x = ceil_div(tiles_x, np.maximum(c.cluster_x, 1)) * c.cluster_x
     blocks = clustered_x * ceil_div(tiles_y, np.maximum(c.cluster_y, 1)) * c.cluster_y * slices * p.batch
-    if p.im2col is not None and p.im2col.phases:
+    if im2col(p) is not None and im2col(p).phases:
         blocks = blocks * phase_count(p, c)
-    if p.grouped:
+    if grouped(p):
         blocks = _grouped_blocks(p, c)
     partial_bytes = x_tile * owner_columns * 4
     fixup_bytes = blocks * partial_bytes * where(c.splitk == SPLIT_SHARE, tile_owners, 1)
@@ -411,8 +412,8 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
     setmaxnreg = (c.math_warpgroups == 2) & (c.min_ctas_per_sm == 1) & (mainloop_regs + epilogue_regs > EQUAL_REGISTERS)
     # producers of packed phases with L2 policies need more
     packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
-    phased = bool(p.im2col is not None and p.im2col.phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
-    less = (a_from_registers | bool(p.epilogue_ops) | phased) & (mainloop_regs + epilogue_regs <= MATH_LESS)
+    phased = bool(im2col(p) is not None and im2col(p).phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
+    less = (a_from_registers | bool(p.sink.ops) | phased) & (mainloop_regs + epilogue_regs <= MATH_LESS)
     return WgmmaGeometry(
         element_bytes=size,
         planes=count,
@@ -456,7 +457,7 @@ def geometry(p: KernelGemm, c: Any) -> WgmmaGeometry:
         accumulators=accumulators,
         tiles_m=tiles_m,
         tiles_n=tiles_n,
-        tiles=where(c.row_taps > 1, tiles_m * tiles_n, p.tiles_of(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
+        tiles=where(c.row_taps > 1, tiles_m * tiles_n, p.extents.tiles(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
         unit=depth,
         k_iters=k_iters,
         slice_k=ceil_div(k_iters, slices) * stage_depth(c),

@@ -9,7 +9,7 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,14 @@ class GroupedLoads(MatrixLoads):
     def _outer(self, name: str) -> Sequence[str]:
         return grouped_rows.coordinates(self.problem, name)
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
         if not grouped_rows.ranges(p, x.name):
             return super().tensor_map(p, x, kind)
-        return grouped_rows.item_rows_map(x.name.upper(), kind, p.tensor(x.name), p.element.bytes, x.box, x.span)
+        return grouped_rows.item_rows_map(
+            x.name.upper(),
+            kind,
+            p.operand(x.name.upper()).access.tensor(p.element.bytes),
+            p.element.bytes,
+            x.box,
+            x.span,
+        )

@@ -11,32 +11,25 @@ from __future__ import annotations
 
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
-from ptxgen.lowering.grouped_to_gemm import GroupedKernelGemm
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 FAR = 1 << 30  #: more rows than an item has
 WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 
-def jagged(p: KernelGemm) -> str:
+def jagged(p: KernelProblem) -> str:
     """The jagged axis of a group, if stored rows of its operands are along that axis; else empty."""
-    if not isinstance(p, GroupedKernelGemm):
-        return ""
-    stored = {"m": p.layout[0] == "N", "k": p.layout == "TN"}
-    return p.jagged if stored.get(p.jagged, False) else ""
+    found: str = p.operands[0].access.jagged if grouped(p) and "item_rows" in p.needs else ""
+    return found if "descriptor_table" not in p.needs else ""
 
 
-def supports(p: KernelGemm) -> bool:
-    """Whether items are ranges of rows of A and C, or of A and B."""
-    return bool(jagged(p))
-
-
-def ranges(p: KernelGemm, name: str) -> bool:
+def ranges(p: KernelProblem, name: str) -> bool:
     """Whether items are ranges of rows of A, B or C, and one map describes all of them."""
     return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
 
 
-def coordinates(p: KernelGemm, name: str) -> list[str]:
+def coordinates(p: KernelProblem, name: str) -> list[str]:
     """Registers with the coordinates of an item in A, B or C, after those of a matrix."""
     return ["%rows_end", "%far"] if ranges(p, name) else ["%item"]
 

@@ -11,7 +11,7 @@ from ptxgen.codegen.source import Argument
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.scheduler import TileScheduler
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class GroupedTileScheduler(TileScheduler):
     def parameters(self) -> list[str]:
         return [".param .u64 table, .param .u32 items,"]
 
-    def arguments(self, p: KernelGemm, buffers: Buffers) -> tuple[Argument, ...]:
-        return ("u64", buffers.packed["table"]), ("u32", p.tensor_items)
+    def arguments(self, p: KernelProblem, buffers: Buffers) -> tuple[Argument, ...]:
+        return ("u64", buffers.packed["table"]), ("u32", p.extents.tensor_items)
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         return int(resident_blocks(self.device, self.config)), 1, 1
 
-    def batch_limit(self, p: KernelGemm) -> int:
+    def batch_limit(self, p: KernelProblem) -> int:
         return 1
 
 

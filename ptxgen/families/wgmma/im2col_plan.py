@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -20,8 +20,8 @@ from ptxgen.families.wgmma.loads import MatrixLoads
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.lowering import implicit_gemm
-from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, im2col, tma_n, with_descriptor
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.lowering.table import Table
 
 #: parameters of an axis of the images
@@ -191,7 +191,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def window(self) -> Im2colDescriptor:
-        window: Im2colDescriptor | None = self.problem.im2col
+        window: Im2colDescriptor | None = im2col(self.problem)
         assert window is not None
         return window
 
@@ -253,8 +253,8 @@ class Im2colLoads(MatrixLoads):
         divisors.update((f"taps{a}", x.taps[a]) for a in self.axes)
         return divisors
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
-        x = p.im2col
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
+        x = im2col(p)
         assert x is not None
         filter_extents = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
         columns = (x.positions, x.lower, x.steps, x.taps, filter_extents, x.dilation)
@@ -275,12 +275,12 @@ class Im2colLoads(MatrixLoads):
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.window.side else "")
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
-        window, size = p.im2col, p.element.bytes
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+        window, size = im2col(p), p.element.bytes
         assert window is not None
         if isinstance(x, Im2colPixels | Im2colColumns):
             return im2col_map(window, x, kind, size)
-        along = p.tma_n if x.name == "b" else p.m
+        along = tma_n(p) if x.name == "b" else p.m
         inner, outer = (window.channels, along) if x.kmajor else (along, window.channels)
         taps = window.tap_count * window.row_taps
         pitches = (window.row * size, window.row * size * taps)
@@ -303,13 +303,13 @@ class WgradLoads(Im2colLoads):
     def dividers(self) -> list[str]:
         return ["channels", *(f"positions{a}" for a in self.axes), *(f"taps{a}" for a in self.axes[:-1])]
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
         if isinstance(x, Im2colColumns):
             return super().tensor_map(p, x, kind)
-        assert p.im2col is not None
+        assert im2col(p) is not None
         along = p.n if x.name == "b" else p.m
         extents = (p.k, along) if x.kmajor else (along, p.k)
-        return TensorMap(x.name.upper(), kind, extents, (p.im2col.row * p.element.bytes,), x.box, x.span)
+        return TensorMap(x.name.upper(), kind, extents, (im2col(p).row * p.element.bytes,), x.box, x.span)
 
 
 class ImageGradients(OperandPath):
@@ -352,18 +352,18 @@ class ImageWgradLoads(WgradLoads):
     def parameters(self) -> tuple[str, ...]:
         return (*super().parameters, ".param .u32 stages_per_image, .param .u32 image_pixels,")
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
-        assert p.im2col is not None
-        numbers = self.divisors(p.im2col)["stages_per_image"], math.prod(p.im2col.positions)
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
+        assert im2col(p) is not None
+        numbers = self.divisors(im2col(p))["stages_per_image"], math.prod(im2col(p).positions)
         return (*super().arguments(p), *(("u32", n) for n in numbers))
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[1]}" if isinstance(x, ImageGradients) else super().box_text(x)
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
         if not isinstance(x, ImageGradients):
             return super().tensor_map(p, x, kind)
-        window = p.im2col
+        window = im2col(p)
         assert window is not None
         filters, row = p.n if x.name == "b" else p.m, window.row * p.element.bytes
         extents = (math.prod(window.positions), filters, window.count)
@@ -382,9 +382,9 @@ class PhasedLoads(Im2colLoads):
         steps = " ".join(f".param .u32 tap_step{a}," for a in self.axes)
         return (*super().parameters, steps)
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
-        assert p.im2col is not None
-        return (*super().arguments(p), *(("u32", n & 0xFFFFFFFF) for n in p.im2col.tap_steps))
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
+        assert im2col(p) is not None
+        return (*super().arguments(p), *(("u32", n & 0xFFFFFFFF) for n in im2col(p).tap_steps))
 
 
 @dataclass(frozen=True)
@@ -451,36 +451,36 @@ class PhaseBatch(TensorBatch):
     def parameters(self) -> list[str]:
         return [".param .u64 phase_table, .param .u32 phases,"]
 
-    def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
-        assert p.im2col is not None
-        return ("table", PhaseTable(p.im2col, self.unit, self.u)), ("u32", len(p.im2col.phases))
+    def arguments(self, p: KernelProblem, run: BatchRange) -> tuple[Argument, ...]:
+        assert im2col(p) is not None
+        return ("table", PhaseTable(im2col(p), self.unit, self.u)), ("u32", len(im2col(p).phases))
 
 
-def with_row_taps(p: KernelGemm, c: Config) -> KernelGemm:
+def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
     """The problem whose taps are rows of filter taps, if ``c`` asks for it: its pixels have a halo."""
-    x = p.im2col
+    x = im2col(p)
     if c.row_taps == 1 or x is None or x.row_taps > 1:
         return p
-    shared = x.with_row_taps(p.ldc)
+    shared = x.with_row_taps(p.operand("C").access.ld)
     if x.side == "a":
-        return replace(p, im2col=shared, m=x.halo_pixels, lda=0)
-    return replace(p, im2col=shared, n=x.halo_pixels, ldb=0, ldc=0)
+        return with_descriptor(p.with_extents("A", m=x.halo_pixels), shared)
+    return with_descriptor(p.with_extents("BC", n=x.halo_pixels), shared)
 
 
-def unpacked(p: KernelGemm, c: Config) -> KernelGemm:
+def unpacked(p: KernelProblem, c: Config) -> KernelProblem:
     """The problem without packed copies of its operands, if ``c`` loads these from where they are."""
-    if p.im2col is None or p.im2col.unpacked is None or not loads_tiled(p, c):
+    if im2col(p) is None or im2col(p).unpacked is None or not loads_tiled(p, c):
         return p
-    return replace(p, im2col=p.im2col.unpacked)
+    return with_descriptor(p, im2col(p).unpacked)
 
 
-def run_layouts(p: KernelGemm) -> list[RunLayout]:
+def run_layouts(p: KernelProblem) -> list[RunLayout]:
     """The run layouts of rows and columns of C, if C is not a matrix; else none."""
-    if p.im2col is None or not p.im2col.result:
+    if im2col(p) is None or not im2col(p).result:
         return []
-    strided = p.im2col.phases and not p.im2col.by_phase
-    pixels = ("rows" if p.im2col.side == "a" else "columns") if strided else ""
-    named = zip(("rows", "columns"), p.im2col.result, strict=True)
+    strided = im2col(p).phases and not im2col(p).by_phase
+    pixels = ("rows" if im2col(p).side == "a" else "columns") if strided else ""
+    named = zip(("rows", "columns"), im2col(p).result, strict=True)
     return [(PhasePixels if name == pixels else RunLayout)(name, digits) for name, digits in named]
 
 
@@ -491,19 +491,19 @@ class RunAddressing(CAddressing):
     runs: bool
 
     @classmethod
-    def of(cls, p: KernelGemm) -> RunAddressing:
-        tables = p.addr_c != STRIDED or (p.im2col is not None and p.im2col.result is not None)
-        phased = p.im2col is not None and bool(p.im2col.phases)  # no auxiliary kernel reads C
+    def of(cls, p: KernelProblem) -> RunAddressing:
+        tables = p.operand("C").access.mode != STRIDED or (im2col(p) is not None and im2col(p).result is not None)
+        phased = im2col(p) is not None and bool(im2col(p).phases)  # no auxiliary kernel reads C
         return cls(tables, bool(run_layouts(p)) and not phased)
 
     @property
     def parameters(self) -> list[str]:
         return [".param .u64 rows_c, .param .u64 columns_c,"] if self.runs else []
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
-        if p.im2col is None or not p.im2col.result:
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
+        if im2col(p) is None or not im2col(p).result:
             return ()
-        return tuple(("table", t) for t in c_tables(*p.im2col.result))
+        return tuple(("table", t) for t in c_tables(*im2col(p).result))
 
 
 @lru_cache(maxsize=64)

@@ -15,14 +15,14 @@ from ptxgen.families.wgmma.operand_packing import realigns
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
 class MatrixLoads(Part):
     """A and B are matrices: the coordinate along K is the register %k."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     config: Config
     geometry: WgmmaGeometry
     batched: bool
@@ -43,14 +43,14 @@ class MatrixLoads(Part):
         """Registers with the coordinates of an item of operand ``name``."""
         return (f"%item_{name}",) if self.batched else ()
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
         """The map of an operand of ``p``, its elements of type ``kind``."""
         size = p.element.bytes
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
             return matrix_map(p, "W", kind, (16, 1, 16, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), kind, stored(p, x.name), size, x.box, x.span, self.batched)
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:
             workspace.claim(1, "zeros in place of A and B", zeroed=True)
 
@@ -62,6 +62,6 @@ class MatrixLoads(Part):
         """Kernel parameters beyond those of every product, in lines."""
         return ()
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
         return ()

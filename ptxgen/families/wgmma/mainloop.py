@@ -23,14 +23,14 @@ from ptxgen.families.wgmma.rs_fragments import (
 )
 from ptxgen.families.wgmma.smem_realign import Realignment
 from ptxgen.families.wgmma.split_bf16x3 import SplitOperand
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
 class Mainloop(Part):
     """The loop of the math warpgroups over stages. ``arithmetic``: of sums outside the loop."""
 
-    problem: KernelGemm
+    problem: KernelProblem
     config: Config
     geometry: WgmmaGeometry
     x: OperandPath

@@ -13,8 +13,9 @@ from ptxgen.codegen.config import PACK, REALIGN
 from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.lowering.im2col_descriptor import Copy
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import Copy, im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
 STAGES = 3  #: the least number of stages with realignment: one is loaded, one realigned, one multiplied
@@ -33,27 +34,28 @@ class PackedMatrix:
     bytes: int  #: bytes of all items
 
 
-def mapped(p: KernelGemm, operand: str) -> bool:
+def mapped(p: KernelProblem, operand: str) -> bool:
     """Whether there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
     items. Empty operands, and those that are split into planes first, need no map."""
     size = (p.output if operand == "c" else p.element).bytes
-    ld, start = getattr(p, f"ld{operand}"), getattr(p, f"aligned_{operand}")
-    if p.im2col is not None and operand != "c":
+    access = p.operand(operand.upper()).access
+    if im2col(p) is not None and operand != "c":
         return True  # the rules of im2col decide
-    rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}[operand]
-    offset = p.offsets["abc".index(operand)] if p.batch > 1 else 0
+    offset = access.stride * size if p.batch > 1 else 0
     unused = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
-    aligned = start >= TMA_ALIGNED and ((rows <= 1 and not p.grouped) or ld * size % TMA_ALIGNED == 0)
+    aligned = access.aligned >= TMA_ALIGNED and (
+        (access.rows <= 1 and not grouped(p)) or access.ld * size % TMA_ALIGNED == 0
+    )
     return unused or (aligned and offset % TMA_ALIGNED == 0 and offset < OFFSET_LIMIT)
 
 
-def boxed(p: KernelGemm) -> bool:
+def boxed(p: KernelProblem) -> bool:
     """Whether TMA can store boxes of C: it writes whole 16 bytes."""
-    matrix = p.im2col is None or p.im2col.result is None
+    matrix = im2col(p) is None or im2col(p).result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
 
-def unmapped(p: KernelGemm) -> tuple[bool, bool]:
+def unmapped(p: KernelProblem) -> tuple[bool, bool]:
     """Whether TMA cannot map A, and B."""
     return not mapped(p, "a"), not mapped(p, "b")
 
@@ -73,31 +75,35 @@ def residue_bytes(lines: Any, width: Any, size: int) -> Any:
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
-def transposes(p: KernelGemm, name: str) -> bool:
+def transposes(p: KernelProblem, name: str) -> bool:
     """Whether packing transposes an operand. Images and filters are packed in the order of im2col."""
-    layout, copy = (p.im2col.layout, p.im2col.copy(name)) if p.im2col is not None else (p.layout, None)
+    layout, copy = (im2col(p).layout, im2col(p).copy(name)) if im2col(p) is not None else (p.layout, None)
     mn_major = layout[0] == "T" if name == "a" else layout[1] == "N"
     return mn_major and copy is None and bf16x3.factor_bytes(p) != 2
 
 
-def packs_conv(p: KernelGemm) -> tuple[bool, bool]:
+def packs_conv(p: KernelProblem) -> tuple[bool, bool]:
     """Whether A, and B, of a convolution must be packed before TMA loads it."""
-    return (False, False) if p.im2col is None else (p.im2col.copy("a") is not None, p.im2col.copy("b") is not None)
+    return (False, False) if im2col(p) is None else (im2col(p).copy("a") is not None, im2col(p).copy("b") is not None)
 
 
-def row_copy(p: KernelGemm, name: str) -> PackedMatrix:
+def row_copy(p: KernelProblem, name: str) -> PackedMatrix:
     """The copy of an operand with aligned rows."""
-    columns, rows, by = (p.columns_a, p.rows_a, p.offsets[0]) if name == "a" else (p.columns_b, p.rows_b, p.offsets[1])
+    columns, rows, by = (
+        (p.operand("A").access.columns, p.operand("A").access.rows, p.offsets[0])
+        if name == "a"
+        else (p.operand("B").access.columns, p.operand("B").access.rows, p.offsets[1])
+    )
     return _rows(p, columns, rows, by)
 
 
-def packed_operand(p: KernelGemm, name: str) -> PackedMatrix:
+def packed_operand(p: KernelProblem, name: str) -> PackedMatrix:
     """The packed operand that the product kernel reads."""
     extent, by = (p.m, p.offsets[0]) if name == "a" else (p.n, p.offsets[1])
     return _rows(p, p.k, extent, by) if transposes(p, name) else row_copy(p, name)
 
 
-def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> PackedMatrix:
+def _rows(p: KernelProblem, columns: int, rows: int, by: int) -> PackedMatrix:
     size = p.element.bytes
     pitch = -(-max(columns, 1) * size // ROW) * ROW
     items = p.batch if by else 1
@@ -105,20 +111,20 @@ def _rows(p: KernelGemm, columns: int, rows: int, by: int) -> PackedMatrix:
     return PackedMatrix(items=items, matrix=matrix, pitch=pitch, bytes=items * rows * pitch)
 
 
-def _bytes(p: KernelGemm, name: str) -> int:
+def _bytes(p: KernelProblem, name: str) -> int:
     """Bytes of the copies of an operand: one that TMA cannot map is copied to aligned rows before it is transposed."""
-    if p.im2col is not None and any(packs_conv(p)):
-        copy = p.im2col.copy(name)
+    if im2col(p) is not None and any(packs_conv(p)):
+        copy = im2col(p).copy(name)
         return copy_bytes(p, copy) if copy else 0
     row_bytes = row_copy(p, name).bytes if transposes(p, name) and not mapped(p, name) else 0
     return row_bytes + packed_operand(p, name).bytes
 
 
-def copy_bytes(p: KernelGemm, copy: Copy) -> int:
+def copy_bytes(p: KernelProblem, copy: Copy) -> int:
     """Bytes of packed images or filters, aligned for the next copy."""
     return -(-copy.size * p.element.bytes // ROW) * ROW
 
 
-def workspace(p: KernelGemm, c: Any) -> Any:
+def workspace(p: KernelProblem, c: Any) -> Any:
     """Bytes of the packed operands of ``c``, a configuration or columns of many."""
     return where(packs(c, "a"), _bytes(p, "a"), 0) + where(packs(c, "b"), _bytes(p, "b"), 0)

@@ -13,8 +13,8 @@ from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import copy_bytes
-from ptxgen.lowering.im2col_descriptor import Copy, PackedCopy
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.im2col_descriptor import Copy, PackedCopy, im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 WORD = 4  #: bytes of shared memory that a thread writes at once
 TILE = 2048  #: words that a block copies
@@ -121,9 +121,9 @@ class OperandCopy(Protocol):
     def blocks(self, copy: Any) -> int: ...
 
 
-def image_copy(p: KernelGemm, name: str) -> Copy:
+def image_copy(p: KernelProblem, name: str) -> Copy:
     """The copy of an operand that must be packed."""
-    copy = p.im2col.copy(name) if p.im2col is not None else None
+    copy: Copy | None = im2col(p).copy(name) if im2col(p) is not None else None
     assert copy is not None
     return copy
 
@@ -138,7 +138,7 @@ class ChannelPacking(Packing):
 
     @cached_property
     def names(self) -> list[str]:
-        window = self.problem.im2col
+        window = im2col(self.problem)
         return [name for name in "ab" if window is not None and window.copy(name) is not None]
 
     @cached_property
@@ -160,15 +160,15 @@ class ChannelPacking(Packing):
         return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         packed = buffers.packed
         return replace(direct, operand="W", offset=packed[x.name]) if x.name in packed else direct
 
-    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: copy_bytes(p, image_copy(p, name)) for name in self.names}, {}
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         copies = [image_copy(p, x.name) for x in self.operands]
         blocks = [x.blocks(copy) for x, copy in zip(self.operands, copies, strict=True)]
         numbers: list[int] = blocks[:1] if len(blocks) > 1 else []

@@ -12,7 +12,7 @@ from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step
 from ptxgen.families.wgmma.pack_channels import CHUNK, WORD, ChannelPacking, image_copy
 from ptxgen.lowering.im2col_descriptor import MergedFilters
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class MergedFilterPacking(ChannelPacking):
     def parameters(self) -> list[str]:
         return [", ".join(f".param .u32 {name}" for name in self.NAMES)]
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         copy = image_copy(p, self.name)
         assert isinstance(copy, MergedFilters)
         chunks = copy.pitch * self.size // CHUNK

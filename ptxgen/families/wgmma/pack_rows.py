@@ -18,7 +18,7 @@ from ptxgen.codegen.source import Argument, Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import PackedMatrix, mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 CHUNK = 16  #: bytes that a thread copies at once
 ROUNDS = 4  #: chunks of a thread where there are more than LARGE of them, so that many bytes are in flight
@@ -93,25 +93,25 @@ class RowPacking(Packing):
         return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         if x.name not in buffers.packed:
             return direct
         matrix, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
         return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
-    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         staged = [name for name in self.copied if name in self.transposed]
         packed = {name: packed_operand(p, name).bytes for name in self.names}
         return packed, {name: row_copy(p, name).bytes for name in staged}
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         if not self.packs(p):
             return ()
         copy = (self._copy_step(p, run, {**buffers.packed, **buffers.staging}),) if self.copied else ()
         return (*copy, *(self._transpose_step(p, run, name, buffers) for name in self.transposed))
 
-    def _copy_step(self, p: KernelGemm, run: BatchRange, offsets: dict[str, int]) -> Step:
+    def _copy_step(self, p: KernelProblem, run: BatchRange, offsets: dict[str, int]) -> Step:
         """The launch of the copy kernel: the items of the run, or the one that all items have."""
         size = p.element.bytes
         copies = {name: row_copy(p, name) for name in self.copied}
@@ -128,7 +128,7 @@ class RowPacking(Packing):
         return Step(f"{self.entry}_pack_rows", grid, (AUX_KERNEL_THREADS, 1, 1), 0, arguments)
 
     def _copy_numbers(
-        self, p: KernelGemm, run: BatchRange, name: str, copy: PackedMatrix, offset: int, stride: int
+        self, p: KernelProblem, run: BatchRange, name: str, copy: PackedMatrix, offset: int, stride: int
     ) -> list[Argument]:
         columns, rows, _, item_bytes = copy.matrix
         _, _, ld, item_stride = stored(p, name)
@@ -140,7 +140,7 @@ class RowPacking(Packing):
             out += [("u64", item_stride), ("u32", run.items if item_bytes else 1), ("u64", item_bytes)]
         return out
 
-    def _transpose_step(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> Step:
+    def _transpose_step(self, p: KernelProblem, run: BatchRange, name: str, buffers: Buffers) -> Step:
         """The launch of the transpose kernel: the items of the run, or the one that all items have. It reads the
         operand, or the copy of it that TMA can map."""
         t, copy, size = self.transpose_kernel, packed_operand(p, name), p.element.bytes

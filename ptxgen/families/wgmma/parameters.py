@@ -18,7 +18,9 @@ from ptxgen.families.wgmma.scheduler import TileScheduler
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import tma_n
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 MAP_BYTES = 128  #: of a tensor map
@@ -81,7 +83,7 @@ class TmaParameters(Part):
             ", ".join(f".param .align 64 .b8 {n}[{MAP_BYTES * self._map_count(n)}]" for n in self.maps),
         ]
 
-    def arguments(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
         """The values of ``declarations`` for the batch items of ``run``."""
         maps = [m for name in self.maps for m in self._tensor_maps(p, run, name, buffers)]
         return (
@@ -90,8 +92,8 @@ class TmaParameters(Part):
             ("u64", "W"),
             *self.fused_ops.arguments,
             *self.batch.arguments(p, run),
-            *((("u32", p.lda), ("u32", p.ldb)) if self.realigns else ()),
-            *(("u32", n) for n in (p.m, p.tma_n, p.k, p.ldc, *self.scheduler.k_iters(p))),
+            *((("u32", p.operand("A").access.ld), ("u32", p.operand("B").access.ld)) if self.realigns else ()),
+            *(("u32", n) for n in (p.m, tma_n(p), p.k, p.operand("C").access.ld, *self.scheduler.k_iters(p))),
             *self.scheduler.arguments(p, buffers),
             (self.arithmetic.type, "alpha"),
             (self.arithmetic.type, "beta"),
@@ -102,13 +104,13 @@ class TmaParameters(Part):
     def _map_count(self, name: str) -> int:
         return {"map_x": self.x.map_count, "map_y": self.y.map_count}.get(name, 1)
 
-    def _tensor_maps(self, p: KernelGemm, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
+    def _tensor_maps(self, p: KernelProblem, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
         if name in ("map_c", *(f"map_{operand}" for operand in ELEMENTWISE_OPERANDS)):
-            s, matrix, size = self.epilogue.staging, p.tensor("c"), p.output.bytes
+            s, matrix, size = self.epilogue.staging, p.operand("C").access.tensor(p.output.bytes), p.output.bytes
             operand = "C" if name == "map_c" else name.removeprefix("map_")
             if grouped_rows.ranges(p, "c"):
                 return [grouped_rows.item_rows_map(operand, p.out, matrix, size, s.box, s.span)]
-            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active or p.grouped)]
+            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active or grouped(p))]
         x = self.x if name == "map_x" else self.y
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))

@@ -26,7 +26,8 @@ from ptxgen.families.wgmma.geometry import (
     resident_blocks,
     stage_depth,
 )
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
@@ -47,7 +48,7 @@ class WgmmaCells:
     one_tile_sum: Floats
 
 
-def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     size, pairs = g.element_bytes, len(PAIRS) if g.planes > 1 else 1
     instructions = g.x_tile // ROWS * (stage_depth(c) * size // STEP) * pairs
@@ -58,7 +59,7 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     read = (ROWS * STEP + STEP * g.y_tile) / perf_costs.WAVEFRONT
     moved_x = g.x_rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.planes
     moved_y = (g.y_slice + (g.y_tile - g.y_slice) * cost.TMA_MULTICAST) * c.u * size * g.planes
-    if p.im2col is not None:
+    if im2col(p) is not None:
         moved_x, moved_y = _im2col_bytes(p, c, g, moved_x, moved_y)
     moved_a, moved_b = (
         np.where(c.transposed_mma == 1, moved_y, moved_x),
@@ -80,9 +81,9 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         np.where(c.transposed_mma == 1, ROWS * g.mi, g.owner_columns // np.maximum(c.epilogue_subtiles, 1)),
     )
     via_smem = cost.TILE_UNALIGNED * (1 + cost.ROW_ENDS / np.maximum(along, 1)) if unaligned else 1.0
-    phased = p.im2col is not None and bool(p.im2col.phases)
-    if p.im2col is not None:
-        strided = np.where(c.transposed_mma == 1, *cost.TILE_STRIDED) if not p.im2col.contiguous_columns else 1.0
+    phased = im2col(p) is not None and bool(im2col(p).phases)
+    if im2col(p) is not None:
+        strided = np.where(c.transposed_mma == 1, *cost.TILE_STRIDED) if not im2col(p).contiguous_columns else 1.0
         located = located_pixels(p, c) & (c.interleave_phases == 0)
         via_smem = np.where(located, cost.TILE_VECTORS, via_smem)
         direct = np.where(located, cost.TILE_SCATTERED * np.where(phased, strided, 1.0), direct)
@@ -115,30 +116,33 @@ def work(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     )
 
 
-def _im2col_bytes(p: KernelGemm, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
+def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
     """The bytes that TMA loads. An im2col load goes pixel by pixel, which takes longer: as so many more bytes."""
-    assert p.im2col is not None
+    assert im2col(p) is not None
     size = p.element.bytes
     images_x = g.images_x
     tile = np.where(images_x, g.x_tile, g.y_tile)
     halo = 1 + (c.row_taps - 1) / np.maximum(tile, 1)
     moved_x = moved_x * np.where(images_x, halo, c.row_taps)
     moved_y = moved_y * np.where(images_x, c.row_taps, halo)
-    width = (g.unit if not p.im2col.wgrad else np.where(images_x, g.x_box, g.y_box)) * size
+    width = (g.unit if not im2col(p).wgrad else np.where(images_x, g.x_box, g.y_box)) * size
     slower = 1 + np.where(loads_tiled(p, c), 0, cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 
-def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
+def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     """The cells of ``c``."""
     size = p.element.bytes
     straddle = [
         float32(kmajor and ld * size % perf_costs.LINE > 0 and planes(p) == 1 and operand_packing.mapped(p, name))
-        for name, kmajor, ld in (("a", p.layout[0] == "N", p.lda), ("b", p.layout[1] == "T", p.ldb))
+        for name, kmajor, ld in (
+            ("a", p.layout[0] == "N", p.operand("A").access.ld),
+            ("b", p.layout[1] == "T", p.operand("B").access.ld),
+        )
     ]
     iterations = np.maximum(-(-g.k_iters // g.slices), 1)
     if grouped_rows.jagged(p) == "k":  # the average tile, but at least the longest one of a block
-        mean, longest = p.tile_iterations(c.ml, c.nl, c.u)
+        mean, longest = p.extents.tile_iterations(c.ml, c.nl, c.u)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
         iterations = np.maximum(np.maximum(mean, longest / waves), 1)
     cluster_us = np.where(c.cluster_k > 1, cost.CLUSTER_US + cost.CLUSTER_STEP_US * np.log2(c.cluster_k), 0.0)
@@ -180,13 +184,13 @@ def cell(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
     return WgmmaCells(c_cost=c_cost, straddle_a=straddle[0], straddle_b=straddle[1], **columns)
 
 
-def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> tuple[Any, Any]:
+def _phase_sums(p: KernelProblem, c: Columns, g: WgmmaGeometry, resident: Any) -> tuple[Any, Any]:
     """The K iterations of the multiprocessor that has most, with persistent blocks and otherwise. Tiles are in the
     order of phases, those with most taps first. The first persistent block has the longest tile of each round; without
     them, a multiprocessor that is free takes the next tile."""
-    if p.im2col is None or not p.im2col.phases:
+    if im2col(p) is None or not im2col(p).phases:
         return np.zeros(1), np.zeros(1)
-    phases = p.im2col.phases
+    phases = im2col(p).phases
     each = [-(-length(p, c, (phase,)) // np.maximum(c.u, 1)) for phase in phases]
     tiles = g.blocks / phase_count(p, c)
     rounds = [np.ceil(n * tiles / resident) for n in range(len(phases) + 1)]
@@ -195,10 +199,10 @@ def _phase_sums(p: KernelGemm, c: Columns, g: WgmmaGeometry, resident: Any) -> t
     return first, np.maximum(each[0], mean + each[-1] / 2)
 
 
-def _phase_us(p: KernelGemm, c: Columns, d: Device) -> Any:
+def _phase_us(p: KernelProblem, c: Columns, d: Device) -> Any:
     """Microseconds that the stores of phases take besides one store of C: of the images and their kernels, or of parts
     of sectors, which are read and written again."""
-    x = p.im2col
+    x = im2col(p)
     if x is None or x.images is None:
         return 0.0
     us = x.image_elements * p.output.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM)  # of one image
@@ -207,7 +211,7 @@ def _phase_us(p: KernelGemm, c: Columns, d: Device) -> Any:
     return np.where(c.interleave_phases == 1, images, parts)
 
 
-def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
+def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
     """Microseconds of the packing kernels: one for all operands that keep their layout, or of a convolution; one for
     each operand that is transposed."""
     if any(operand_packing.packs_conv(p)):
@@ -221,7 +225,7 @@ def _packing_us(p: KernelGemm, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
     return transposing * cost.TRANSPOSE_US + packs_rows * cost.PACK_ROWS_US + 2 * g.packed_bytes / reached
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: WgmmaCells, cell: Any) -> Floats:
     """Microseconds of a launch. If memory is the bottleneck, the last tile of C is stored after everything else."""
     iterations, blocks, room, c_cost = x.iterations[cell], x.blocks[cell], x.resident[cell], x.c_cost[cell]
     persistent, stages = w.persistent[rows] > 0, w.stages[rows]
@@ -231,7 +235,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     busy = np.sqrt(np.hypot(w.busy[rows] ** 2, tma**2))
     # a stage is loaded, multiplied, and freed when the next one is multiplied; with two-level sums at once
     iterations_held = np.float32(1 if promotion.promotes(p) else 2)
-    tma_latency = cost.TMA_LATENCY if p.im2col is None else cost.PIXEL_LATENCY
+    tma_latency = cost.TMA_LATENCY if im2col(p) is None else cost.PIXEL_LATENCY
     waiting = (
         np.maximum(iterations - stages, 0) / iterations * (tma_latency + tma + iterations_held * w.busy[rows]) / stages
     )
@@ -241,7 +245,7 @@ def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: WgmmaCells, ce
     waves = full + (rest > 0)
     last = np.where(rest > 0, np.maximum(rest * busy, latency), 0)
     multiply = (full * np.maximum(resident * busy, latency) + last) * iterations
-    if p.im2col is not None and p.im2col.phases:
+    if im2col(p) is not None and im2col(p).phases:
         most = np.where(persistent, x.persistent_sum[cell], x.one_tile_sum[cell])
         multiply = most * np.maximum(busy, latency / np.minimum(resident, waves))
     store = np.where(c_cost == 2, w.partial[rows], w.store[rows])

@@ -10,7 +10,7 @@ another kernel first copies C to the images, so that the product adds it to its 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,9 +23,8 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Argument, Step
-from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages
-from ptxgen.lowering.implicit_gemm import ImplicitGemm
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages, im2col, with_descriptor
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
 
 CHUNK = 16  #: bytes of C that a thread stores at once
@@ -34,14 +33,13 @@ NONE = 0xFFFFFFFF  #: the offset of the image of a phase without taps
 MOST_BLOCKS = 1 << 12  #: of the kernel that copies C to images, which ends at once if beta is zero
 
 
-def stores_by_phase(p: KernelGemm, c: Config) -> KernelGemm:
+def stores_by_phase(p: KernelProblem, c: Config) -> KernelProblem:
     """The problem that the product's kernel computes: C is the images of the phases if ``c`` interleaves them."""
-    x = p.im2col
+    x = im2col(p)
     if not c.interleave_phases or x is None or x.by_phase:
         return p
-    assert isinstance(p, ImplicitGemm)
     pairs = math.gcd(math.prod(x.positions), CHUNK // p.output.bytes)
-    return replace(p, im2col=x.stored_by_phase(), wide_c=pairs)
+    return with_descriptor(p, x.stored_by_phase()).with_access("C", vec=pairs)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class PhaseInterleaving(CKernels):
 
     @property
     def window(self) -> Im2colDescriptor:
-        window = self.c.problem.im2col
+        window: Im2colDescriptor | None = im2col(self.c.problem)
         assert window is not None
         return window
 
@@ -112,7 +110,9 @@ class PhaseInterleaving(CKernels):
     @cached_property
     def c_vec(self) -> int:
         """Elements of an access to C."""
-        return math.gcd(CHUNK // self.size, self.images.extents[0], self.c.problem.aligned_c // self.size)
+        return math.gcd(
+            CHUNK // self.size, self.images.extents[0], self.c.problem.operand("C").access.aligned // self.size
+        )
 
     @cached_property
     def image_vec(self) -> int:
@@ -161,9 +161,9 @@ class PhaseInterleaving(CKernels):
 
     # ---- launches
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         """The images are the first region of the workspace: the product takes its address as that of C."""
-        x = p.im2col
+        x = im2col(p)
         assert x is not None
         size = len(x.phases) * x.image_elements * p.output.bytes
         region = workspace.claim(size, "images of phases [phase][image][channel][position]")
@@ -178,8 +178,8 @@ class PhaseInterleaving(CKernels):
             f".param .{self.arithmetic.type} beta",
         ]
 
-    def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
-        x = p.im2col
+    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
+        x = im2col(p)
         assert x is not None
         assert x.images is not None
         (columns, rows), (across, down) = x.images.extents, x.images.strides

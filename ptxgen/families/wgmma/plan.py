@@ -44,11 +44,12 @@ from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tiled_wgrad import TiledWgradLoads
-from ptxgen.lowering.im2col_descriptor import PaddedPixels
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
-def as_computed(p: KernelGemm, c: Config) -> KernelGemm:
+def as_computed(p: KernelProblem, c: Config) -> KernelProblem:
     """The problem that the product's kernel computes: its C or its pixels may differ from those of ``p``."""
     return unpacked(with_row_taps(stores_by_phase(p, c), c), c)
 
@@ -64,7 +65,7 @@ class WgmmaPlan(Plan):
         c, g = self.config, self.geometry
         self.problem = p = as_computed(self.problem, c)
         self.target = f"{self.device.target}a"
-        if p.grouped:  # the kernel starts while another one makes its descriptor table
+        if grouped(p):  # the kernel starts while another one makes its descriptor table
             self.pdl = Pdl(c.replace(pdl=PDL_WITHIN))
         names = "ba" if c.transposed_mma else "ab"
         self.batch: TensorBatch = self._batch(names)
@@ -102,12 +103,12 @@ class WgmmaPlan(Plan):
         )
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
-    def launch(self, problem: KernelGemm) -> Launch:
-        return super().launch(as_computed(problem, self.config))
+    def _launch(self, problem: KernelProblem) -> Launch:
+        return super()._launch(as_computed(problem, self.config))
 
     def _batch(self, names: str) -> TensorBatch:
         p = self.problem
-        x = p.im2col
+        x = im2col(p)
         if x is not None and x.phases:
             return PhaseBatch(True, names, False, int(self.geometry.unit), self.config.u, len(x.extents), x.by_phase)
         return TensorBatch(p.batch != 1, names, bf16x3.planes(p) > 1)
@@ -116,26 +117,26 @@ class WgmmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         if isinstance(self.batch, PhaseBatch):
             return PhaseScheduler(c, g, self.device, True)
-        if p.im2col is not None and p.im2col.merged_phases > 1:
+        if im2col(p) is not None and im2col(p).merged_phases > 1:
             return MergedPhaseScheduler(c, g, self.device, False)
-        if not p.grouped:
+        if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
-        table = DescriptorTable(*cluster_tile(c), p.epilogue_dtype.name, p.epilogue_operands)
+        table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, p.sink.arrays)
         return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p))
 
     def _loads(self) -> MatrixLoads:
         p = self.problem
-        if p.grouped:
+        if grouped(p):
             return GroupedLoads(p, self.config, self.geometry, True)
-        if p.im2col is None:
+        if im2col(p) is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
-        if p.im2col.row_taps > 1:
+        if im2col(p).row_taps > 1:
             return RowTapLoads(p, self.config, self.geometry, True)
-        if p.im2col.tiled:
+        if im2col(p).tiled:
             return TiledWgradLoads(p, self.config, self.geometry, False)
-        if p.im2col.by_image:
+        if im2col(p).by_image:
             return ImageWgradLoads(p, self.config, self.geometry, False)
-        kind = WgradLoads if p.im2col.wgrad else PhasedLoads if p.im2col.phases else Im2colLoads
+        kind = WgradLoads if im2col(p).wgrad else PhasedLoads if im2col(p).phases else Im2colLoads
         return kind(p, self.config, self.geometry, p.batch != 1)
 
     def _packing(self) -> Packing:
@@ -143,21 +144,21 @@ class WgmmaPlan(Plan):
         common = (p, self.entry, self.batch, self.fused_ops)
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
-        if p.im2col is not None and p.im2col.merged_phases > 1:
+        if im2col(p) is not None and im2col(p).merged_phases > 1:
             return MergedFilterPacking(*common)
-        if p.im2col is not None and any(p.im2col.copies):
-            pixels = any(isinstance(copy, PaddedPixels) for copy in p.im2col.copies)
+        if im2col(p) is not None and any(im2col(p).copies):
+            pixels = any(isinstance(copy, PaddedPixels) for copy in im2col(p).copies)
             return (PixelPacking if pixels else ChannelPacking)(*common)
-        if p.im2col is None and bf16x3.planes(p) > 1:
+        if im2col(p) is None and bf16x3.planes(p) > 1:
             return SplitPacking(*common)
-        if (p.im2col is None or p.im2col.wgrad) and (packs(c, "a") or packs(c, "b")):
+        if (im2col(p) is None or im2col(p).wgrad) and (packs(c, "a") or packs(c, "b")):
             return RowPacking(*common, c)
         return Packing(*common)
 
     @property
     def _contiguous(self) -> int:
         """Adjacent columns of C that a thread holds in registers."""
-        window = self.problem.im2col
+        window = im2col(self.problem)
         if window is not None and not window.contiguous_columns:
             return 1
         return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
@@ -165,7 +166,7 @@ class WgmmaPlan(Plan):
     @property
     def images(self) -> OperandPath:
         """The operand of a convolution that is images."""
-        window = self.problem.im2col
+        window = im2col(self.problem)
         assert window is not None
         return self.x if self.x.name == window.side else self.y
 

@@ -5,15 +5,15 @@ others 25."""
 from __future__ import annotations
 
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import promotion_k
 
 
-def depth(p: KernelGemm) -> int:
+def depth(p: KernelProblem) -> int:
     """Elements of K that wgmma sums at most before the sum is added to the total; 0: all of K."""
     return bf16x3.PROMOTED if bf16x3.planes(p) > 1 else promotion_k(p.element, p.compute)
 
 
-def promotes(p: KernelGemm) -> bool:
+def promotes(p: KernelProblem) -> bool:
     """True if the kernel has two-level sums."""
     return depth(p) > 0

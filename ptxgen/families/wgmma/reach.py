@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.rules import maps_im2col
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
-def native(p: KernelGemm, d: Device) -> bool:
+def native(p: KernelProblem, d: Device) -> bool:
     """True if ``p`` has 8-bit floats, and wgmma a kernel for it if TMA can load its operands."""
     if not p.element.fp8 or d.sm != 90:
         return False
-    if p.grouped:  # nothing packs the operands of items, and the weight gradient of experts has none that is K-major
+    if grouped(p):  # nothing packs the operands of items, and the weight gradient of experts has none that is K-major
         return grouped_rows.jagged(p) == "m" and p.k > 0
-    plain = p.addr_a == p.addr_b == p.addr_c == STRIDED
-    return plain or (p.im2col is not None and maps_im2col(p))
+    return "strided" in p.needs or (im2col(p) is not None and maps_im2col(p))

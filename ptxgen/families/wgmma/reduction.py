@@ -12,7 +12,7 @@ from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry, batch, owne
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.mainloop import Mainloop
 from ptxgen.families.wgmma.scheduler import TileScheduler
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns
 
@@ -149,7 +149,7 @@ class SplitKFixup(Part):
         """Bytes of workspace that a tile takes."""
         return self.owners * self.config.kg * self.slice_bytes
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if self.active:
             tiles = self.scheduler.tiles(p)[2] * items * self.config.cluster_k
             workspace.claim(tiles * self.tile_bytes, "partial sums [tile][owner][slice]", zeroed=True)

@@ -22,7 +22,9 @@ from ptxgen.families.wgmma.geometry import (
     resident_blocks,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
@@ -38,30 +40,34 @@ PHASES = 256  #: phases of a strided input gradient
 COUNTED = (1 << 31) - 1024  #: extents below which a kernel can divide all coordinates of the last tile
 
 
-def maps_im2col(p: KernelGemm) -> bool:
+def maps_im2col(p: KernelProblem) -> bool:
     """Whether an im2col map can describe the images, and a tiled map the other operand."""
-    x, size = p.im2col, p.element.bytes
+    x, size = im2col(p), p.element.bytes
     if x is None:
         return True
     least, most, far = CORNERS[x.rank]
-    starts = [getattr(p, f"aligned_{name}") for name in "ab" if x.copy(name) is None]
+    starts = [p.operand(name.upper()).access.aligned for name in "ab" if x.copy(name) is None]
     inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
     aligned = all(n * size % TMA_ALIGNED == 0 for n in (*x.pitches, x.row)) and all(n >= TMA_ALIGNED for n in starts)
     counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED and len(x.phases) <= PHASES
     return counted and bf16x3.planes(p) == 1 and inside and aligned
 
 
-def _maps_halo(p: KernelGemm) -> bool:
+def _maps_halo(p: KernelProblem) -> bool:
     """Whether an im2col map can describe images with the halo of a filter row, and offsets in C fit 32 bits."""
-    x = p.im2col
-    return x is not None and x.upper[0] + x.taps[0] - 1 <= CORNERS[x.rank][1] and p.m * max(p.ldc, 1) < COUNTED
+    x = im2col(p)
+    return (
+        x is not None
+        and x.upper[0] + x.taps[0] - 1 <= CORNERS[x.rank][1]
+        and p.m * max(p.operand("C").access.ld, 1) < COUNTED
+    )
 
 
-def _packs_conv(p: KernelGemm, c: Any) -> Any:
+def _packs_conv(p: KernelProblem, c: Any) -> Any:
     """Whether, in a convolution, those operands are packed that TMA cannot load, or A where packing transposes it."""
-    if p.im2col is None:
+    if im2col(p) is None:
         return True
-    transposed = p.im2col.wgrad and p.im2col.side == "b" and operand_packing.transposes(p, "a")
+    transposed = im2col(p).wgrad and im2col(p).side == "b" and operand_packing.transposes(p, "a")
     a, b = operand_packing.packs_conv(p)
     return (
         ((c.operand_path_a == PACK * a) & (c.operand_path_b == PACK * b))
@@ -70,33 +76,33 @@ def _packs_conv(p: KernelGemm, c: Any) -> Any:
     )
 
 
-def _has_rows(p: KernelGemm) -> bool:
+def _has_rows(p: KernelProblem) -> bool:
     """Whether C has rows of adjacent columns with one pitch."""
-    x = p.im2col
+    x = im2col(p)
     return x is None or x.result is None or (x.contiguous_columns and len(x.result[0]) == 1 and not x.phases)
 
 
-def _vector_rows(p: KernelGemm, c: Any) -> Any:
+def _vector_rows(p: KernelProblem, c: Any) -> Any:
     """Whether threads store 16 bytes of a row of C, whose rows are pixels of a phase or of a tile with a halo."""
-    vectors = p.im2col is not None and p.im2col.side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
+    vectors = im2col(p) is not None and im2col(p).side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
     return located_pixels(p, c) & vectors
 
 
-def _countable(p: KernelGemm) -> bool:
+def _countable(p: KernelProblem) -> bool:
     """Whether no integer sum can be the least integer, which marks sums that are not stored yet."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
-def _can_wait(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
+def _can_wait(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     """Whether slices may wait for each other: all blocks are resident, and a stored sum differs from a missing
     one."""
     return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
-def _loads_b_once(p: KernelGemm) -> bool:
+def _loads_b_once(p: KernelProblem) -> bool:
     """Whether B is one matrix, whose part of a stage depends on nothing but the K iteration."""
-    images = p.im2col is not None and (p.im2col.wgrad or bool(p.im2col.phases) or p.im2col.side == "b")
-    return p.batch == 1 and not p.grouped and not images and bf16x3.planes(p) == 1
+    images = im2col(p) is not None and (im2col(p).wgrad or bool(im2col(p).phases) or im2col(p).side == "b")
+    return p.batch == 1 and not grouped(p) and not images and bf16x3.planes(p) == 1
 
 
 def _between(value: Any, least: int, most: int) -> Any:
@@ -111,7 +117,7 @@ def _realigns(c: Any) -> Any:
     return realigns(c, "a") | realigns(c, "b")
 
 
-def _splitk(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
+def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     return (
         (c.kg == 1)
         | (c.splitk == SPLIT_WORKSPACE)
@@ -121,12 +127,12 @@ def _splitk(p: KernelGemm, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     )
 
 
-def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
+def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     return np.where(
         c.epilogue_smem == 1,
         (p.output.bytes == 2)
         & ((_has_rows(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (c.interleave_phases == 1))
-        & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.elementwise_operands))
+        & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.sink.elementwise))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
@@ -136,13 +142,13 @@ def _epilogue_smem(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
     )
 
 
-def _producer_registers(p: KernelGemm, c: Any, g: WgmmaGeometry) -> Any:
-    if p.im2col is None:
+def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
+    if im2col(p) is None:
         return True
-    if p.im2col.wgrad:
-        fits = g.image_boxes * len(p.im2col.extents) <= COORDINATES
+    if im2col(p).wgrad:
+        fits = g.image_boxes * len(im2col(p).extents) <= COORDINATES
     else:
-        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (bool(p.im2col.phases) & g.a_from_registers)
+        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (bool(im2col(p).phases) & g.a_from_registers)
         units = np.where(many, UNITS // 2, UNITS)
         fits = c.u <= units * g.unit
     return np.logical_not(g.setmaxnreg) | fits
@@ -188,7 +194,7 @@ RULES = (
                 np.logical_not(_realigns(c))
                 | (
                     (p.element.bytes == 2)
-                    & (p.im2col is None)
+                    & (im2col(p) is None)
                     & (c.stages >= operand_packing.STAGES)
                     & (c.cluster_x * c.cluster_y == 1)
                     & (c.tma_rows == 0)
@@ -233,32 +239,36 @@ RULES = (
     Rule(
         "wgmma_im2col",
         lambda p, c, g, d: maps_im2col(p),
-        "images {p.im2col}, summed in {p.compute}: TMA im2col needs rows of whole 16 bytes, strides up to 8, and"
+        "images {p.operands[0].access.descriptor}, summed in {p.compute}: TMA im2col needs rows of whole 16 bytes,"
+        " strides up to 8, and"
         " corners and filter offsets of few pixels",
     ),
     # boxes of Y are never wider than a divisor of the channels
     Rule(
         "wgmma_im2col_channels",
         lambda p, c, g, d: (
-            (p.im2col is None)
-            or (not p.im2col.wgrad)
-            | ((c.transposed_mma == 1) != (p.im2col.side == "b"))
+            (im2col(p) is None)
+            or (not im2col(p).wgrad)
+            | ((c.transposed_mma == 1) != (im2col(p).side == "b"))
             | loads_tiled(p, c)
-            | (p.im2col.channels % np.maximum(g.x_box, 1) == 0)
+            | (im2col(p).channels % np.maximum(g.x_box, 1) == 0)
         ),
-        "transposed_mma={c.transposed_mma}: the channels of {p.im2col} are no multiple of the {g.x_box} columns of a"
+        "transposed_mma={c.transposed_mma}: the channels of {p.operands[0].access.descriptor} are no multiple of the"
+        " {g.x_box} columns of a"
         " box",
     ),
     Rule(
         "wgmma_tensor_map_a",
         lambda p, c, g, d: packs(c, "a") | realigns(c, "a") | mapped(p, "a"),
-        "A starts at {p.aligned_a} bytes, lda={p.lda}, strides {p.strides}; TMA needs multiples of 16 bytes, or"
+        "A starts at {p.operands[0].access.aligned} bytes, lda={p.operands[0].access.ld}, batch strides {p.offsets}"
+        " bytes; TMA needs multiples of 16 bytes, or"
         " operand_path_a=pack or realign",
     ),
     Rule(
         "wgmma_tensor_map_b",
         lambda p, c, g, d: packs(c, "b") | realigns(c, "b") | mapped(p, "b"),
-        "B starts at {p.aligned_b} bytes, ldb={p.ldb}, strides {p.strides}; TMA needs multiples of 16 bytes, or"
+        "B starts at {p.operands[1].access.aligned} bytes, ldb={p.operands[1].access.ld}, batch strides {p.offsets}"
+        " bytes; TMA needs multiples of 16 bytes, or"
         " operand_path_b=pack or realign",
     ),
     Rule(
@@ -344,7 +354,7 @@ RULES = (
                 & np.where(
                     g.x_kmajor,
                     g.x_slice * c.cluster_y == g.x_rows,
-                    (g.x_slice * c.cluster_y == c.u) & (p.im2col is None),
+                    (g.x_slice * c.cluster_y == c.u) & (im2col(p) is None),
                 )
             )
         ),
@@ -354,7 +364,7 @@ RULES = (
     Rule(
         "wgmma_grouped",
         lambda p, c, g, d: (
-            (not p.grouped)
+            (not grouped(p))
             | (
                 (c.persistent == 1)
                 & (c.cluster_k == 1)
@@ -368,7 +378,7 @@ RULES = (
     ),
     Rule(
         "wgmma_grouped_k",
-        lambda p, c, g, d: (not p.grouped) | (p.k > 0),
+        lambda p, c, g, d: (not grouped(p)) | (p.k > 0),
         "K={p.k}: the tile loop of a group takes K above 0",
     ),
     Rule(
@@ -378,12 +388,14 @@ RULES = (
     ),
     Rule(
         "wgmma_phases",
-        lambda p, c, g, d: (p.im2col is None or not (p.im2col.phases or p.im2col.merged_phases > 1)) | (g.slices == 1),
+        lambda p, c, g, d: (
+            (im2col(p) is None or not (im2col(p).phases or im2col(p).merged_phases > 1)) | (g.slices == 1)
+        ),
         "{g.slices} slices of K: the phases of a strided input gradient have different taps; they take one slice",
     ),
     Rule(
         "wgmma_interleave_phases",
-        lambda p, c, g, d: (c.interleave_phases == 0) | (p.im2col is not None and p.im2col.images is not None),
+        lambda p, c, g, d: (c.interleave_phases == 0) | (im2col(p) is not None and im2col(p).images is not None),
         "interleave_phases={c.interleave_phases}: images of phases are interleaved for strided input gradients in NCHW"
         " in two dimensions, with a stride of 2 to 4 along a row, C of two or four bytes per element, no fused"
         " operations, and offsets below 2^31",
@@ -393,8 +405,8 @@ RULES = (
         lambda p, c, g, d: (
             (c.row_taps == 1)
             | (
-                bool(p.im2col is not None and p.im2col.shares_row_taps)
-                & (c.row_taps == (p.im2col.taps[0] if p.im2col is not None else 1))
+                bool(im2col(p) is not None and im2col(p).shares_row_taps)
+                & (c.row_taps == (im2col(p).taps[0] if im2col(p) is not None else 1))
                 & (c.u == g.unit)
                 & (g.slices == 1)
                 & (c.stages > 1)
@@ -410,7 +422,8 @@ RULES = (
     Rule(
         "wgmma_row_taps_offsets",
         lambda p, c, g, d: (c.row_taps == 1) | _maps_halo(p),
-        "row_taps={c.row_taps}, M={p.m}, ldc={p.ldc}: offsets in C must be below 2^31 elements, and the corners of an"
+        "row_taps={c.row_taps}, M={p.m}, ldc={p.outputs[0].access.ld}: offsets in C must be below 2^31 elements, and"
+        " the corners of an"
         " im2col map include the halo",
     ),
     Rule(
@@ -454,7 +467,7 @@ RULES = (
             | (
                 (g.x_tile == ROWS)
                 & (g.x_extent <= c.tma_rows)
-                & ((not p.grouped) | (c.transposed_mma == 1))  # the rows of an item are not known before the launch
+                & ((not grouped(p)) | (c.transposed_mma == 1))  # the rows of an item are not known before the launch
                 & (c.tma_rows < ROWS)
                 & np.where(g.x_kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
             )
@@ -472,7 +485,7 @@ RULES = (
     ),
     Rule(
         "wgmma_stages",
-        lambda p, c, g, d: (c.stages > 1) | ((g.k_iters <= g.slices) & (p.im2col is None or not p.im2col.phases)),
+        lambda p, c, g, d: (c.stages > 1) | ((g.k_iters <= g.slices) & (im2col(p) is None or not im2col(p).phases)),
         "stages=1 takes one iteration of u={c.u} per slice of K={p.k}: a stage is freed while the next one is"
         " multiplied",
     ),

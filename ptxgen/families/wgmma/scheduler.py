@@ -11,7 +11,8 @@ from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.im2col_descriptor import im2col, tma_n
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 TILES_LIMIT = (1 << 31) - 1  #: tiles that a persistent launch counts
@@ -80,36 +81,36 @@ class TileScheduler(Part):
         """Kernel parameters of its own, in lines."""
         return []
 
-    def arguments(self, p: KernelGemm, buffers: Buffers) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, buffers: Buffers) -> tuple[Argument, ...]:
         """The values of ``parameters``."""
         return ()
 
     # ---- launches
 
-    def slices(self, p: KernelGemm) -> int:
+    def slices(self, p: KernelProblem) -> int:
         """Slices of K that store partial sums."""
         return self.config.kg
 
-    def tiles(self, p: KernelGemm) -> tuple[int, int, int]:
+    def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
         """Blocks along X and Y of one batch item, in whole clusters, and their product."""
         c = self.config
-        x, y = (p.tma_n, p.m) if self.transposed else (p.m, p.tma_n)
+        x, y = (tma_n(p), p.m) if self.transposed else (p.m, tma_n(p))
         across = -(-x // (self.x_tile * c.cluster_x)) * c.cluster_x
         down = -(-y // (self.y_tile * c.cluster_y)) * c.cluster_y
         return across, down, across * down
 
-    def k_iters(self, p: KernelGemm) -> tuple[int, int]:
+    def k_iters(self, p: KernelProblem) -> tuple[int, int]:
         """Iterations of the K loop of each slice of K, and how many slices have one more."""
         c = self.config
         # at least one iteration each: zeros, where there is no K
         iters: int = -(-integer(length(p, c)) // c.u)
         return divmod(max(iters, 1), c.kg * c.cluster_k)
 
-    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         """The GEMMs of a problem that have launches of their own."""
         return p.gemms
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         """The grid of a launch of ``items`` batch items."""
         c = self.config
         across, down, tiles = self.tiles(p)
@@ -118,7 +119,7 @@ class TileScheduler(Part):
         z = c.kg * items
         return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
 
-    def batch_limit(self, p: KernelGemm) -> int:
+    def batch_limit(self, p: KernelProblem) -> int:
         """Batch items that one launch can have."""
         c = self.config
         return TILES_LIMIT // self.tiles(p)[2] if c.persistent else GRID_LIMIT // c.kg
@@ -148,7 +149,7 @@ class TileScheduler(Part):
 class MergedPhaseScheduler(TileScheduler):
     """The tiles of a strided input gradient whose phases are columns of C."""
 
-    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         return (p,)
 
 
@@ -158,10 +159,10 @@ class PhaseScheduler(TileScheduler):
 
     grid_z_text = "phases"
 
-    def gemms(self, p: KernelGemm) -> tuple[KernelGemm, ...]:
+    def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         return (p,)
 
-    def grid(self, p: KernelGemm, items: int) -> tuple[int, int, int]:
+    def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         """The grid of a launch of all phases."""
-        assert p.im2col is not None
-        return super().grid(p, len(p.im2col.phases))
+        assert im2col(p) is not None
+        return super().grid(p, len(im2col(p).phases))

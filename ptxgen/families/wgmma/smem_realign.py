@@ -20,7 +20,7 @@ from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, OperandPath, in_batches
 from ptxgen.families.wgmma.operand_packing import RESIDUES, TMA_ALIGNED, residue_bytes
 from ptxgen.families.wgmma.tensor_maps import Matrix
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 WORD = 4  #: bytes that a thread moves at once
 IN_FLIGHT = 8  #: words that it reads before it writes the first
@@ -94,7 +94,7 @@ class RealignedOperand(OperandPath):
         """Register with the first row of the tile."""
         return first if self.kmajor else "%k"
 
-    def residue_maps(self, p: KernelGemm, kind: str, matrix: Matrix) -> list[TensorMap]:
+    def residue_maps(self, p: KernelProblem, kind: str, matrix: Matrix) -> list[TensorMap]:
         """A map for each residue: every eighth row. Where there is no such row, the map has row 0, which no product
         uses."""
         columns, rows, ld, _ = matrix

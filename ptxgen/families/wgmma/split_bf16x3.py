@@ -13,7 +13,7 @@ from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class SplitOperand(OperandPath):
@@ -70,12 +70,12 @@ class SplitPacking(Packing):
         return [".param .u32 K, .param .u32 pitch, .param .u32 blocks_a,", *items, f"{lines[0]},", lines[1]]
 
     def tensor_map(
-        self, p: KernelGemm, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
+        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
     ) -> TensorMap:
         packed = buffers.packed
         return self._planes_map(p, x, run.items, packed[x.name]) if packed else self._planes_map(p, x, p.batch, 0)
 
-    def _planes_map(self, p: KernelGemm, x: MappedOperand, items: int, offset: int) -> TensorMap:
+    def _planes_map(self, p: KernelProblem, x: MappedOperand, items: int, offset: int) -> TensorMap:
         """The map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. Where K is zero: of
         zeros in the workspace."""
         o, distinct = bf16x3.planes_of(p, x.name), bf16x3.distinct_items(p, x.name, items)
@@ -92,10 +92,10 @@ class SplitPacking(Packing):
             offset=offset,
         )
 
-    def buffer_bytes(self, p: KernelGemm, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
+    def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: bf16x3.all_bytes(p, name, run.items) for name in self.names}, {}
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
         if not self.packs(p):
             return ()
         operands = [bf16x3.planes_of(p, name) for name in self.names]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.batch import Batch, BatchRange
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TensorBatch(Batch):
             ".param .u32 last_a, .param .u32 last_b,",
         ]
 
-    def arguments(self, p: KernelGemm, run: BatchRange) -> tuple[Argument, ...]:
+    def arguments(self, p: KernelProblem, run: BatchRange) -> tuple[Argument, ...]:
         if not self.active:
             return ()
         last = [p.batch - 1 if offset else 0 for offset in p.offsets[:2]]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from ptxgen.codegen.source import TensorMap
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 #: columns, rows, leading dimension in elements, bytes from one batch item to the next (0: all items have one matrix)
 Matrix = tuple[int, int, int, int]
 
 
-def stored(p: KernelGemm, name: str) -> Matrix:
+def stored(p: KernelProblem, name: str) -> Matrix:
     """Operand A or B as it is in memory."""
-    return p.tensor(name)
+    tensor: Matrix = p.operand(name.upper()).access.tensor(p.element.bytes)
+    return tensor
 
 
 def matrix_map(
-    p: KernelGemm,
+    p: KernelProblem,
     operand: str,
     kind: str,
     matrix: Matrix,
@@ -31,7 +32,7 @@ def matrix_map(
     extents, pitches = (columns, rows), (row_pitch(columns, ld, rows, size),)
     if not batched:
         return TensorMap(operand, kind, extents, pitches, box, span, offset=offset)
-    items = p.tensor_items if item else 1
+    items = p.extents.tensor_items if item else 1
     return TensorMap(operand, kind, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
 
 

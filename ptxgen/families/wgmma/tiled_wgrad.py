@@ -12,8 +12,8 @@ from ptxgen.codegen.source import Argument, TensorMap
 from ptxgen.families.wgmma.geometry import tiled_channels
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
-from ptxgen.lowering.im2col_descriptor import Im2colDescriptor
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
+from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class TiledGradients(OperandPath):
@@ -88,15 +88,15 @@ class TiledWgradLoads(Im2colLoads):
     def parameters(self) -> tuple[str, ...]:
         return (*super().parameters, ".param .u32 stages_per_row,")
 
-    def arguments(self, p: KernelGemm) -> tuple[Argument, ...]:
-        assert p.im2col is not None
-        return (*super().arguments(p), ("u32", self.divisors(p.im2col)["stages_per_row"]))
+    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
+        assert im2col(p) is not None
+        return (*super().arguments(p), ("u32", self.divisors(im2col(p))["stages_per_row"]))
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[-2]}"
 
-    def tensor_map(self, p: KernelGemm, x: OperandPath, kind: str) -> TensorMap:
-        window = p.im2col
+    def tensor_map(self, p: KernelProblem, x: OperandPath, kind: str) -> TensorMap:
+        window = im2col(p)
         assert window is not None
         pixels, channels = window.extents, window.channels
         if x.name != window.side:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config import Config
+from ptxgen.families import registry
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily
@@ -14,18 +15,18 @@ from ptxgen.families.registry import Probe
 from ptxgen.families.winograd import axes, perf_model, rules
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.candidates import WinogradSpace
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.winograd import WinogradGemm, product_of
+from ptxgen.lowering.winograd import capability, winograd
 from ptxgen.problem.registry import parse
 
 if TYPE_CHECKING:
     from ptxgen.codegen.plan import Plan
 
 
-def _training_class(family: str, p: KernelGemm) -> str:
-    q = product_of(p, TILES[family])
-    return f"{family} weight_grad" if isinstance(q, WinogradGemm) and q.weight_grad else ""
+def _training_class(family: str, p: KernelProblem) -> str:
+    algorithm = winograd(registry.FAMILIES[family].form(p))
+    return f"{family} weight_grad" if algorithm is not None and algorithm.weight_grad else ""
 
 
 def _probes(family: str) -> tuple[Probe, ...]:
@@ -33,7 +34,7 @@ def _probes(family: str) -> tuple[Probe, ...]:
     return ((lower(parse("conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NCHW f32")), configs),)
 
 
-def _plan(p: KernelGemm, c: Config) -> type[Plan]:
+def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     from ptxgen.families.winograd.plan import WinogradPlan
 
     return WinogradPlan
@@ -50,8 +51,8 @@ def _family(name: str) -> TileFamily:
         model=perf_model,
         rate=perf_costs.fma_rate,
         plan=_plan,
-        gathers=lambda p: True,
-        product=lambda p: product_of(p, TILES[name]),
+        provides=frozenset(("plus_times", "store_tile", *(capability(TILES[name]) + x for x in ("", "_output")))),
+        computes=rules.computes(name),
         exact_integers=TILES[name] == 2,
         training_class=partial(_training_class, name),
         probes=partial(_probes, name),

@@ -15,8 +15,8 @@ from ptxgen.families.common.fma.perf_model import work
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work
 from ptxgen.families.common.perf_blocks import cell as product_cell
 from ptxgen.families.common.perf_blocks import microseconds as product_microseconds
-from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.winograd import WinogradGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.winograd import winograd
 from ptxgen.problem.device import Device
 
 L2_SPEED = 1.5  #: bandwidth of the L2 cache over that of device memory
@@ -31,18 +31,19 @@ def _transfer(size: Any, d: Device) -> Any:
     return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
 
 
-def cell(p: KernelGemm, c: Columns, g: TileGeometry, d: Device) -> Cells:
+def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
     """The cells of ``c``. The kernel that transforms the products adds the slices of K."""
     size = 4.0 * p.results
     extra = 2 * (_transfer(g.slices * size, d) - _transfer(size, d)) + SLICE_US * (g.slices - 1)
     return replace(product_cell(p, c, g, d), extra=float32(np.where(c.kg > 1, extra, 0.0)))
 
 
-def transform_microseconds(p: KernelGemm, d: Device) -> float:
+def transform_microseconds(p: KernelProblem, d: Device) -> float:
     """Microseconds of the transforms: each reads its tensor once and writes its matrices, or the reverse."""
-    if not isinstance(p, WinogradGemm) or p.transform is None:
+    algorithm = winograd(p)
+    if algorithm is None or algorithm.transform is None:
         return 0.0
-    t = p.transform
+    t = algorithm.transform
     matrices = (p.m * p.k, p.n * p.k, p.m * p.n)
     rows, columns = t.results
     tensors = t.images * t.channels * t.height * t.width + 9 * t.filters * t.channels
@@ -51,7 +52,7 @@ def transform_microseconds(p: KernelGemm, d: Device) -> float:
     return moved + 4 * tensors / (d.bandwidth * 1e3 * perf_costs.DRAM) + KERNELS * perf_costs.LAUNCH_US
 
 
-def microseconds(p: KernelGemm, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
+def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
     """Microseconds of a launch of the four kernels."""
     out: Floats = product_microseconds(p, d, w, rows, x, cell) + np.float32(transform_microseconds(p, d))
     return out

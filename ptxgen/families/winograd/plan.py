@@ -13,7 +13,7 @@ from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.mainloop import KERNEL, FmaMainloop, mainloop
 from ptxgen.families.winograd.interpolation import Interpolation
-from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernels, WinogradPacking, transformed
+from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernels, WinogradPacking, with_results
 
 
 class WinogradPlan(Plan):
@@ -24,16 +24,14 @@ class WinogradPlan(Plan):
     geometry: FmaGeometry
 
     def _compose(self) -> None:
-        conv, arithmetic, family = self.problem, self.arithmetic, self.config.family
+        conv, arithmetic = with_results(self.problem), self.arithmetic
         c = CAccess(conv, arithmetic, CAddressing(False), 1, False, bool(self.config.store_policy))
-        self.results = ResultTransform(
-            conv, family, arithmetic, c, FusedOps.of(conv, False), self.pdl, self.entry, self.reduction.active
-        )
-        self.problem = transformed(conv, family)[0]
+        fused = FusedOps.of(conv, False)
+        self.results = ResultTransform(conv, arithmetic, c, fused, self.pdl, self.entry, self.reduction.active)
         scheduler = compose_scheduler(self)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops, family)
+        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

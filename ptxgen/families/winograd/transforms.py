@@ -4,7 +4,7 @@ and of products."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -19,10 +19,9 @@ from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
-from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.interpolation import Interpolation
-from ptxgen.lowering.kernel_gemm import KernelGemm
-from ptxgen.lowering.winograd import TAPS, WinogradGemm, WinogradTransform, product_of
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.winograd import TAPS, Winograd, WinogradTransform, winograd
 
 THREADS = 128  #: per block of the transforms
 IMAGE_CHANNELS = {2: 4, 4: 2}  #: tile -> channels of a thread of the transforms of images and of gradients
@@ -39,12 +38,25 @@ Ints = tuple[int, ...]
 Names = tuple[str, ...]
 
 
-def transformed(p: KernelGemm, family: str) -> tuple[WinogradGemm, WinogradTransform]:
-    """The products of a convolution by the algorithm of ``family``, and the tensors that are transformed."""
-    product = product_of(p, TILES[family])
-    assert isinstance(product, WinogradGemm)
-    assert product.transform is not None
-    return product, product.transform
+def algorithm(p: KernelProblem) -> Winograd:
+    """The algorithm whose products ``p`` is."""
+    found = winograd(p)
+    assert found is not None
+    return found
+
+
+def tensors(p: KernelProblem) -> WinogradTransform:
+    """The tensors that are transformed."""
+    transform = algorithm(p).transform
+    assert transform is not None
+    return transform
+
+
+def with_results(p: KernelProblem) -> KernelProblem:
+    """The products with the sink of their convolution."""
+    sink = algorithm(p).sink
+    assert sink is not None
+    return replace(p, sink=sink)
 
 
 def _u32(numbers: Sequence[int]) -> tuple[Argument, ...]:
@@ -79,32 +91,32 @@ class ChannelsAndTiles:
         return ceil_div(tiles, self.tiles), ceil_div(channels, self.block_channels), 1
 
 
-def _minimal_filtering(p: WinogradGemm) -> str:
+def _minimal_filtering(p: Winograd) -> str:
     results, taps = (TAPS[1], p.tile) if p.weight_grad else (p.tile, TAPS[1])
     return f"math/winograd_f{results}x{results}_{taps}x{taps}.mako"
 
 
-def other_operand(p: WinogradGemm) -> str:
+def other_operand(p: Winograd) -> str:
     """The operand of the GEMMs that does not hold the images: filters, or gradients of results."""
     return "a" if p.image == "b" else "b"
 
 
-def _tile_number_names(p: WinogradGemm) -> Names:
+def _tile_number_names(p: Winograd) -> Names:
     """The first parameters of a kernel over tiles: tiles, extents of the two fastest digits, steps of the matrix."""
     first, second, _ = p.tile_digits
     return "tiles", f"{second}s", f"{first}s", "tile_step", "depth_step"
 
 
-def _tile_numbers(p: WinogradGemm, images: int, rows: int, columns: int, steps: Ints) -> Ints:
+def _tile_numbers(p: Winograd, images: int, rows: int, columns: int, steps: Ints) -> Ints:
     """The values of these parameters for images of ``rows`` and ``columns`` of tiles."""
     extents = {"image": images, "tile_row": rows, "tile_column": columns}
     first, second, _ = p.tile_digits
     return (images * rows * columns, extents[second], extents[first], *steps)
 
 
-def _matrix_numbers(p: WinogradGemm, t: WinogradTransform, matrix: str) -> Ints:
+def _matrix_numbers(q: KernelProblem, matrix: str) -> Ints:
     """The values of these parameters for all tiles of a convolution and the matrix A, B or C."""
-    ld = p.ldc if matrix == "c" else p.lda if matrix == "a" else p.ldb
+    p, t, ld = algorithm(q), tensors(q), q.operand(matrix.upper()).access.ld
     return _tile_numbers(p, t.images, *t.tiles, (1, ld) if p.tiles_adjacent else (ld, 1))
 
 
@@ -123,10 +135,7 @@ class TileTransform:
 
 @dataclass(frozen=True)
 class WinogradPacking(Packing):
-    """Transformed operands in the workspace: images and filters, or images and gradients of results. ``family``: of the
-    algorithm."""
-
-    family: str
+    """Transformed operands in the workspace: images and filters, or images and gradients of results."""
 
     template = "copy/winograd_transforms.mako"
     THREADS, ROW, LOG2_WARP = THREADS, ROW, log2(WARP)
@@ -150,8 +159,8 @@ class WinogradPacking(Packing):
         return ["a", "b"]
 
     @cached_property
-    def product(self) -> WinogradGemm:
-        return transformed(self.problem, self.family)[0]
+    def product(self) -> Winograd:
+        return algorithm(self.problem)
 
     @property
     def tile_numbers(self) -> Names:
@@ -220,16 +229,11 @@ class WinogradPacking(Packing):
         """A patch or a filter after the transform of its columns."""
         return Tile("half", "f32", (self.product.patch, self.product.patch))
 
-    def product_problem(self, p: KernelGemm) -> KernelGemm:
-        return transformed(p, self.family)[0]
-
-    def allocate(self, p: KernelGemm, run: BatchRange, workspace: Allocator) -> Buffers:
-        q = transformed(p, self.family)[0]
-        sizes = {"a": q.rows_a * q.lda, "b": q.rows_b * q.ldb}
-        packed = {
-            name: workspace.claim(q.points * size * q.element.bytes, f"transformed {name.upper()}", ROW).offset
-            for name, size in sizes.items()
-        }
+    def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
+        packed, points = {}, algorithm(p).points
+        for x in p.operands:
+            size = points * x.access.rows * x.access.ld * x.element.bytes
+            packed[x.name.lower()] = workspace.claim(size, f"transformed {x.name}", ROW).offset
         return Buffers({**packed, "c": PRODUCTS})
 
     @property
@@ -239,36 +243,36 @@ class WinogradPacking(Packing):
     def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
         return tuple(("u32", offset // ROW) for offset in buffers.packed.values())
 
-    def steps(self, p: KernelGemm, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        q, t = transformed(p, self.family)
+    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+        q, t = algorithm(p), tensors(p)
         other = other_operand(q)
-        matrix_filters, tiles = (q.n, q.m) if q.image == "a" else (q.m, q.n)
-        channels = q.k
+        matrix_filters, tiles = (p.n, p.m) if q.image == "a" else (p.m, p.n)
+        channels = p.k
         if q.weight_grad:
             tiles, channels = channels, tiles
         image_numbers = (
-            *_matrix_numbers(q, t, q.image),
+            *_matrix_numbers(p, q.image),
             *(tiles, t.channels, channels, t.height, t.width, *t.first),
             *(*t.image_steps, buffers.packed[q.image] // ROW),
         )
         images = ("transform_images", self.threads.grid(tiles, channels), q.image, image_numbers)
         if q.weight_grad:
             gradient_numbers = (
-                *_matrix_numbers(q, t, other),
+                *_matrix_numbers(p, other),
                 *(tiles, t.filters, matrix_filters, *t.results, 0, 0),
                 *(*t.result_steps, buffers.packed[other] // ROW),
             )
             first = ("transform_gradients", self.threads.grid(tiles, matrix_filters), other, gradient_numbers)
         else:
             filter_numbers = (
-                *(t.filters, t.channels, matrix_filters, q.k),
+                *(t.filters, t.channels, matrix_filters, p.k),
                 *(*t.filter_steps, t.filter_start, buffers.packed[other] // ROW),
             )
-            blocks = (ceil_div(matrix_filters, self.BLOCK_FILTERS), ceil_div(q.k, self.LANES_CHANNELS), 1)
+            blocks = (ceil_div(matrix_filters, self.BLOCK_FILTERS), ceil_div(p.k, self.LANES_CHANNELS), 1)
             first = ("transform_filters", blocks, other, filter_numbers)
-        return tuple(self._step(q, *kernel) for kernel in (first, images))
+        return tuple(self._step(p, *kernel) for kernel in (first, images))
 
-    def _step(self, p: WinogradGemm, name: str, grid: tuple[int, int, int], matrix: str, numbers: Ints) -> Step:
+    def _step(self, p: KernelProblem, name: str, grid: tuple[int, int, int], matrix: str, numbers: Ints) -> Step:
         """The launch of the kernel that writes the matrices A or B."""
         stride: Argument = ("u64", p.offsets["abc".index(matrix)])
         return Step(f"{self.entry}_{name}", grid, (THREADS, 1, 1), 0, (*self.pointers, stride, *_u32(numbers)))
@@ -285,11 +289,10 @@ class ResultEpilogue:
 @dataclass(frozen=True)
 class ResultTransform:
     """The kernel that computes results from the products: a plan of its own for the templates of the epilogue.
-    ``problem``: the convolution; ``family``: of the algorithm; ``sums_slices``: whether several slices of K have
+    ``problem``: the products, with the sink of the convolution; ``sums_slices``: whether several slices of K have
     products."""
 
-    problem: KernelGemm
-    family: str
+    problem: KernelProblem
     arithmetic: Arithmetic
     c: CAccess
     fused_ops: FusedOps
@@ -306,8 +309,8 @@ class ResultTransform:
     )
 
     @cached_property
-    def product(self) -> WinogradGemm:
-        return transformed(self.problem, self.family)[0]
+    def product(self) -> Winograd:
+        return algorithm(self.problem)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -324,7 +327,7 @@ class ResultTransform:
     def min_ctas_per_sm(self) -> int:
         """Blocks per multiprocessor for which registers are limited, with an activation; 0: no limit. With a limit,
         ptxas hoists the loads of an epilogue until it spills."""
-        fused = bool(self.problem.epilogue_ops)
+        fused = bool(self.problem.sink.ops)
         return RESULT_CTAS[self.product.tile] if fused and not self.fused_ops.operands else 0
 
     @property
@@ -358,19 +361,19 @@ class ResultTransform:
     def results(self) -> Tile:
         return Tile("result", "f32", (self.extent, self.extent))
 
-    def step(self, p: KernelGemm, slices: int) -> Step:
+    def step(self, p: KernelProblem, slices: int) -> Step:
         """The launch. ``slices``: of K, whose products are consecutive."""
-        q, t = transformed(p, self.family)
+        q, t = algorithm(p), tensors(p)
         tiles, channels = t.tile_count, t.filters
-        numbers: Ints = (*_matrix_numbers(q, t, "c"), channels, *t.results, *t.result_steps)
+        numbers: Ints = (*_matrix_numbers(p, "c"), channels, *t.results, *t.result_steps)
         if q.weight_grad:  # an image of one tile for each row of C, a channel for each column
             (by_filter, by_channel, *steps), tiles, channels = t.filter_steps, t.filters, t.channels
             if q.image == "a":
                 by_filter, by_channel, tiles, channels = by_channel, by_filter, channels, tiles
-            one_tile = _tile_numbers(q, tiles, 1, 1, (q.ldc, 1))
+            one_tile = _tile_numbers(q, tiles, 1, 1, (p.operand("C").access.ld, 1))
             numbers = (*one_tile, channels, *TAPS[1:], by_filter, by_channel, *steps)
         numbers = (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
-        stride: Argument = ("u64", q.offsets[2])
+        stride: Argument = ("u64", p.offsets[2])
         arguments = (*POINTERS, *self.fused_ops.arguments, stride, *_u32(numbers), ("f32", "beta"))
         return Step(
             f"{self.entry}_transform_results", self.threads.grid(tiles, channels), (THREADS, 1, 1), 0, arguments
@@ -387,10 +390,10 @@ class WinogradCKernels(CKernels):
     def names(self) -> tuple[str, ...]:
         return ()
 
-    def claim(self, p: KernelGemm, items: int, workspace: Allocator) -> None:
+    def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         """The products, or the sums of each slice, are first in the workspace."""
-        size = self.scheduler.slices(p) * items * p.m * p.ldc * self.arithmetic.bytes
+        size = self.scheduler.slices(p) * items * p.m * p.operand("C").access.ld * self.arithmetic.bytes
         assert workspace.claim(size, "products [slice][point][M][N]", ROW).offset == PRODUCTS
 
-    def steps(self, main: Step, p: KernelGemm, run: BatchRange) -> tuple[Step, ...]:
+    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
         return main, self.results.step(p, self.scheduler.slices(p))

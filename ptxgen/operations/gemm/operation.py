@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install_extra
-from ptxgen.lowering.kernel_gemm import lower_gemm
+from ptxgen.lowering.gemm import lower_gemm
 from ptxgen.operations.gemm import random_problems
 from ptxgen.operations.gemm.c_form import C_FORM
 from ptxgen.operations.gemm.reference import product, slices

@@ -10,7 +10,7 @@ from typing import Protocol
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.errors import CorruptError
 from ptxgen.families.common import rules
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
@@ -35,7 +35,7 @@ class Request:
     since better ones have answered or are not wanted."""
 
     problem: Problem
-    lowered: KernelGemm
+    lowered: KernelProblem
     device: Device
     database: Database | None
     k: int = 1

@@ -22,7 +22,7 @@ from ptxgen.errors import DeviceError, InputError
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import DEVICE, all_names, default_names, features
 from ptxgen.families.common.space import Candidates, candidates, members
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
@@ -209,11 +209,11 @@ class Model:
             return 1.0
         return self.search(problem, k=k).scale
 
-    def learnt(self, p: KernelGemm, family: str) -> bool:
+    def learnt(self, p: KernelProblem, family: str) -> bool:
         """Whether the trees were trained on measurements of ``family``, for problems like ``p``."""
         return self.trained and self.facts is not None and family in model_files.known(self.facts, p)
 
-    def _learnt(self, p: KernelGemm, c: Columns) -> NDArray[np.intp]:
+    def _learnt(self, p: KernelProblem, c: Columns) -> NDArray[np.intp]:
         """The rows of families that the model was trained on, for problems like ``p``."""
         if not self.trained or self.facts is None:
             return np.zeros(0, np.intp)
@@ -228,7 +228,7 @@ class Model:
 
     def _score(
         self,
-        p: KernelGemm,
+        p: KernelProblem,
         c: Columns,
         d: Device,
         us: Floats,
@@ -272,7 +272,7 @@ class Model:
         return trees if trees >= LEAST_TREES else 0
 
     def _best_classes(
-        self, p: KernelGemm, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
+        self, p: KernelProblem, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]]
     ) -> Candidates:
         """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
         more trees rank fewer. The best row with trees is one of them. ``us``: by the performance model."""

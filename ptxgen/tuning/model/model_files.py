@@ -19,7 +19,7 @@ from ptxgen.errors import CorruptError, SchemaError
 from ptxgen.families.common import array_cache
 from ptxgen.families.common.features import FORMER, PROBLEM, all_names, features
 from ptxgen.families.registry import FAMILIES
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.tuning.model import model_trees as trees
 from ptxgen.tuning.model.ranking_network import RankingNetwork
@@ -61,7 +61,7 @@ class Facts:
 FEW = 100  #: rows of a family below which also a trained model ranks its kernels by the performance model
 
 
-def known(facts: Facts, p: KernelGemm | None = None) -> list[str]:
+def known(facts: Facts, p: KernelProblem | None = None) -> list[str]:
     """The families with enough training data, for ``p`` if it is given."""
     found = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
     if p is None:

@@ -17,7 +17,8 @@ from ptxgen.families import registry
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import default_names, features
 from ptxgen.families.common.rules import legal
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped as is_group
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.registry import Problem
@@ -52,7 +53,7 @@ def threads() -> int:
     return max(1, min(cores, 8))
 
 
-def baseline(target: str, p: KernelGemm, d: Device, us: Floats) -> Any:
+def baseline(target: str, p: KernelProblem, d: Device, us: Floats) -> Any:
     """log2 of the baseline in microseconds; ``us``: the times by the performance model."""
     if target == "time":
         return 0 * us
@@ -120,7 +121,7 @@ class Training:
             c = Columns.of([r[0] for r in rows])
             good = np.flatnonzero(legal(p, c, d))  # later rules may reject them
             skipped += len(rows) - len(good)
-            grouped += len(good) * p.grouped
+            grouped += len(good) * is_group(p)
             rows, c = [rows[n] for n in good], c.take(good)
             family.append(np.array([FAMILIES.index(r[0].family) for r in rows], np.int64))
             classes.update(name for r in rows if (name := registry.FAMILIES[r[0].family].training_class(p)))

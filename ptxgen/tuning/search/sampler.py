@@ -18,7 +18,7 @@ from ptxgen.codegen.config import FAMILIES, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import legal
 from ptxgen.families.common.space import families
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 ALPHA = 100  #: initial count of every value
@@ -75,14 +75,14 @@ class Categorical:
     ``learnt``: the counts of each family's uniform phase.
     """
 
-    problem: KernelGemm
+    problem: KernelProblem
     device: Device
     family: Mapping[int, float]
     variables: Mapping[int, Variables]
     learnt: Mapping[int, Tally] = field(default_factory=dict)
 
     @classmethod
-    def uniform(cls, problem: KernelGemm, device: Device) -> Categorical:
+    def uniform(cls, problem: KernelProblem, device: Device) -> Categorical:
         """Uniform distributions of all axes."""
         found = families(problem, device)
         flat: dict[int, Variables] = {
@@ -92,12 +92,12 @@ class Categorical:
 
     @classmethod
     def learn(
-        cls, problem: KernelGemm, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
+        cls, problem: KernelProblem, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
         """Estimates probabilities from uniform draws of each family: until ``wanted`` are legal, at most ``limit``."""
         variables, tallies = {}, {}
         for f in families(problem, device):
-            flat = {names: Variable.flat(values) for names, values in f.variables(f.product(problem)).items()}
+            flat = {names: Variable.flat(values) for names, values in f.variables(f.form(problem)).items()}
             counts = {names: np.full(len(v.values), float(ALPHA)) for names, v in flat.items()}
             tally = tallies[f.code] = Tally()
             uniform = cls(problem, device, {f.code: 1.0}, {f.code: flat})
@@ -126,7 +126,7 @@ class Categorical:
         """The same for one family."""
         return replace(self, family={code: 1.0})
 
-    def of(self, problem: KernelGemm) -> Categorical:
+    def of(self, problem: KernelProblem) -> Categorical:
         """The same probabilities for another problem that the same families compute."""
         return replace(self, problem=problem)
 
@@ -160,7 +160,7 @@ class Categorical:
                 break
         if have < n:
             raise ConfigError(
-                f"{self.problem.key()} on {self.device.name}: {draws} draws had {have} legal"
+                f"{self.problem.name} on {self.device.name}: {draws} draws had {have} legal"
                 f" configurations; {n} are requested"
             )
         return Columns.concat(batches).take(np.arange(n))
@@ -179,7 +179,7 @@ class Categorical:
         return int(legal(self.problem, c, self.device).sum())
 
 
-def table(problem: KernelGemm, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
+def table(problem: KernelProblem, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
     """Table 1 of the paper for one problem: the legal fraction of ``n`` draws of the learnt and of a uniform sampler,
     in total and by family. The draws of the uniform phase are counted separately."""
     learnt = Categorical.learn(problem, device, seed)

@@ -32,7 +32,7 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
         return MIN_LAUNCH_US
     if not problem.COUNTS_PADDING:
         return max(MIN_LAUNCH_US, roofline_us(lower(problem), row) / 4)
-    return max(MIN_LAUNCH_US, lower(problem).results * lower(problem).output.bytes / (row.bandwidth * 1e3) / 4)
+    return max(MIN_LAUNCH_US, float(lower(problem).results * lower(problem).output.bytes) / (row.bandwidth * 1e3) / 4)
 
 
 def require_possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:

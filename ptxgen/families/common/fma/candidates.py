@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from ptxgen.families.common.fma.geometry import (
 )
 from ptxgen.families.common.geometry import WARP
 from ptxgen.families.common.multistage_candidates import MultistageSpace
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 #: the values of each axis that are tried
@@ -52,33 +52,33 @@ class FmaSpace(MultistageSpace):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def neutral(self, p: KernelGemm) -> KernelGemm:
+    def neutral(self, p: KernelProblem) -> KernelProblem:
         """The representative has the depth of kernels without shared memory as its K, if they are candidates."""
         depth = self.unstaged_depth(p)
-        return replace(super().neutral(p), k=depth) if depth else super().neutral(p)
+        return super().neutral(p).with_extents(k=depth) if depth else super().neutral(p)
 
-    def is_dominated(self, p: KernelGemm, others: Collection[str]) -> bool:
+    def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
         """Tensor cores were as fast in all of 425 measured convolutions and 82 GEMMs of f64 like these, and in
         all but one of 1,022 GEMMs of 16-bit elements."""
         narrow = NARROW[p.element.bytes] if plain_sums(p) else NARROW_CONV
-        wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not p.grouped
+        wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not grouped(p)
         return wide and multiplies_by(others, "mma.sync")
 
-    def unstaged_depth(self, p: KernelGemm) -> int:
+    def unstaged_depth(self, p: KernelProblem) -> int:
         """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
         return 1 << max(p.k - 1, 0).bit_length() if loads_fragments(p) else 0
 
-    def depths(self, p: KernelGemm) -> tuple[int, ...]:
+    def depths(self, p: KernelProblem) -> tuple[int, ...]:
         """``u`` of the candidates: of a small K at most the least that has one iteration."""
         unstaged = self.unstaged_depth(p)
         staged = [u for u in self.axes["u"] if not unstaged or u <= max(unstaged, self.axes["u"][0])]
         return tuple(sorted({*staged, unstaged} - {0}))
 
-    def tiles(self, p: KernelGemm) -> Columns:
+    def tiles(self, p: KernelProblem) -> Columns:
         values = {n: self.axes[n] for n in self.tile} | {"u": self.depths(p)}
         return Columns.product(values).replace(family=self.code)
 
-    def operand_copy_modes(self, p: KernelGemm, operand: str) -> list[tuple[int, int, int]]:
+    def operand_copy_modes(self, p: KernelProblem, operand: str) -> list[tuple[int, int, int]]:
         """(cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in shared
         memory consist of 16-byte chunks, and an MN-major operand has the same layout in shared and global memory."""
         first = operand == "a"
@@ -89,25 +89,25 @@ class FmaSpace(MultistageSpace):
         chunk = min(widest, 16 // p.accumulator.bytes)
         return [(0, 0, widest), (1, 0, 1), (0, 1, chunk), (1, 1, chunk)]
 
-    def copy_modes(self, p: KernelGemm, every: bool = False) -> list[dict[str, int]]:
+    def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         a, b = self._copy_modes_by_operand(p)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
 
-    def _copy_modes_by_operand(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def _copy_modes_by_operand(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         """The copy modes of A, and those of B."""
         names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
         return [[dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names]
 
-    def variants(self, p: KernelGemm) -> list[list[dict[str, int]]]:
+    def variants(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         unstaged = (0,) if self.unstaged_depth(p) else ()
         staged = self.axes["stages"] if p.compute == p.accumulator.name else ()
         return [[{"stages": n} for n in (*unstaged, *staged)], *self._copy_modes_by_operand(p)]
 
-    def shapes(self, p: KernelGemm) -> Grid:
+    def shapes(self, p: KernelProblem) -> Grid:
         shapes = Grid.combined([{n: self.depths(p) if n == "u" else self.axes[n]} for n in self.shape])
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
-    def finalize(self, p: KernelGemm, d: Device, c: Grid) -> Grid:
+    def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         """Interleaves lanes on small tiles, unless a warp has a single row or column of threads. C goes through shared
         memory where stores from registers would be scalar, if it fits: with a K-major B, and in groups whose rows of C
         are not aligned to 16 bytes."""
@@ -115,14 +115,14 @@ class FmaSpace(MultistageSpace):
         c = c.replace(lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8)
         if depth := self.unstaged_depth(p):
             c = self._without_shared_memory(p, c, depth)
-        narrow = p.grouped and p.vectors[2] * p.output.bytes < 16
+        narrow = grouped(p) and p.vectors[2] * p.output.bytes < 16
         wanted = ((c.kmajor_smem_b == 1) | narrow) & (c.kl == 1) & (c.stages > 0 if depth else True)
         if wanted.any():  # the stages of legal rows fit without it
-            size = staging_bytes(p, c) + (GROUPED_SHARED if p.grouped else 0)
+            size = staging_bytes(p, c) + (GROUPED_SHARED if grouped(p) else 0)
             wanted = wanted & (size <= d.most_shared(c.min_ctas_per_sm))
         return c.replace(epilogue_smem=wanted)
 
-    def _without_shared_memory(self, p: KernelGemm, c: Grid, depth: int) -> Grid:
+    def _without_shared_memory(self, p: KernelProblem, c: Grid, depth: int) -> Grid:
         """Of kernels without shared memory: lanes along N, so that a warp stores whole cache lines, the widest loads,
         and ``u`` of ``depth``; that of the others is one of the axis. Rows with another ``u`` become illegal."""
         unstaged, g = c.stages == 0, geometry(p, c)
@@ -140,7 +140,7 @@ class FmaSpace(MultistageSpace):
             vec_b=vec_b,
         )
 
-    def changes(self, p: KernelGemm, d: Device, config: Config) -> Iterator[dict[str, int]]:
+    def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         """Also between kernels with and without shared memory, and to the small depths of the latter."""
         yield from super().changes(p, d, config)
         if loads_fragments(p):
@@ -149,7 +149,7 @@ class FmaSpace(MultistageSpace):
             for u in (1, 2, 4, 8, 16):
                 yield {**unset, "u": u, "vec_a": min(config.vec_a, u), "vec_b": min(config.vec_b, u)}
 
-    def canonical(self, p: KernelGemm, c: Columns) -> Columns:
+    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
         one_row = (c.lanes_m == 1) | (c.lanes_m == WARP)
         columns = c.ns // (2 if p.accumulator.bytes == 2 else 1)
         kg = np.minimum(slices_of_k(p, c)[1], c.kg)
@@ -162,7 +162,7 @@ class FmaSpace(MultistageSpace):
             vec_c=width_c(p, c),
         )
 
-    def with_dependent_axes(self, p: KernelGemm, config: Config, changes: dict[str, int]) -> list[Config]:
+    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """With the same ``lanes_m``, and with the one that makes the warp tile most nearly square."""
         [plain] = super().with_dependent_axes(p, config, changes)
         if "lanes_m" in changes:
@@ -171,12 +171,12 @@ class FmaSpace(MultistageSpace):
         return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
 
 
-def adjacent_c(p: KernelGemm, c: Any) -> Any:
+def adjacent_c(p: KernelProblem, c: Any) -> Any:
     """Adjacent elements of C that a thread has in registers."""
     return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p), c.ns))
 
 
-def width_c(p: KernelGemm, c: Any) -> Any:
+def width_c(p: KernelProblem, c: Any) -> Any:
     """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
     return np.where(stores_via_smem(c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -11,8 +11,9 @@ from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
+from ptxgen.lowering.grouped_to_gemm import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
-from ptxgen.lowering.kernel_gemm import STRIDED, KernelGemm
+from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 #: registers that a thread keeps for each row and column of its loads, by addressing
 TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, WINDOW: 2}
@@ -58,7 +59,7 @@ class FmaGeometry(MultistageGeometry):
     b: FmaOperandGeometry
 
 
-def staged_bytes(p: KernelGemm) -> int:
+def staged_bytes(p: KernelProblem) -> int:
     """Bytes of one element in shared memory: 16-bit elements that are summed in f32 are stored as f32."""
     return p.accumulator.bytes
 
@@ -68,22 +69,22 @@ def row_pitch_c(c: Any) -> Any:
     return c.nl + 4
 
 
-def staging_bytes(p: KernelGemm, c: Any) -> Any:
+def staging_bytes(p: KernelProblem, c: Any) -> Any:
     """Bytes of shared memory through which the epilogue stores C."""
     return c.ml * row_pitch_c(c) * c.kl * accumulator_bytes(p)
 
 
-def kmajor_global(p: KernelGemm, name: str) -> bool:
+def kmajor_global(p: KernelProblem, name: str) -> bool:
     """Whether K is contiguous in operand ``name`` in global memory."""
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
 
 
-def kmajor_in_smem(p: KernelGemm, c: Any, name: str) -> Any:
+def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:
     """Whether K is contiguous in it in shared memory, too."""
     return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
 
 
-def operand(p: KernelGemm, c: Any, name: str) -> FmaOperandGeometry:
+def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
     kmajor, kmajor_smem = kmajor_global(p, name), kmajor_in_smem(p, c, name)
@@ -114,7 +115,7 @@ def operand(p: KernelGemm, c: Any, name: str) -> FmaOperandGeometry:
         row_chunks=where(kmajor_smem, c.u * bytes_ // 16, 0),
         bytes=bytes_,
         chunk=16 // bytes_,
-        addressing=p.addr_a if first else p.addr_b,
+        addressing=p.operand("A").access.mode if first else p.operand("B").access.mode,
     )
 
 
@@ -125,7 +126,7 @@ def _lines(x: FmaOperandGeometry, threads: Any, loads: Any) -> Any:
     return np.minimum(loads, where(x.kmajor_smem | x.transposed, many, one))
 
 
-def _early(p: KernelGemm, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
+def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any) -> Any:
     """Registers that ptxas uses beyond the live values: addresses of many loads that it hoists out of the loop;
     bounds checks of rows and columns beyond the seven predicate registers; several accumulator sets; early loads of
     K-major rows, of 64-bit and of 16-bit elements."""
@@ -168,7 +169,7 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
     return where(resident <= FULL_THREADS, most, where(rows, KMAJOR_MARGIN, 0) + sets)
 
 
-def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
+def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
     """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
     group, sum_bytes = c.ml // c.ms * (c.nl // c.ns), accumulator_bytes(p)
     return {
@@ -180,7 +181,7 @@ def counts(p: KernelGemm, c: Any) -> dict[str, Any]:
     }
 
 
-def geometry(p: KernelGemm, c: Any) -> FmaGeometry:
+def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
     """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
@@ -231,12 +232,16 @@ def geometry(p: KernelGemm, c: Any) -> FmaGeometry:
     return _without_shared_memory(p, c, g) if np.any(c.stages == 0) else g
 
 
-def plain_sums(p: KernelGemm) -> bool:
+def plain_sums(p: KernelProblem) -> bool:
     """Whether it is a product, or a batch, of plain matrices with sums in f32 or f64."""
-    return not p.grouped and p.addr_a == p.addr_b == p.addr_c == STRIDED and p.accumulator.bytes >= 4
+    return (
+        not grouped(p)
+        and p.operand("A").access.mode == p.operand("B").access.mode == p.operand("C").access.mode == STRIDED
+        and p.accumulator.bytes >= 4
+    )
 
 
-def loads_fragments(p: KernelGemm) -> bool:
+def loads_fragments(p: KernelProblem) -> bool:
     """Whether kernels without shared memory are candidates: K is small."""
     return plain_sums(p) and p.k <= SMALL_K
 
@@ -246,7 +251,7 @@ def widest_load(c: Any, x: FmaOperandGeometry) -> Any:
     return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
 
 
-def _without_shared_memory(p: KernelGemm, c: Any, g: FmaGeometry) -> FmaGeometry:
+def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeometry:
     """``g``, with the numbers of kernels without shared memory where ``stages`` is 0."""
     unstaged = c.stages == 0
     words = p.accumulator.bytes // 4

@@ -141,6 +141,6 @@ def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     p, c, g = plan.problem, plan.config, geometry
     steps, ahead, packed, size = int(g.uk), bool(c.fragment_prefetch), p.accumulator.bytes == 2, p.element.bytes
     common = (plan.threads, c.u, steps, ahead, packed, size)
-    a = OperandLayout(g.a, *common, 0, p.addr_a, p.lda)
-    b = OperandLayout(g.b, *common, a.size, p.addr_b, p.ldb)
+    a = OperandLayout(g.a, *common, 0, p.operand("A").access.mode, p.operand("A").access.ld)
+    b = OperandLayout(g.b, *common, a.size, p.operand("B").access.mode, p.operand("B").access.ld)
     return FmaMainloop(c, g, steps, a, b, plan.arithmetic)

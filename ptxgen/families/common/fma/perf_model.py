@@ -12,7 +12,8 @@ from ptxgen.families.common.fma.candidates import adjacent_c, width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 __all__ = ["cell", "microseconds", "work"]
@@ -48,7 +49,7 @@ def _copy_cycles(x: FmaOperandGeometry, element: int) -> Any:
     return np.where(x.cp_async == 1, asynchronous, loads * (loaded + stored))
 
 
-def work(p: KernelGemm, c: Columns, g: FmaGeometry, d: Device) -> Work:
+def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. Reads no extents of ``p``."""
     packed = 2 if p.accumulator.bytes == 2 else 1
     warps = np.maximum(g.threads // WARP, 1)
@@ -103,7 +104,7 @@ def work(p: KernelGemm, c: Columns, g: FmaGeometry, d: Device) -> Work:
     costs = epilogue_costs(p, c, g, d, width_c(p, c))
     if unstaged.any():
         costs["start"] = np.where(unstaged, perf_costs.GLOBAL_LATENCY / 2, costs["start"])
-    if p.grouped:
+    if grouped(p):
         costs |= {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     if perf_grouped.calibrated(p):
         costs["store"] = perf_grouped.store_cycles(p, c, g, width_c(p, c), adjacent_c(p, c))

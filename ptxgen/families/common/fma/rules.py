@@ -18,7 +18,7 @@ from ptxgen.families.common.fma.geometry import (
     plain_sums,
     widest_load,
 )
-from ptxgen.lowering.kernel_gemm import KernelGemm
+from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 
@@ -35,7 +35,7 @@ def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     return (x.row_loads > 0) & even & np.where(x.kmajor_smem, kmajor_smem, np.where(x.transposed, transposed, direct))
 
 
-def _cp_async(p: KernelGemm, d: Device, x: FmaOperandGeometry) -> Any:
+def _cp_async(p: KernelProblem, d: Device, x: FmaOperandGeometry) -> Any:
     """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
     size = x.vec * p.element.bytes
     copies = (size >= 4) & (size <= 16) & (x.bytes == p.element.bytes) & d.has_async_copy
@@ -48,7 +48,7 @@ def _kmajor_smem(c: Any, g: FmaGeometry, x: FmaOperandGeometry) -> Any:
     return x.kmajor & (g.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
-def _loads_fragments(p: KernelGemm, c: Any, g: FmaGeometry) -> Any:
+def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
     """Whether a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
     unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
     off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))

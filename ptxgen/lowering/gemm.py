@@ -1,0 +1,37 @@
+"""Lowers matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.strided import matrix_product
+from ptxgen.problem.gemm import Gemm
+
+
+def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
+    """A GEMM as a kernel problem. ``numbers``: symbols or columns in place of its extents, leading dimensions and
+    alignments; ``kind``: the type of the result."""
+
+    def of(*names: str) -> tuple[Any, ...]:
+        return tuple(numbers.get(name, getattr(p, name)) for name in names)
+
+    m, n, k = of("m", "n", "k")
+    lda, ldb, ldc = of("lda", "ldb", "ldc")
+    a, b, c = of("aligned_a", "aligned_b", "aligned_c")
+    return matrix_product(
+        m,
+        n,
+        k,
+        p.layout,
+        p.dtype,
+        p.compute,
+        out=p.out,
+        ld=(lda, ldb, ldc),
+        aligned=(a, b, c),
+        batch=p.batch,
+        strides=(p.stride_a, p.stride_b, p.stride_c),
+        epilogue=p.epilogue,
+        deterministic=p.deterministic,
+        kind=numbers.get("kind", KernelProblem),
+    )

@@ -1,0 +1,333 @@
+"""What kernels compute: extents, operands with their access modes, an algebra, and a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ptxgen.lowering.algebra import PLUS_TIMES, Algebra
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.problem.base import SUMS
+from ptxgen.problem.dtypes import Dtype, dtype
+
+STRIDED = "strided"  #: the address mode of a matrix with a leading dimension
+
+
+@dataclass(frozen=True)
+class Extents:
+    """The extents of a problem: integers, NumPy columns or symbols. Each operation has those of its loops."""
+
+    @property
+    def results(self) -> Any:
+        """Elements that the kernels compute; 0: there is nothing to launch."""
+        raise NotImplementedError
+
+    def representative(self) -> Extents:
+        """The extents of all problems of a class that differ in these only."""
+        return self
+
+
+@dataclass(frozen=True)
+class GemmExtents(Extents):
+    """The extents of a batch of matrix products of one shape."""
+
+    m: Any
+    n: Any
+    k: Any
+    batch: Any = 1
+
+    @property
+    def results(self) -> Any:
+        return self.batch * self.m * self.n
+
+    @property
+    def reduction(self) -> Any:
+        """The largest number of products in the sum of an element."""
+        return self.k
+
+    @property
+    def flops(self) -> Any:
+        return 2 * self.results * self.k
+
+    @property
+    def common_divisors(self) -> tuple[Any, Any, Any]:
+        """The greatest common divisors of M, of N and of K over all products."""
+        return self.m, self.n, self.k
+
+    @property
+    def tensor_items(self) -> Any:
+        """Items of the tensors that TMA loads."""
+        return self.batch
+
+    def tiles(self, ml: Any, nl: Any, u: Any = 1, kg: Any = 1) -> Any:
+        """Tiles of ``ml`` by ``nl`` of all items: integers, or NumPy columns. ``u``, ``kg``: see
+        ``tile_iterations``."""
+        return -(-self.m // ml) * -(-self.n // nl) * self.batch
+
+    def tile_iterations(self, ml: Any, nl: Any, u: Any, kg: Any = 1) -> tuple[Any, Any]:
+        """K iterations of a tile on average, and of the longest one. ``kg``: slices of the longest K of a group, whose
+        length others have, too; each slice of a tile counts as a tile."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Access:
+    """How kernels address an operand or an output in memory. ``kind``: the name of the access mode, which families
+    provide."""
+
+    kind: ClassVar[str]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What a family must provide to read an operand in this way."""
+        return frozenset((self.kind,))
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Arrays that a launch binds besides the operand itself, in the order of the kernel parameters."""
+        return ()
+
+    def representative(self) -> Access:
+        """One access for all of a class: without what depends on extents."""
+        return self
+
+
+@dataclass(frozen=True)
+class MatrixAccess(Access):
+    """The access to a matrix of a product: A (M×K), B (N×K) or C (M×N).
+
+    ``kmajor``: K (of C: N) is contiguous; ``rows``, ``columns``: extents of the stored matrix; ``ld``: elements from
+    one stored row to the next; ``stride``: elements from one batch item to the next; ``aligned``: the alignment of the
+    address in bytes; ``vec``: elements of the widest access that is aligned in all rows and items. ``mode``: how
+    kernels that load elements by themselves address it: STRIDED, or by the kind of offset tables.
+    """
+
+    kmajor: bool
+    rows: Any
+    columns: Any
+    ld: Any
+    stride: Any
+    aligned: Any
+    vec: Any
+    mode: str = STRIDED
+
+    def tensor(self, size: int) -> tuple[Any, Any, Any, Any]:
+        """The stored matrix: columns, rows, leading dimension in elements, bytes from one item to the next (0: all
+        items have one matrix). ``size``: bytes of an element."""
+        return self.columns, self.rows, self.ld, self.stride * size
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The fields that all accesses to matrices have."""
+        return self.kmajor, self.rows, self.columns, self.ld, self.stride, self.aligned, self.vec, self.mode
+
+    def resized(self, mn: Any, k: Any, packed: bool) -> MatrixAccess:
+        """The access to a matrix of other extents: ``mn`` along M or N, ``k`` along K (C: M and N). ``packed``: rows
+        are contiguous, and so are items."""
+        rows, columns = (mn, k) if self.kmajor else (k, mn)
+        return replace(self, rows=rows, columns=columns, ld=at_least_one(columns) if packed else self.ld)
+
+
+def at_least_one(n: Any) -> Any:
+    """A leading dimension of rows of ``n`` elements."""
+    return max(n, 1)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand or an output. ``name``: of the kernel parameter (A, B, C); ``access``: an ``Access``; ``array``: the
+    array of the call that it is, by the name that it has there."""
+
+    name: str
+    dtype: str
+    access: Any
+    array: str = field(default="", compare=False)
+
+    @property
+    def element(self) -> Dtype:
+        return dtype(self.dtype)
+
+
+def array_of(name: str, swapped: bool) -> str:
+    """The array of the call that operand ``name`` is. ``swapped``: A is the second one."""
+    return {"A": "B", "B": "A"}.get(name, name) if swapped else name
+
+
+@dataclass(frozen=True)
+class KernelProblem:
+    """A lowered problem. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered from
+    has checked them.
+
+    ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
+    ``compute``: the arithmetic of products and sums; ``sink``: where the tiles go; ``deterministic``: the order of
+    summation must not depend on timing. ``moved``: lower bound of the bytes moved.
+
+    ``parts``: products of other extents that the same kernel computes, each in launches of its own, the largest first;
+    this one has the largest extents of them. ``forms``: the same problem with other access modes, or by another
+    algorithm; a family computes the first form that needs only what it provides.
+    """
+
+    name: str
+    extents: Any
+    operands: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    compute: str
+    sink: StoreTile
+    algebra: Algebra = PLUS_TIMES
+    deterministic: bool = False
+    moved: Any = field(default=0, compare=False)
+    parts: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
+    forms: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
+
+    def operand(self, name: str) -> Operand:
+        """The operand or output ``name``."""
+        for x in (*self.operands, *self.outputs):
+            if x.name == name:
+                return x
+        raise KeyError(name)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The capabilities that a family must provide to compute it."""
+        found = self.algebra.needs | self.sink.needs
+        for x in self.operands:
+            found |= x.access.needs
+        for x in self.outputs:
+            found |= {f"{need}_output" for need in x.access.needs}
+        return frozenset(found)
+
+    def form(self, provided: Set[str]) -> KernelProblem:
+        """The first form that needs only what is provided; the problem itself if there is none."""
+        if not self.forms:
+            return self
+        return next((p for p in (self, *self.forms) if p.needs <= provided), self)
+
+    def like(self, other: KernelProblem) -> KernelProblem:
+        """The form with the needs of ``other``."""
+        return self.form(other.needs)
+
+    @property
+    def representative(self) -> KernelProblem:
+        """The problem without what depends on extents, and without other forms. Problems with the same representative
+        share cached candidates."""
+        return replace(
+            self.with_accesses(lambda x: x.representative()), extents=self.extents.representative(), forms=()
+        )
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of all arrays that a launch binds, in the order of the kernel parameters: operands, outputs, those
+        of the sink, those of the accesses."""
+        return (*(x.name for x in (*self.operands, *self.outputs)), *self.other_arrays)
+
+    @property
+    def other_arrays(self) -> tuple[str, ...]:
+        """The names of the arrays that are no operand or output."""
+        others = (name for x in (*self.operands, *self.outputs) for name in x.access.arrays)
+        return (*dict.fromkeys((*self.sink.arrays, *others)),)
+
+    @property
+    def bindings(self) -> dict[str, str]:
+        """Operand of the kernel -> array of the call, where the names differ."""
+        return {x.name: x.array for x in (*self.operands, *self.outputs) if x.array != x.name}
+
+    # ---- of a product of matrices
+
+    @property
+    def m(self) -> Any:
+        return self.extents.m
+
+    @property
+    def n(self) -> Any:
+        return self.extents.n
+
+    @property
+    def k(self) -> Any:
+        return self.extents.k
+
+    @property
+    def batch(self) -> Any:
+        return self.extents.batch
+
+    @property
+    def results(self) -> Any:
+        return self.extents.results
+
+    @property
+    def flops(self) -> Any:
+        return sum(p.flops for p in self.parts) if self.parts else self.extents.flops
+
+    @property
+    def bytes(self) -> Any:
+        """Lower bound of the bytes moved."""
+        return self.moved
+
+    @property
+    def gemms(self) -> tuple[KernelProblem, ...]:
+        """The products that the same kernel computes, each in launches of its own."""
+        return self.parts or (self,)
+
+    @property
+    def dtype(self) -> str:
+        """The type of A and B."""
+        return self.operands[0].dtype
+
+    @property
+    def out(self) -> str:
+        """The type of C."""
+        return self.outputs[0].dtype
+
+    @property
+    def element(self) -> Dtype:
+        return dtype(self.dtype)
+
+    @property
+    def output(self) -> Dtype:
+        return dtype(self.out)
+
+    @property
+    def accumulator(self) -> Dtype:
+        return dtype(SUMS.get(self.compute, self.compute))
+
+    @property
+    def layout(self) -> str:
+        """N or T for A and for B: A is stored M×K or K×M, B is stored K×N or N×K."""
+        a, b = self.operands
+        return ("N" if a.access.kmajor else "T") + ("T" if b.access.kmajor else "N")
+
+    @property
+    def vectors(self) -> tuple[Any, ...]:
+        """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
+        return tuple(x.access.vec for x in (*self.operands, *self.outputs))
+
+    @property
+    def offsets(self) -> tuple[Any, ...]:
+        """The batch strides of A, B and C in bytes."""
+        return tuple(x.access.stride * dtype(x.dtype).bytes for x in (*self.operands, *self.outputs))
+
+    def with_extents(self, packed: str = "ABC", **extents: Any) -> KernelProblem:
+        """The problem with other extents (m, n, k, batch). ``packed``: the operands whose rows and items become
+        contiguous."""
+        e = replace(self.extents, **extents)
+        axes = {"A": (e.m, e.k), "B": (e.n, e.k), "C": (e.m, e.n)}
+        operands, outputs = (
+            tuple(replace(x, access=x.access.resized(*axes[x.name], x.name in packed)) for x in each)
+            for each in (self.operands, self.outputs)
+        )
+        return replace(self, extents=e, operands=operands, outputs=outputs)
+
+    def with_accesses(self, made: Callable[[Any], Access]) -> KernelProblem:
+        """The problem whose operands and outputs have the accesses that ``made`` returns for theirs."""
+        operands, outputs = (
+            tuple(replace(x, access=made(x.access)) for x in each) for each in (self.operands, self.outputs)
+        )
+        return replace(self, operands=operands, outputs=outputs)
+
+    def with_access(self, name: str, **fields: Any) -> KernelProblem:
+        """The problem with other fields of the access to operand or output ``name``."""
+        operands, outputs = (
+            tuple(replace(x, access=replace(x.access, **fields)) if x.name == name else x for x in each)
+            for each in (self.operands, self.outputs)
+        )
+        return replace(self, operands=operands, outputs=outputs)

@@ -1,0 +1,88 @@
+"""Matrices with leading dimensions, and products of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ptxgen.lowering.kernel_problem import (
+    STRIDED,
+    GemmExtents,
+    KernelProblem,
+    MatrixAccess,
+    Operand,
+    array_of,
+    at_least_one,
+)
+from ptxgen.lowering.sink import StoreTile
+from ptxgen.problem import dtypes
+from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES, arithmetic_dtype
+
+#: the value of a batch stride if no elements are between items
+CONTIGUOUS = -1
+
+
+@dataclass(frozen=True)
+class Strided(MatrixAccess):
+    """A matrix with a leading dimension. ``stride`` is 0 if there is one item."""
+
+    kind: ClassVar[str] = STRIDED
+
+
+def aligned_access(aligned: Any, columns: Any, ld: Any, stride: Any, size: int) -> Any:
+    """Elements of the widest access to every row of a matrix that its alignment allows. ``size``: bytes of an
+    element."""
+    bits = 16 | aligned | columns * size | ld * size | stride * size
+    return (bits & -bits) // size  # the lowest bit is the greatest power of two that divides all
+
+
+def strided(rows: Any, columns: Any, ld: Any, stride: Any, aligned: Any, kmajor: bool, size: int) -> Strided:
+    """A matrix whose accesses are as wide as the alignment of its address, its rows and its items allows. ``size``:
+    bytes of an element."""
+    return Strided(kmajor, rows, columns, ld, stride, aligned, aligned_access(aligned, columns, ld, stride, size))
+
+
+def matrix_product(
+    m: Any,
+    n: Any,
+    k: Any,
+    layout: str = "NN",
+    dtype: str = "f32",
+    compute: str = "",
+    *,
+    out: str = "",
+    ld: tuple[Any, Any, Any] = (None, None, None),
+    aligned: tuple[Any, Any, Any] = (16, 16, 16),
+    batch: Any = 1,
+    strides: tuple[Any, Any, Any] = (CONTIGUOUS, CONTIGUOUS, CONTIGUOUS),
+    epilogue: str = "",
+    deterministic: bool = False,
+    swapped: bool = False,
+    forms: tuple[KernelProblem, ...] = (),
+    kind: type[KernelProblem] = KernelProblem,
+) -> KernelProblem:
+    """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C of matrices with leading dimensions. Numbers may be integers,
+    NumPy columns or symbols; the fields are those of ``Gemm``. ``swapped``: A is the second array of the call."""
+    element, output = dtypes.dtype(dtype), dtypes.dtype(out or OUT_DTYPES[dtype][0])
+    compute = compute or COMPUTE_MODES[dtype][0]
+    a, b = layout[0] == "N", layout[1] == "T"
+    shapes = ((m, k) if a else (k, m), (n, k) if b else (k, n), (m, n))
+    operands, shared = [], []
+    for name, kmajor, shape, pitch, at, step in zip("ABC", (a, b, True), shapes, ld, aligned, strides, strict=True):
+        (rows, columns), each = shape, output if name == "C" else element
+        row = at_least_one(columns) if pitch is None else pitch
+        stride = 0 if batch <= 1 else rows * row if step == CONTIGUOUS else step
+        access = strided(rows, columns, row, stride, at, kmajor, each.bytes)
+        operands.append(Operand(name, each.name, access, array_of(name, swapped)))
+        shared.append(min(batch, 1) if batch > 1 and not stride else batch)
+    return kind(
+        f"gemm_{dtype}_{layout.lower()}",
+        GemmExtents(m, n, k, batch),
+        tuple(operands[:2]),
+        tuple(operands[2:]),
+        compute,
+        StoreTile(output.name, arithmetic_dtype(compute, output.name).name, epilogue),
+        deterministic=deterministic,
+        moved=element.bytes * (shared[0] * m + shared[1] * n) * k + output.bytes * batch * m * n,
+        forms=forms,
+    )
