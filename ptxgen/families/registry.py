@@ -66,7 +66,7 @@ class Family:
     other families convert on ``d`` first.
     ``former``: how its configurations were written in earlier forms.
     ``probes()``: points whose features a model that was trained on the family must see as it did then.
-    ``computes``: the problems that it computes, in words, if its capabilities do not tell enough.
+    ``scope``: the problems that it computes, in words, if its capabilities do not tell enough.
     ``instructions``: the PTX instructions of its products; several: axes or types choose one.
     """
 
@@ -88,12 +88,16 @@ class Family:
     native: Callable[[KernelProblem, Device], bool] = lambda p, d: False
     former: Former | None = None
     instructions: tuple[str, ...] = ("fma",)
-    computes: str = ""
+    scope: str = ""
 
     def form(self, p: KernelProblem) -> KernelProblem:
         """The form of a problem that its kernels compute, to which geometry, rules, candidates and performance model
         apply."""
         return p.form(self.provides)
+
+    def computes(self, p: KernelProblem) -> bool:
+        """True if it provides what a form of the problem needs."""
+        return self.form(p).needs <= self.provides
 
     #: whether the common rules of tiles hold for it
     tiles: ClassVar[bool] = False
@@ -197,7 +201,7 @@ MEANINGS = {
     "strided": "operands with leading dimensions",
     "offset_table": "operands addressed through offset tables",
     "im2col": "images that TMA loads as im2col",
-    "strips": "depthwise convolutions in strips",
+    "strips": "convolutions in strips",
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
 }
@@ -210,15 +214,14 @@ def providing(capability: str) -> list[str]:
 
 def native(p: KernelProblem, d: Device) -> list[str]:
     """The names of the families that multiply the elements of ``p``, which others convert on ``d`` first."""
-    return [f.name for f in FAMILIES.values() if f.native(f.form(p), d)]
+    return [f.name for f in FAMILIES.values() if f.computes(p) and f.native(f.form(p), d)]
 
 
 def missing(p: KernelProblem, family: str) -> str:
     """The message that family ``family`` lacks a capability: what the problem needs, and who has it."""
-    forms = [x.needs - FAMILIES[family].provides for x in (p, *p.forms)]
-    lacking = sorted(next((names for names in sorted(forms, key=sorted) if names), ()))
-    words = ", ".join(MEANINGS.get(name, name) for name in lacking)
-    having = [f.name for f in FAMILIES.values() if f.form(p).needs <= f.provides]
-    computes = FAMILIES[family].computes
-    instead = f"it computes {computes}" if computes else f"families for this problem: {', '.join(having) or 'none'}"
+    lacking = sorted({name.removesuffix("_output") for name in p.needs - FAMILIES[family].provides})
+    words = " and ".join(MEANINGS.get(name, name) for name in lacking)
+    having = [f.name for f in FAMILIES.values() if f.computes(p)]
+    scope = FAMILIES[family].scope
+    instead = f"it computes {scope}" if scope else f"families for this problem: {', '.join(having) or 'none'}"
     return f"family {family} lacks {words}; {instead}"

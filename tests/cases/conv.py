@@ -16,7 +16,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt
-from tests.lowered import strips_of
+from tests.lowered import form, strips_of
 
 TYPES = (
     ("f32", ""),
@@ -81,7 +81,7 @@ def config(
     v: Conv, d: Device, rng: np.random.Generator, family: str | None = None, threads: int = 128
 ) -> Config | None:
     """A random legal configuration, or None if none was drawn. ``family``: of this family alone."""
-    if supports(lower(v)) and family in (None, "depthwise"):
+    if supports(form(v, "depthwise")) and family in (None, "depthwise"):
         some = [n for n in (1, 2, 4, 8) if n % strips_of(v).ratio == 0]
         if not some:
             return None

@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.common.matrix_instructions import instruction
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
@@ -62,7 +63,7 @@ AXES = {
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
     """A random problem: types that ``d`` multiplies, layout, extents, longer rows, unaligned starts."""
-    types = [t for t in TYPES if instruction(Gemm(1, 1, 1, "NN", t[0], t[1])).sm <= d.sm]
+    types = [t for t in TYPES if instruction(lower(Gemm(1, 1, 1, "NN", t[0], t[1]))).sm <= d.sm]
     dtype, compute, out = types[rng.integers(len(types))]
     m, n, k = extents(rng, limit)
     p = Gemm(m, n, k, LAYOUTS[rng.integers(4)], dtype, compute, out=out, deterministic=bool(rng.random() < 0.15))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.skinny.geometry import geometry, is_kmajor, widest
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device
 from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
@@ -81,11 +82,11 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     c |= {"ms": np.where(long_n == 1, thin, each), "ns": np.where(long_n == 1, each, thin)}
     c |= {"ml": np.where(long_n == 1, thin, tile), "nl": np.where(long_n == 1, tile, thin)}
     for n, name in enumerate(("vec_a", "vec_b", "vec_c")):
-        most = widest(p, name[-1]) if n < 2 else p.vectors[2]
+        most = widest(lower(p), name[-1]) if n < 2 else p.vectors[2]
         c[name] = np.where(rng.random(DRAWS) < 0.6, most, powers(0, 4))
     c["vec_c"] = np.minimum(c["vec_c"], c["nl"])
     _set_instructions(p, rng, c)
-    g = geometry(p, Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
+    g = geometry(lower(p), Columns({**c, "u": np.ones(DRAWS, np.int64)}, DRAWS))
     c["u"] = np.maximum(g.across * g.depth, 1) * powers(0, 3)
     c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
     c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))
@@ -108,7 +109,7 @@ def _set_instructions(p: Gemm, rng: np.random.Generator, c: dict[str, np.ndarray
         along = np.where(shifted, np.maximum(along, chunk), along)
         c[tile] = np.where(long, each * along, np.where(tensor_cores, 8, c[tile]))
         c[own] = np.where(long, each, np.where(tensor_cores, 2, c[own]))
-        one = np.where(tensor_cores, (not is_kmajor(p, name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
+        one = np.where(tensor_cores, (not is_kmajor(lower(p), name[-1])) | (rng.random(DRAWS) < 0.3), shifted)
         c[name] = np.where(long & shifted, chunk, np.where(~long & one, 1, c[name]))
     c["lanes_long"] = np.where(tensor_cores, 8, c["lanes_long"])
     c["mma_m16"] = np.where(tensor_cores, 1, 0)

@@ -29,7 +29,7 @@ AXES = (Axis("threads", 64, "threads of a block", (32, 64, 128), least=32, most=
 RULES = (
     Rule(
         "toy_types",
-        lambda p, c, g, d: p.dtype == p.out == p.compute == "f32" and p.batch == 1 and not p.epilogue,
+        lambda p, c, g, d: p.dtype == p.out == p.compute == "f32" and p.batch == 1 and not p.sink.epilogue,
         "family toy multiplies single products in f32 without an epilogue, not {p.dtype}",
     ),
     Rule("toy_warps", lambda p, c, g, d: c.threads % 32 == 0, "threads={c.threads} must be a multiple of a warp, 32"),

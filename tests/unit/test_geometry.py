@@ -13,8 +13,9 @@ import pytest
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families.common.fma.geometry import warp_rows
-from ptxgen.families.common.rules import FIRST
+from ptxgen.families.common.rules import CAPABILITIES, FIRST
 from ptxgen.families.registry import FAMILIES
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import DEVICES
 from ptxgen.problem.gemm import Gemm
 from tests.cases.columns import random_columns
@@ -42,7 +43,7 @@ def random_rows(family: str, seed: int, n: int) -> Columns:
     if "prefetch_k" in c.columns:
         c = c.replace(prefetch_k=rng.integers(0, 5, 4 * n))
     d = DEVICES["h200"]
-    holds = [np.broadcast_to(r.holds(PROBLEMS[0], c, None, d), len(c)) for r in FIRST]
+    holds = [np.broadcast_to(r.holds(lower(PROBLEMS[0]), c, None, d), len(c)) for r in FIRST if r is not CAPABILITIES]
     return c.take(np.flatnonzero(np.logical_and.reduce(holds))[:n])
 
 

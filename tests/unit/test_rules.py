@@ -32,18 +32,23 @@ GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
 
 #: a row of the table -> problem, configuration that breaks it and none before it, device, words of the message
 BREAKS = {
-    "operand_addressing": [
+    "capabilities": [
         (
             lower(Conv(1, 2, 8, 8, 2, 3, 3)),
             "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1",
             "h200",
-            "simt and mma read offset tables",
-        )
+            "family skinny lacks operands addressed through offset tables",
+        ),
+        (
+            GROUP,
+            "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1",
+            "h200",
+            "families for this problem: simt, mma",
+        ),
     ],
     "offset_table_end": [
         (lower(Conv(1, 4, 8, 8, 4, 3, 3, padding=1)), "u=256 cp_async_a=0 vec_c=1", "h200", "stages=3 of u=256")
     ],
-    "grouped": [(GROUP, "family=skinny ms=2 ns=4 ml=2 nl=4 u=64 kl=2 lanes_long=1 long_n=1", "h200", "family skinny")],
     "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
     "stream_k": [
         (P, "stream_k=1", "h200", "stream_k=1, kg=1: only lists of matrices"),
@@ -325,7 +330,7 @@ def test_largest_legal_grids():
         for raster in (1, 8, 16):
             p, c = Gemm(m, n, 8, "TN"), Config(raster_group=raster)
             if first_violation(p, c, H200) is None:
-                x, y, z = plan_for(p, c, H200).launch(p).steps[0].grid
+                x, y, z = plan_for(p, c, H200).launch(lower(p)).steps[0].grid
                 assert 1 <= x < 2**31
                 assert 1 <= y <= 65535
                 assert 1 <= z <= 65535

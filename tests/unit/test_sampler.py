@@ -11,6 +11,7 @@ import pytest
 
 from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.errors import ConfigError
+from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import device
 from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.search import sampler
@@ -24,12 +25,12 @@ HALF = Gemm(512, 512, 4096, "NT", "f16")
 
 @pytest.fixture(scope="module")
 def learnt() -> Categorical:
-    return Categorical.learn(P, H200, seed=1)
+    return Categorical.learn(lower(P), H200, seed=1)
 
 
 @pytest.fixture(scope="module")
 def half() -> Categorical:
-    return Categorical.learn(HALF, H200, wanted=500)
+    return Categorical.learn(lower(HALF), H200, wanted=500)
 
 
 def same(a: Columns, b: Columns) -> bool:
@@ -47,7 +48,7 @@ def test_samples_are_legal_and_as_many_as_requested(learnt):
 def test_equal_seeds_give_equal_samples(learnt):
     assert same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(5)))
     assert not same(learnt.sample(50, np.random.default_rng(5)), learnt.sample(50, np.random.default_rng(6)))
-    again = Categorical.learn(P, H200, seed=1)
+    again = Categorical.learn(lower(P), H200, seed=1)
     assert all((again.variables[0][n].chances == v.chances).all() for n, v in learnt.variables[0].items())
 
 
@@ -83,7 +84,7 @@ def test_family_is_a_sampled_axis(half):
 @pytest.mark.parametrize("p", [HALF, Gemm(77, 33, 129, "TN", "f16"), Gemm(512, 512, 512, "NT", "s8")])
 def test_variables_hold_every_axis_of_a_family_once(p):
     for f in space.families(p, H200):
-        variables = f.variables(p)
+        variables = f.variables(lower(p))
         names = [name for axes in variables for name in axes]
         assert len(names) == len(set(names))
         assert set(names) == set(f.axes)
@@ -96,14 +97,14 @@ def test_variables_hold_every_axis_of_a_family_once(p):
 def test_problems_of_one_class_share_probabilities(half):
     other = Gemm(2048, 256, 1024, "NT", "f16")
     assert space.kind(other, H200) == space.kind(HALF, H200)
-    c = half.of(other).sample(200, np.random.default_rng(1))
+    c = half.of(lower(other)).sample(200, np.random.default_rng(1))
     assert rules.legal(other, c, H200).all()
 
 
 @cache
 def rows_of(p: Gemm) -> dict[str, dict[str, Any]]:
     """The table of the samplers, by name."""
-    return {r["sampler"]: r for r in table(p, H200, 30_000)}
+    return {r["sampler"]: r for r in table(lower(p), H200, 30_000)}
 
 
 def test_acceptance_is_reported_by_family():
@@ -117,10 +118,10 @@ def test_acceptance_is_reported_by_family():
 
 
 def test_uniform_phase_is_short_and_counted():
-    few = Categorical.learn(P, H200, wanted=10, limit=200_000)
+    few = Categorical.learn(lower(P), H200, wanted=10, limit=200_000)
     assert few.accepted >= 10
     assert few.draws <= 200_000
-    none = Categorical.learn(P, H200, limit=100)
+    none = Categorical.learn(lower(P), H200, limit=100)
     assert none.draws == 100
 
 
@@ -160,7 +161,7 @@ def test_tally_counts_legal_draws(learnt):
 
 def test_sampler_without_legal_draws_ends():
     with pytest.raises(ConfigError, match=r"40000 draws had \d+ legal configurations; 100000 are requested"):
-        Categorical.uniform(P, H200).sample(100_000, np.random.default_rng(0), limit=40_000)
+        Categorical.uniform(lower(P), H200).sample(100_000, np.random.default_rng(0), limit=40_000)
 
 
 def test_weighted_by_speed_rows_are_fast_distinct_and_repeatable():

@@ -255,9 +255,9 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
         "output": p.output.bytes,
         "significand_bits": -math.log2(p.element.roundoff) if p.element.roundoff else 8,
         "epilogue_ops": len(p.sink.ops),
-        "row_alignment_a": _row_alignment(p, "a"),
-        "row_alignment_b": _row_alignment(p, "b"),
-        "row_alignment_c": _row_alignment(p, "c"),
+        "row_alignment_a": _row_alignment(p, "A"),
+        "row_alignment_b": _row_alignment(p, "B"),
+        "row_alignment_c": _row_alignment(p, "C"),
         **family.extent_features(p, c, g),
         **{name: log(getattr(d, fact)) for name, fact in zip(DEVICE, _FACTS, strict=True)},
     }

@@ -52,6 +52,13 @@ def _tiles_of(c: Any) -> TileFamily:
     return cast(TileFamily, registry.of(c))
 
 
+#: needs of a problem, and what a family provides
+CAPABILITIES = Rule(
+    "capabilities",
+    lambda p, c, g, d: p.needs <= registry.of(c).provides,
+    lambda p, c, g, d: registry.missing(p, c.family),
+)
+
 #: rules that need no geometry, and without which there is none
 FIRST = (
     Rule(
@@ -69,11 +76,7 @@ FIRST = (
         lambda p, c, g, d: not p.output.fp8 or d.sm >= p.output.sm,
         "results in {p.out} need sm_89; {d.name} is sm_{d.sm}",
     ),
-    Rule(
-        "capabilities",
-        lambda p, c, g, d: p.needs <= registry.of(c).provides,
-        lambda p, c, g, d: registry.missing(p, c.family),
-    ),
+    CAPABILITIES,
 )
 
 LAST = (
@@ -274,10 +277,14 @@ def rejections(p: KernelProblem, c: Columns, d: Device) -> np.ndarray[Any, np.dt
     family = registry.of(c)
     p = family.form(p)
     with np.errstate(all="ignore"):
-        g = geometry(p, c)
+        g = None
         for i, rule in rules_of(family.name):
+            if g is None and rule not in FIRST:
+                g = geometry(p, c)
             holds = np.broadcast_to(rule.holds(p, c, g, d), len(c))
             result[(result < 0) & ~holds] = i
+            if rule is CAPABILITIES and not holds.any():
+                break  # the others read what the family provides
     return result
 
 

@@ -52,7 +52,7 @@ def _family(name: str) -> TileFamily:
         rate=perf_costs.fma_rate,
         plan=_plan,
         provides=frozenset(("plus_times", "store_tile", *(capability(TILES[name]) + x for x in ("", "_output")))),
-        computes=rules.computes(name),
+        scope=rules.scope(name),
         exact_integers=TILES[name] == 2,
         training_class=partial(_training_class, name),
         probes=partial(_probes, name),

@@ -10,7 +10,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING, winograd
 
 
-def computes(family: str) -> str:
+def scope(family: str) -> str:
     """The convolutions that a family computes."""
     tile = TILES[family]
     padding = ""
