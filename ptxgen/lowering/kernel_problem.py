@@ -6,6 +6,8 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ptxgen.lowering.algebra import PLUS_TIMES, Algebra
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.problem.base import SUMS
@@ -131,7 +133,7 @@ class MatrixAccess(Access):
 
 def at_least_one(n: Any) -> Any:
     """A leading dimension of rows of ``n`` elements."""
-    return max(n, 1)
+    return np.maximum(n, 1) if isinstance(n, np.ndarray) else max(n, 1)
 
 
 @dataclass(frozen=True)

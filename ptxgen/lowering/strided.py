@@ -74,7 +74,7 @@ def matrix_product(
         stride = 0 if batch <= 1 else rows * row if step == CONTIGUOUS else step
         access = strided(rows, columns, row, stride, at, kmajor, each.bytes)
         operands.append(Operand(name, each.name, access, array_of(name, swapped)))
-        shared.append(min(batch, 1) if batch > 1 and not stride else batch)
+        shared.append(1 if batch > 1 and step == 0 else batch)
     return kind(
         f"gemm_{dtype}_{layout.lower()}",
         GemmExtents(m, n, k, batch),
