@@ -55,8 +55,8 @@ def test_fields_of_an_access_are_read_through_it() -> None:
     fields = access_fields()
     assert {"ld", "descriptor", "strip", "maps", "algorithm", "jagged"} <= set(fields)
     own = {f.name for f in dataclasses.fields(KernelProblem)} | {"rows", "columns"}  # tables have them, too
-    alone = {name for name, where in fields.items() if len(where) == 1} & {"descriptor", "strip_kind", "maps"}
-    assert len(alone) == 3
+    alone = {name for name, where in fields.items() if len(where) == 1} & {"descriptor", "strip_kind"}
+    assert len(alone) == 2
     for name, path in modules().items():
         if name.startswith(READERS) and not any(name in where for where in fields.values()):
             assert wrong_reads(ast.parse(path.read_text()), set(fields) - own, alone) == [], path
