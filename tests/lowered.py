@@ -31,6 +31,8 @@ def of(function: Callable[..., Any], family: str = "") -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
         return function(*(form(x, family) if isinstance(x, ProblemBase) else x for x in args), **named)
 
+    for name in {"cache_clear", "cache_info"} & set(dir(function)):
+        setattr(call, name, getattr(function, name))
     return call
 
 
@@ -42,7 +44,17 @@ def form(problem: ProblemBase | KernelProblem, family: str = "") -> KernelProble
 
 def kernel(*args: Any, **fields: Any) -> KernelProblem:
     """A lowered GEMM with these fields of ``Gemm``."""
-    return lower(Gemm(*args, **fields))
+    problem = Gemm(*args, **fields)
+    _USERS[lower(problem)] = problem
+    return lower(problem)
+
+
+_USERS: dict[KernelProblem, Gemm] = {}
+
+
+def user(p: Any) -> Any:
+    """The GEMM that ``kernel`` lowered to ``p``; any other problem itself."""
+    return _USERS.get(p, p)
 
 
 class Lowering:

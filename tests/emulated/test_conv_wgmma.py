@@ -420,7 +420,7 @@ def test_infinities_past_the_last_tap_are_not_read():
         ({"aligned_input": 8}, "wgmma_operand_path"),
         ({"dtype": "f32", "compute": "f32_bf16x6"}, "wgmma_im2col"),
         ({"layout": "NCHW"}, "wgmma_operand_path"),
-        ({"groups": 2}, "operand_addressing"),
+        ({"groups": 2}, "capabilities"),
         ({"direction": "weight_grad", "c": 40}, "wgmma_im2col_channels"),
         ({"direction": "weight_grad", "layout": "NCHW", "w": 24}, "wgmma_operand_path"),
         ({"direction": "input_grad", "stride": 2, "layout": "CHWN"}, "wgmma_operand_path"),

@@ -26,7 +26,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
-from tests.lowered import winograd_of
+from tests.lowered import form, winograd_of
 
 H200 = device("h200")
 SMALL = parse_config("family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4")
@@ -219,7 +219,7 @@ def test_error_beside_that_of_direct_products(small, direction):
 )
 def test_other_convolutions_are_refused(change):
     fields = {"n": 2, "c": 16, "h": 9, "w": 9, "k": 16, "r": 3, "s": 3, "padding": 1} | change
-    with pytest.raises(ConfigError, match="winograd_filter"):
+    with pytest.raises(ConfigError, match="capabilities"):
         plan_for(Conv(**fields), SMALL, H200)
 
 
@@ -244,15 +244,15 @@ def test_convolutions_with_larger_errors_have_no_tiles_of_4x4(change):
     fields = {"n": 2, "c": 32, "h": 12, "w": 12, "k": 32, "r": 3, "s": 3, "padding": 1}
     direction = {"direction": change.get("direction", "forward")}
     assert plan_for(Conv(**fields | direction), SMALL_4X4, H200)
-    with pytest.raises(ConfigError, match=r"winograd_filter.*winograd_4x4 computes"):
+    with pytest.raises(ConfigError, match=r"capabilities.*winograd_4x4 lacks .*it computes f32 convolutions"):
         plan_for(Conv(**fields | change), SMALL_4X4, H200)
 
 
 @pytest.mark.parametrize(("plain", "other"), [(SMALL, "winograd_4x4"), (SMALL_4X4, "winograd")], ids=TILES)
 def test_a_family_does_not_compute_the_gemms_of_another(plain, other):
     p = lower(Conv(2, 32, 12, 12, 32, 3, 3, padding=1))
-    with pytest.raises(ConfigError, match="winograd_filter"):
-        require(getattr(p, other), plain, H200)
+    with pytest.raises(ConfigError, match="capabilities"):
+        require(form(p, other), plain, H200)
 
 
 def test_integers_are_checked_by_the_tolerance():
@@ -299,6 +299,6 @@ def test_the_gemms_of_weight_gradients_sum_over_tiles(layout, filters, m, n):
 
 def test_a_variable_excludes_the_family(monkeypatch):
     p = parse("conv N=2,C=34,H=5,W=9,K=37,R=3,S=3,pad=1 NCHW f32")
-    assert all(getattr(lower_conv(p), family) is not None for family in TILES)
+    assert all(winograd_of(lower_conv(p), tile) is not None for tile in TILES.values())
     monkeypatch.setenv("PTXGEN_WINOGRAD", "off")
-    assert all(getattr(lower_conv(p), family) is None for family in TILES)
+    assert all(winograd_of(lower_conv(p), tile) is None for tile in TILES.values())

@@ -876,11 +876,11 @@ def test_slow_call_on_the_emulated_device_is_one_warning(monkeypatch: pytest.Mon
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert on_host.compute_on_host(slow) == "result"
+        assert on_host.compute_on_host(slow, {}) == "result"
         monkeypatch.setenv("PTXGEN_DRIVER", "auto")
-        on_host.compute_on_host(Gemm(64, 64, 64))
+        on_host.compute_on_host(Gemm(64, 64, 64), {})
     with pytest.warns(RuntimeWarning, match=r"computes gemm 4096,4096,4096 NN f32, for roughly 76 minutes"):
-        on_host.compute_on_host(slow)
+        on_host.compute_on_host(slow, {})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        on_host.compute_on_host(slow)
+        on_host.compute_on_host(slow, {})

@@ -106,14 +106,14 @@ def test_model_from_disk_is_the_checked_one(folder, tmp_path, monkeypatch):
 
 
 def test_key_depends_on_the_class_the_device_and_the_package(folder, monkeypatch):
-    p, f = lower(parse(PROBLEMS[1])), registry.SPACES[0]
-    neutral = f.neutral(p)
+    problem, f = parse(PROBLEMS[1]), registry.SPACES[0]
+    neutral = f.neutral(lower(problem))
     key = space_bases.cache_key("base", f, neutral, H200)
-    assert key == space_bases.cache_key("base", f, f.neutral(replace(p, m=72)), H200)
+    assert key == space_bases.cache_key("base", f, f.neutral(lower(replace(problem, m=72))), H200)
     others = [
         space_bases.cache_key("work", f, neutral, H200),
         space_bases.cache_key("base", registry.SPACES[1], neutral, H200),
-        space_bases.cache_key("base", f, replace(neutral, dtype="f64", compute="", out=""), H200),
+        space_bases.cache_key("base", f, f.neutral(lower(replace(problem, dtype="f64", compute="", out=""))), H200),
         space_bases.cache_key("base", f, neutral, replace(H200, sms=100)),
     ]
     monkeypatch.setattr(file_digests, "of_package", lambda: "another version")
