@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -180,7 +181,15 @@ class KernelProblem:
     deterministic: bool = False
     moved: Any = field(default=0, compare=False)
     parts: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
-    forms: tuple[KernelProblem, ...] = field(default=(), compare=False, repr=False)
+    forms: tuple[KernelProblem, ...] = field(default=(), repr=False)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """The hash, which caches of candidates ask for many times."""
+        return hash((self.name, self.extents, self.operands, self.outputs, self.compute, self.sink, self.forms))
 
     def operand(self, name: str) -> Operand:
         """The operand or output ``name``."""

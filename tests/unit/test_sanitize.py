@@ -155,7 +155,11 @@ def test_wrong_result_is_reported(monkeypatch, capsys):
     import ptxgen.runtime.runner
 
     real = ptxgen.runtime.runner.Runner.compute
-    monkeypatch.setattr(ptxgen.runtime.runner.Runner, "compute", lambda *arguments: 1 + real(*arguments))
+    monkeypatch.setattr(
+        ptxgen.runtime.runner.Runner,
+        "compute",
+        lambda *arguments: {name: 1 + x for name, x in real(*arguments).items()},
+    )
     monkeypatch.setattr(script, "SCALES", script.SCALES[:1])
     assert script.run("simt split-K", "emulated") == 4
     assert "wrong result: gemm 60,64,512" in capsys.readouterr().out
