@@ -198,7 +198,7 @@ class KernelProblem:
                 return x
         raise KeyError(name)
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """The capabilities that a family must provide to compute it."""
         found = self.algebra.needs | self.sink.needs
@@ -226,13 +226,13 @@ class KernelProblem:
             self.with_accesses(lambda x: x.representative()), extents=self.extents.representative(), forms=()
         )
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[str, ...]:
         """The names of all arrays that a launch binds, in the order of the kernel parameters: operands, outputs, those
         of the sink, those of the accesses."""
         return (*(x.name for x in (*self.operands, *self.outputs)), *self.other_arrays)
 
-    @property
+    @cached_property
     def other_arrays(self) -> tuple[str, ...]:
         """The names of the arrays that are no operand or output."""
         others = (name for x in (*self.operands, *self.outputs) for name in x.access.arrays)
@@ -289,30 +289,30 @@ class KernelProblem:
         """The type of C."""
         return self.outputs[0].dtype
 
-    @property
+    @cached_property
     def element(self) -> Dtype:
         return dtype(self.dtype)
 
-    @property
+    @cached_property
     def output(self) -> Dtype:
         return dtype(self.out)
 
-    @property
+    @cached_property
     def accumulator(self) -> Dtype:
         return dtype(SUMS.get(self.compute, self.compute))
 
-    @property
+    @cached_property
     def layout(self) -> str:
         """N or T for A and for B: A is stored M×K or K×M, B is stored K×N or N×K."""
         a, b = self.operands
         return ("N" if a.access.kmajor else "T") + ("T" if b.access.kmajor else "N")
 
-    @property
+    @cached_property
     def vectors(self) -> tuple[Any, ...]:
         """The alignment class: the widest aligned accesses to every row of A, B and C, in elements."""
         return tuple(x.access.vec for x in (*self.operands, *self.outputs))
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[Any, ...]:
         """The batch strides of A, B and C in bytes."""
         return tuple(x.access.stride * dtype(x.dtype).bytes for x in (*self.operands, *self.outputs))
