@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import InputError
-from ptxgen.lowering import tlp_policy as policy
-from ptxgen.lowering.tlp_policy import TILES, Resources, Tile
+from ptxgen.operations.grouped import tlp_policy as policy
+from ptxgen.operations.grouped.tlp_policy import TILES, Resources, Tile
 from ptxgen.problem.device import device
 
 H200 = device("h200")

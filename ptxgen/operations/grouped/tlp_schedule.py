@@ -1,4 +1,4 @@
-"""Grouped products by the tile policy of Zhang et al. (``lowering.tlp_policy``): a launch for each tile that occurs."""
+"""Grouped products by the tile policy of Zhang et al. (``tlp_policy``): a launch for each tile that occurs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.lowering.tlp_policy import (
+from ptxgen.operations.grouped.checks import group_deviation, random_group
+from ptxgen.operations.grouped.tlp_policy import (
     TILES,
     Resources,
     Scheme,
@@ -32,7 +33,6 @@ from ptxgen.lowering.tlp_policy import (
     schemes,
     tune_threshold,
 )
-from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.device import Device
 from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.operation import VendorTimes
