@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.runners import selection_digest
     from ptxgen.codegen.config import Config
-    from ptxgen.problem.conv import Conv
-    from ptxgen.problem.gemm import Gemm
+    from ptxgen.operations.conv.problem import Conv
+    from ptxgen.operations.gemm.problem import Gemm
 
 #: public name -> its module
 _MODULES = {
     "gemm": "api.gemm",
     "gemm_grouped": "api.grouped",
-    "Gemm": "problem.gemm",
-    "Conv": "problem.conv",
+    "Gemm": "operations.gemm.problem",
+    "Conv": "operations.conv.problem",
     "Config": "codegen.config",
     "autotune": "api.autotune",
     "selection_digest": "api.runners",

@@ -20,8 +20,8 @@ from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import winograd
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.base import ProblemBase
-from ptxgen.problem.gemm import Gemm
 
 
 def of(function: Callable[..., Any], family: str = "") -> Callable[..., Any]:

@@ -27,8 +27,8 @@ from ptxgen.api.epilogue_args import check_activation
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
 

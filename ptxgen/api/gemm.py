@@ -35,9 +35,9 @@ from ptxgen.api.drivers import driver
 from ptxgen.api.epilogue_args import EpilogueArgs, epilogue_arguments
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, dtype
-from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 
 NO_KEY = (None, 0, 0, 0)
 

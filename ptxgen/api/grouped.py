@@ -29,13 +29,13 @@ from ptxgen.codegen.config import Config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError, ShapeError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.grouped_to_gemm import SMALL_LD
+from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch
+from ptxgen.operations.grouped.lowering import SMALL_LD
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.reference import item_view
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
-from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning import selection

@@ -22,11 +22,11 @@ from ptxgen.api.epilogue_args import check_activation
 from ptxgen.api.gemm import number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import C
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
-from ptxgen.problem.strided_arrays import C
 
 
 def gemm_jagged(

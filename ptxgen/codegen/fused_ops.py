@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.source import Argument
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
 

@@ -18,7 +18,7 @@ from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import log2, register_cap
-from ptxgen.lowering.grouped_to_gemm import Items, items_of, slice_length
+from ptxgen.lowering.descriptor_table import Items, items_of, slice_length
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
 from ptxgen.problem.device import Device

@@ -10,7 +10,7 @@ from ptxgen.codegen.packing import ROW, Buffers, Packing
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.source import Argument, Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.grouped_to_gemm import items_of
+from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
 

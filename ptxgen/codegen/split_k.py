@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config import SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import ceil_div, where
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

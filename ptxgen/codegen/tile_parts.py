@@ -18,7 +18,7 @@ from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
 
 

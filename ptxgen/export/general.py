@@ -20,11 +20,11 @@ from ptxgen.families.common import perf_model, rules
 from ptxgen.families.common.features import row
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.lowering.gemm import lower_gemm
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.lowering import lower_gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.training import baseline

@@ -19,8 +19,8 @@ from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.table import Table
+from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import Selection

@@ -1,3 +1,1 @@
-"""Lowering: from the user's problem to the GEMM that kernels compute. Implicit GEMM, TMA im2col, depthwise strips, and
-phases of strided input gradients.
-"""
+"""Kernel problems: what kernels compute, with an access mode for each operand."""

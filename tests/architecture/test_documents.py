@@ -25,9 +25,9 @@ from ptxgen.codegen.config import AXIS, axes_of, family_names
 from ptxgen.families.common import space
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import DEVICES, Device, device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.operation import operations
 from ptxgen.tuning.choice.models import model_for
 
@@ -258,17 +258,18 @@ def test_modules_that_import_a_family_are_listed() -> None:
     assert {str(modules()[m].relative_to(ROOT)) for m in users} - set(listed("A family")) == set()
 
 
-def test_modules_that_import_an_operation_are_listed() -> None:
-    """Those in its folder and in ``api`` are its own, and another operation may use it; the lowering has its lowered problem."""
-    own = re.compile(
-        r"(problem|operations)\.conv(\.\w+)?|operations\.grouped\.(cudnn|operation)|lowering\.\w+|api\.conv\w*"
-    )
-    users = {
-        m
-        for m in modules()
-        if not own.fullmatch(m) and any(re.match(r"(problem|operations)\.conv\b", i) for _, i in own_imports(m))
-    }
-    paths = {str(modules()[m].relative_to(ROOT)) for m in users}
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("conv", r"operations\.grouped\.(cudnn|operation)|api\.conv_layouts"),
+        ("grouped", r"api\.(grouped_calls|jagged)"),
+    ],
+)
+def test_modules_that_import_an_operation_are_listed(name: str, others: str) -> None:
+    """``others``: modules of its functions on arrays, and of operations that use it."""
+    own = re.compile(rf"operations\.{name}(\.\w+)?|api\.{name}|{others}")
+    users = {m for m in modules() if any(re.match(rf"operations\.{name}\b", i) for _, i in own_imports(m))}
+    paths = {str(modules()[m].relative_to(ROOT)) for m in users if not own.fullmatch(m)}
     assert paths - set(listed("An operation")) == set()
 
 

@@ -23,7 +23,7 @@ INSTRUCTION = re.compile(r"\b(?:mma\.sync|wmma\.mma|wgmma\.(?:mma_async|fence|co
 OTHER_MEANINGS = (
     (r"emulator\..*|cli\.emulate", r"\b(?:wg)?mma\b", "instructions: the emulator executes any PTX"),
     (
-        r"problem\.conv|operations\.conv\.suites",
+        r"operations\.conv\.(problem|suites)",
         r"\bdepthwise\b",
         "convolutions of one channel per group, whoever computes them",
     ),

@@ -10,9 +10,9 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.mma.mainloop import MmaMainloop
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.assemble import assemble, find_ptxas, version
 
 H200 = device("h200")

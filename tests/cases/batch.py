@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import mma, simt, skinny, wgmma
 from tests.cases.source import RandomCases
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
 from tests.cases.wgmma import EPILOGUES, SMS, config
 

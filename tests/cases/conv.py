@@ -13,7 +13,7 @@ from ptxgen.errors import ShapeError
 from ptxgen.families.common import rules
 from ptxgen.families.depthwise.rules import supports
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt
 from tests.lowered import form, strips_of

@@ -11,7 +11,7 @@ from ptxgen.errors import ShapeError
 from ptxgen.families.wgmma.geometry import widest_unit
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import wgmma
 from tests.cases.source import RandomCases

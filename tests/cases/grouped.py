@@ -10,9 +10,9 @@ import numpy as np
 
 from ptxgen.codegen.config import Config
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS
-from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from tests.cases import mma, simt, wgmma
 from tests.cases.source import RandomCases, extents, pairs
 

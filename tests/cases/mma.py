@@ -9,8 +9,8 @@ import numpy as np
 from ptxgen.codegen.config import FAMILIES, Columns, Config
 from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ptxgen.codegen.config import Columns, Config, axes_of
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.columns import choices
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import FAMILIES, Columns, Config
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal
 

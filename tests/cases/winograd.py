@@ -11,7 +11,7 @@ from ptxgen.families.common.rules import legal
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING
-from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import simt
 from tests.cases.columns import random_columns

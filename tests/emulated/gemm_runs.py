@@ -15,13 +15,13 @@ from ptxgen.emulator import Stats
 from ptxgen.errors import DtypeError
 from ptxgen.operations.conv import checks as conv_check
 from ptxgen.operations.gemm import checks as gemm_check
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import elements, extent, padded
 from ptxgen.operations.grouped import checks as grouped_check
 from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import Device, device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, compare, operands, reference
 from ptxgen.problem.registry import Problem
-from ptxgen.problem.strided_arrays import elements, extent, padded
 from ptxgen.runtime import check as runtime_check
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver

@@ -14,8 +14,8 @@ from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma import scheduler
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
 from tests.cases import SOURCES
 

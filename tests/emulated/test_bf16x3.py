@@ -8,8 +8,8 @@ import pytest
 from gemm_runs import execute, right, verify
 
 from ptxgen.codegen.config import parse_config
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.cases import SOURCES
 
 COMPUTE = "f32_bf16x6"

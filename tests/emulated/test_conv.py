@@ -13,11 +13,11 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.implicit_gemm import WINDOW
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
+from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import C
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import Array, compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases.conv import config, problem

@@ -14,7 +14,7 @@ import ptxgen
 from ptxgen.api import choice, driver_state, drivers, launches, runners, streams
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ShapeError
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.reference import operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner

@@ -12,7 +12,7 @@ from conv_runs import H200, TF32, verify
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.reference import operands
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner

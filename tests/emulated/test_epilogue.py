@@ -7,9 +7,9 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, DtypeError, InputError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.base import EPILOGUE_OPS
 from ptxgen.problem.device import DEVICES
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import epilogue_arrays, operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import padded
 from ptxgen.problem.base import EPILOGUE_OPS
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands
-from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import D, EmulatedDriver, parse_config, right

@@ -12,9 +12,9 @@ from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.checks import GUARD
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES

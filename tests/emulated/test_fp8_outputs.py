@@ -11,10 +11,10 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import DtypeError
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import CASES, check

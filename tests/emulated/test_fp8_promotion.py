@@ -9,10 +9,10 @@ from gemm_runs import execute
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import FAST_ACCUM
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver

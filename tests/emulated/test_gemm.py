@@ -13,8 +13,8 @@ from ptxgen.codegen import c_kernels
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner

@@ -10,9 +10,9 @@ from gemm_runs import right, verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from tests.lowered import first_violation, rules, space
 
 UNSTAGED = "stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0"

@@ -14,9 +14,9 @@ from ptxgen.errors import RaceFault
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.launch import GroupLaunch
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.tlp_schedule import TlpBaseline
 from ptxgen.problem.device import device
-from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.driver import Timing

@@ -12,8 +12,8 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import AsyncFault, RaceFault
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.grouped.checks import random_group
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import Device, device
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner

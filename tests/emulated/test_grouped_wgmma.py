@@ -12,8 +12,8 @@ from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.grouped.checks import group_deviation, random_group
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner

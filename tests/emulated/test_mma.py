@@ -11,10 +11,10 @@ from gemm_runs import execute, random_epilogues, right, verify
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.tuning import selection
 from tests.cases.mma import TYPES, config, problem

@@ -25,8 +25,8 @@ from ptxgen.errors import (
 )
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import runner
 from ptxgen.runtime.check import CheckResult, check
 from ptxgen.runtime.emulated import EmulatedDriver

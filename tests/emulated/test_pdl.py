@@ -10,8 +10,8 @@ from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.emulated.test_epilogue import right
 

@@ -10,8 +10,8 @@ from gemm_runs import execute, random_epilogues, right, verify
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import operands, reference
 from tests.cases.skinny import TYPES, config, converts, problem
 

@@ -13,12 +13,12 @@ from ptxgen.families.common.rules import first_violation
 from ptxgen.families.common.space import refinements
 from ptxgen.families.wgmma import pack_rows
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.gemm.strided_arrays import C, elements, padded
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import FAST_ACCUM
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES

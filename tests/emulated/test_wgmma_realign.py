@@ -10,8 +10,8 @@ from gemm_runs import verify
 from ptxgen.codegen.config import parse_config
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 H200 = device("h200")
 #: rows of 32, 64 and 128 bytes of K, several boxes a row; extents whose last rows not all threads have

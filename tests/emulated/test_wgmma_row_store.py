@@ -7,10 +7,10 @@ import pytest
 from gemm_runs import verify
 
 from ptxgen.codegen.config import parse_config
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import C, elements, padded
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands, reference
-from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.emulated.test_epilogue import right

@@ -14,10 +14,10 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import require
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.winograd.axes import TILES
-from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.checks import guarded
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.lowering import lower_conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import parse

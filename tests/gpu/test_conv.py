@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ptxgen
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver

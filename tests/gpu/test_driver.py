@@ -21,7 +21,7 @@ from ptxgen.cuda_abi import MAP_BYTES
 from ptxgen.errors import AssembleError, InputError, LaunchError, ShapeError
 from ptxgen.operations.gemm import cublaslt
 from ptxgen.operations.gemm.cublaslt import CublasLt
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.cuda import CudaDriver, CudaKernel
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver

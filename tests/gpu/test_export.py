@@ -12,8 +12,8 @@ import pytest
 from ptxgen.export.c_source import form
 from ptxgen.export.files import write
 from ptxgen.export.library import Library
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.reference import operands, reference, verdict
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.open_driver import open_driver

@@ -10,9 +10,9 @@ import pytest
 from ptxgen.errors import AssembleError, PtxgenError
 from ptxgen.families import registry
 from ptxgen.operations.conv.checks import guarded
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
 from ptxgen.problem.reference import KINDS, compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate

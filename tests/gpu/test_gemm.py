@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ptxgen.operations.gemm.strided_arrays import padded
 from ptxgen.problem.reference import operands, reference
-from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate

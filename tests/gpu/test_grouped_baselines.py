@@ -14,9 +14,9 @@ from ptxgen.operations.grouped import pytorch as torch_grouped
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.cublas import CublasGrouped
 from ptxgen.operations.grouped.cudnn import CudnnGrouped
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.pytorch import TorchGrouped
 from ptxgen.operations.grouped.suites import INCEPTION
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxgen.codegen.config import parse_config
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner
 from tests.gpu.test_families import wrong

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ptxgen.operations.gemm.strided_arrays import C, elements, padded
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
-from ptxgen.problem.strided_arrays import C, elements, padded
 from ptxgen.runtime import cuda_graph
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning import selection
 from ptxgen.tuning.measure.recheck import FolderWinners, Recheck

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.measure import worker
 from ptxgen.tuning.measure.worker import Worker
 

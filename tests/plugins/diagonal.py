@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.lowering.gemm import lower_gemm
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.operations.gemm.lowering import lower_gemm
 from ptxgen.operations.gemm.operand_sets import GemmOperandSets
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.operation import Case, Operation, Suite, by_name, operation_named, register, unregister
 from ptxgen.problem.reference import Array, operands, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult

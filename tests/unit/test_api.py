@@ -17,7 +17,7 @@ import ptxgen
 from ptxgen.api import choice, drivers, launches, on_host, runners
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, ShapeError, UnavailableError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
 from ptxgen.tuning.selection import Selection

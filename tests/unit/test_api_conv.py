@@ -14,7 +14,7 @@ from ptxgen.api import drivers, launch_function, launches, runners
 from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.reference import reference
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.tensors import LIBRARY, Tensor

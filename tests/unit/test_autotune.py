@@ -24,10 +24,10 @@ from ptxgen.api.recording import Recorder
 from ptxgen.cli import command
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError, InputError, LaunchError
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem import suites
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
 from ptxgen.tuning.choice import models, winners
@@ -231,7 +231,7 @@ def test_counts_are_kept_if_the_process_ends_during_a_write(tmp_path):
         """
         import atexit, os, pathlib, threading, time
         from ptxgen.api import recording
-        from ptxgen.problem.gemm import Gemm
+        from ptxgen.operations.gemm.problem import Gemm
 
         add, started, ending = recording.shapes_file.add, threading.Event(), threading.Event()
 
@@ -262,7 +262,7 @@ def test_processes_of_multiprocessing_record_at_their_end(tmp_path, method):
         f"""
         import multiprocessing, os, pathlib
         from ptxgen.api import recording
-        from ptxgen.problem.gemm import Gemm
+        from ptxgen.operations.gemm.problem import Gemm
 
         def work():
             recording.recorder(pathlib.Path(os.environ["PTXGEN_RECORD"])).count(Gemm(16, 24, 8))
@@ -303,7 +303,7 @@ def test_a_fork_does_not_wait_for_a_thread_that_counts(tmp_path):
         """
         import os, pathlib, threading
         from ptxgen.api import call_lock, choice, drivers, first_call, launches, recording, runners
-        from ptxgen.problem.gemm import Gemm
+        from ptxgen.operations.gemm.problem import Gemm
 
         def call():
             with call_lock.lock:

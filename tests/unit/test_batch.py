@@ -16,11 +16,11 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.operand_sets import RUNS, GemmOperandSets
+from ptxgen.operations.gemm.problem import CONTIGUOUS, Gemm
+from ptxgen.operations.gemm.strided_arrays import C, elements, padded, span, store_operand
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import CONTIGUOUS, Gemm
 from ptxgen.problem.reference import operands, reference
 from ptxgen.problem.registry import from_dict, parse
-from ptxgen.problem.strided_arrays import C, elements, padded, span, store_operand
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed; the extra [test] installs it")
 
 from ptxgen.api import recording
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from tests.scripts import script as load
 
 script = load("bench-torch")

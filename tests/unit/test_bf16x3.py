@@ -14,8 +14,8 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.bf16x3 import PAIRS, PLANES, planes
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import selection
 from tests.cases import SOURCES
 from tests.lowered import first_violation, geometry, perf_model

@@ -10,7 +10,7 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import ConfigError, RaceFault
 from ptxgen.operations.gemm import checks as module
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.check import CASES, check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner

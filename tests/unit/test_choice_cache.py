@@ -13,8 +13,8 @@ import pytest
 from ptxgen import disk_cache, file_digests
 from ptxgen.families import registry
 from ptxgen.families.common import array_cache
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection
 from ptxgen.tuning.choice import choice_cache

@@ -36,11 +36,11 @@ from ptxgen.errors import (
     UnavailableError,
 )
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.tlp_schedule import threshold_of
 from ptxgen.problem.base import COMPUTE_MODES
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Baseline, Case, operation_named, operation_names
 from ptxgen.problem.reference import Deviation
 from ptxgen.runtime.check import CheckResult

@@ -24,8 +24,8 @@ import pytest
 from ptxgen.cli import command
 from ptxgen.cli.options import warn_if_emulated
 from ptxgen.errors import DatabaseError, InputError, LaunchError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import DEVICES
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.device_lock import DeviceLock
 from ptxgen.tuning.collect import collect, executor, problem_groups

@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config import AXIS, Config, axes_of, parse_config
 from ptxgen.codegen.config_migration import RENAMED, WORDS, formers, translate
 from ptxgen.errors import ConfigError, CorruptError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store.database import SCHEMA_VERSION, Database
 from ptxgen.tuning.store.tuning_files import read_measurements, read_winners
 

@@ -12,9 +12,9 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW, OffsetTables
 from ptxgen.lowering.kernel_problem import STRIDED, MatrixAccess
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
 from ptxgen.operations.conv.reference import convolve
-from ptxgen.problem.conv import DIRECTIONS, FILTERS, Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from tests.cases.conv import problems

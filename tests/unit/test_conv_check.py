@@ -14,8 +14,8 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv import checks as conv_check
 from ptxgen.operations.conv import reference as conv_reference
 from ptxgen.operations.conv.checks import ConvOperandSets, adjoint, boxes, guarded
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.reference import region_slices
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.check import CASES, check

@@ -13,7 +13,7 @@ import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.conv import cudnn
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.operation import VendorTimes, operation_named
 from ptxgen.runtime.driver import Timing
 

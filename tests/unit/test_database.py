@@ -24,8 +24,8 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import database, sqlite_file, tuning_files
 from ptxgen.tuning.store.database import APPLICATION, SCHEMA, SCHEMA_VERSION, Database, destination, readable
@@ -920,10 +920,10 @@ def test_file_systems_without_wal(path: Path, monkeypatch: pytest.MonkeyPatch, k
 CHILD = """
 import sys
 from ptxgen.codegen.config import FAMILIES, Config, parse_config
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store.tuning_files import Header, read_measurements, read_winners, write_winners
 
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -13,9 +13,9 @@ from ptxgen.codegen.config import FAMILIES
 from ptxgen.errors import UnavailableError
 from ptxgen.families.common import perf_model, space
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.model import evaluation, perceptron, training
 from ptxgen.tuning.model.model_trees import weighted_sum
 from ptxgen.tuning.model.training import Training

@@ -17,9 +17,9 @@ from ptxgen.families.common import space
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from ptxgen.tuning import explanation
 from ptxgen.tuning.selection import select

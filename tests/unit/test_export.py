@@ -24,9 +24,9 @@ from ptxgen.export.files import write
 from ptxgen.export.library import Library, key_of
 from ptxgen.export.operations import KIND, in_c
 from ptxgen.export.operations import words as c_words
-from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.operations.conv.problem import FILTERS, Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.emulated import EmulatedDriver

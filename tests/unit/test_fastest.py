@@ -9,7 +9,7 @@ import pytest
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import CorruptError, SchemaError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store import fastest, tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement

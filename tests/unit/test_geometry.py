@@ -16,8 +16,8 @@ from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import CAPABILITIES, FIRST
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import DEVICES
-from ptxgen.problem.gemm import Gemm
 from tests.cases.columns import random_columns
 from tests.lowered import geometry
 

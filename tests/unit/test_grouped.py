@@ -17,16 +17,16 @@ from ptxgen.families.common import perf_model, space
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.checks import random_group, sampled_deviation
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import epilogue_view, item_view
 from ptxgen.operations.grouped.suites import random_items
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.reference import reference
 from ptxgen.problem.registry import from_dict, parse
-from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.choice.models import model_for

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.grouped import cublas as cublas_grouped
 from ptxgen.operations.grouped import cudnn as cudnn_grouped
 from ptxgen.operations.grouped import pytorch as torch_grouped
 from ptxgen.operations.grouped.cublas import CublasGrouped
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.pytorch import TorchGrouped
 from ptxgen.operations.grouped.suites import INCEPTION
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime import vendor_libraries as libraries
 from ptxgen.runtime.driver import Timing

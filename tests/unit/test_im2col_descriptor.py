@@ -12,7 +12,7 @@ from ptxgen.codegen.config import FAMILIES, Columns, parse_config
 from ptxgen.families.common import perf_model, rules, space
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PaddedPixels
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import reference
 from tests.lowered import im2col_of

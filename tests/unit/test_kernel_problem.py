@@ -8,8 +8,8 @@ import pytest
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.strided import matrix_product
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 
 
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])

@@ -16,8 +16,8 @@ from ptxgen.families.common.fma.layout import fits_32bit_offsets
 from ptxgen.families.common.issue_order import products
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.simt.plan import SimtPlan
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
 from tests.lowered import first_violation
 

@@ -6,7 +6,7 @@ import json
 import math
 
 from ptxgen.codegen.config import Config
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store.measurement import OUTCOMES, Environment, Measurement, from_dict
 
 HERE = Environment("h200", "hardware", "CUDA 13.0", "ptxas 13.0.88", "graph", "abc")

@@ -13,10 +13,10 @@ from ptxgen.families.mma.geometry import BYTES, SINGLE, VECTOR
 from ptxgen.families.mma.plan import MmaPlan
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import LAYOUTS, Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning import selection
 from tests.cases import SOURCES
 from tests.lowered import first_violation, space

@@ -29,9 +29,9 @@ from ptxgen.families.mma import cost as mma_cost
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.wgmma import cost as wgmma_cost
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning import selection
 from ptxgen.tuning.choice import log, models

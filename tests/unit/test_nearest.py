@@ -15,9 +15,9 @@ from ptxgen.codegen.config import Columns
 from ptxgen.families.common import perf_model, rules, space
 from ptxgen.families.common.features import DEVICE
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import Device, device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection

@@ -15,8 +15,8 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import InputError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import (
     Operation,
     operation_named,

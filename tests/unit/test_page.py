@@ -19,7 +19,7 @@ from ptxgen.cli import report as texts
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import Config
 from ptxgen.errors import CorruptError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.operation import Case
 from ptxgen.problem.reference import Deviation
 from ptxgen.tuning.measure.bench import BenchRow

@@ -7,11 +7,11 @@ import pytest
 from ptxgen.cli.page import Contents, _roofline
 from ptxgen.codegen.config import parse_config
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, device
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.peak_rates import peak_flops, peak_rate
 from ptxgen.tuning import explanation
 from ptxgen.tuning.roofline import roofline_us

@@ -16,9 +16,9 @@ from ptxgen.families.common.features import default_names
 from ptxgen.families.common.perf_model import Counts, blocks_of_rows, from_stats
 from ptxgen.families.wgmma import cost
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from ptxgen.tuning.model.model import Model
 from tests.lowered import features, geometry, least_us, microseconds, perf_costs, predict, rules, space, work

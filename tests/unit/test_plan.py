@@ -20,8 +20,8 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES
 from ptxgen.families.simt.plan import SimtPlan
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
 from tests.lowered import geometry
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm, parse_shape
 from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, OUT_DTYPES
-from ptxgen.problem.gemm import LAYOUTS, Gemm, parse_shape
 from ptxgen.problem.registry import from_dict, parse
 
 

@@ -18,8 +18,8 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import CorruptError, LaunchError
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime import sass
 from ptxgen.runtime.assemble import assemble, find_ptxas
 from ptxgen.tuning.choice import log, models

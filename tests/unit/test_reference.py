@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.gemm.reference import as_matrices
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 from ptxgen.problem.reference import FACTOR, KINDS, Reference, compare, operands, reference
 
 TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]

@@ -24,9 +24,9 @@ from ptxgen.errors import RenderError
 from ptxgen.families.common.fma.mainloop import ThreadTile
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 from tests.golden.test_golden import GOLDEN

@@ -13,7 +13,7 @@ import pytest
 from ptxgen.cli import report
 from ptxgen.cli.tables import Predicted, Table, csv_of, number, text_of
 from ptxgen.codegen.config import Config
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.reference import Deviation
 from ptxgen.problem.suites import Case, cases
 from ptxgen.tuning.measure.bench import BenchRow

@@ -13,7 +13,7 @@ import pytest
 from ptxgen.cli.command import run
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import CorruptError, DatabaseError, InputError, SchemaError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.tuning.store import parquet_file
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Environment, Measurement

@@ -13,10 +13,10 @@ from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import RULES
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import DEVICES, device
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.registry import parse
 from tests.cases import SOURCES
 from tests.cases.columns import random_columns

@@ -11,10 +11,10 @@ import pytest
 from ptxgen.codegen.config import parse_config
 from ptxgen.codegen.source import Launch
 from ptxgen.errors import ConfigError, InputError
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import padded
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import operands, reference
-from ptxgen.problem.strided_arrays import padded
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner, generate
 from ptxgen.runtime.workspace import Workspace

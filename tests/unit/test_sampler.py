@@ -12,8 +12,8 @@ import pytest
 from ptxgen.codegen.config import AXIS, Columns
 from ptxgen.errors import ConfigError
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.search import sampler
 from ptxgen.tuning.search.sampler import ALPHA, Categorical, samples_per_family, table, weighted_by_speed
 from tests.lowered import rules, space

@@ -12,9 +12,9 @@ import pytest
 from ptxgen.codegen.config import Config, parse_config
 from ptxgen.families.common import rules
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.settings import shipped_dir
 from ptxgen.tuning import selection
 from ptxgen.tuning.choice import winners

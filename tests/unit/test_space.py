@@ -34,9 +34,9 @@ from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import device
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.search.sampler import Categorical
 from tests.lowered import (

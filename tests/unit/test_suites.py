@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.operations.gemm.suites import ColumnMajor
 from ptxgen.problem import suites
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import operation_named
 
 #: Table 4: M, N, K, A-T, B-T

@@ -19,7 +19,7 @@ from torch.utils._device import DeviceContext  # noqa: E402
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.api import arrays, drivers, launch_function, launches, runners, streams  # noqa: E402
 from ptxgen.errors import ShapeError  # noqa: E402
-from ptxgen.problem.conv import Conv  # noqa: E402
+from ptxgen.operations.conv.problem import Conv  # noqa: E402
 from ptxgen.torch import conv, launching, products, recent_calls  # noqa: E402
 
 

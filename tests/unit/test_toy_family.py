@@ -27,8 +27,8 @@ from ptxgen.families.common.features import all_names, default_names, features
 from ptxgen.families.common.space import candidates, explain, refinements
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.model.model import Model

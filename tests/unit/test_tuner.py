@@ -25,8 +25,8 @@ from ptxgen.families.common import space
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning import selection
 from ptxgen.tuning.deadline import Deadline, Terminated, stop_on_signals
 from ptxgen.tuning.model.model import Model

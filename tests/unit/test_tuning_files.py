@@ -17,7 +17,7 @@ import pytest
 
 from ptxgen.codegen.config import Config
 from ptxgen.errors import ConfigError, CorruptError, DatabaseError, InputError, SchemaError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import exchange, tuning_files
 from ptxgen.tuning.store.database import Database

@@ -10,11 +10,11 @@ from ptxgen.codegen.config import Config
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.problem.base import COMPUTE_MODES, OUT_DTYPES
 from ptxgen.problem.device import device
 from ptxgen.problem.dtypes import DTYPES, bits_of, dtype, from_numpy
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.reference import KINDS, compare, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from ptxgen.cli import app
 from ptxgen.errors import InputError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from ptxgen.tuning.collect.validation import Validated, compare, read_rows, summaries, timed_at_first_use
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.store.measurement import Environment, Measurement

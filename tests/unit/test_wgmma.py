@@ -16,8 +16,8 @@ from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.wgmma.geometry import owners
 from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
-from ptxgen.problem.gemm import Gemm
 from tests.cases import SOURCES
 from tests.lowered import first_violation, geometry, legal
 

@@ -12,7 +12,7 @@ from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.families.winograd.perf_model import cell
 from ptxgen.lowering.lower import lower
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.device import device
 from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model_files import Facts, known

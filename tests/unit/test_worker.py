@@ -18,7 +18,7 @@ import pytest
 
 from ptxgen.codegen.config import parse_config
 from ptxgen.errors import LaunchError
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.measure import bench, worker
 from ptxgen.tuning.measure.worker import Worker

@@ -28,7 +28,7 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible, rules_of
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

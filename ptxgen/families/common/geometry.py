@@ -15,7 +15,7 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 

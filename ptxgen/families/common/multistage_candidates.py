@@ -19,7 +19,7 @@ from ptxgen.families.common.candidates import (
 )
 from ptxgen.families.common.geometry import LazyGeometry, geometry
 from ptxgen.families.common.tile_candidates import TileSpace
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

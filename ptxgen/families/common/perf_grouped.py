@@ -12,7 +12,7 @@ from ptxgen.codegen.geometry import MultistageGeometry, TileGeometry
 from ptxgen.codegen.vectorized import SECTOR, WARP
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

@@ -24,7 +24,7 @@ from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import RULES as RULES
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

@@ -33,7 +33,7 @@ from ptxgen.families.common.space_bases import (
     searched_families,
     unsupported_by,
 )
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

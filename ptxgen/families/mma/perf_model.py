@@ -22,7 +22,7 @@ from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.operand_packing import packs
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

@@ -51,7 +51,7 @@ from ptxgen.families.wgmma.geometry import (
     widest_unit,
 )
 from ptxgen.families.wgmma.operand_packing import mapped, unmapped
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col, tma_n, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

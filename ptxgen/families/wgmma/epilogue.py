@@ -28,7 +28,7 @@ from ptxgen.families.wgmma.im2col_plan import RunLayout, run_layouts
 from ptxgen.families.wgmma.layout import ATOM
 from ptxgen.families.wgmma.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import EPILOGUE_OPS

@@ -18,7 +18,7 @@ from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

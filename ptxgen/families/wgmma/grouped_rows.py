@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 FAR = 1 << 30  #: more rows than an item has

@@ -13,7 +13,7 @@ from ptxgen.codegen.config import PACK, REALIGN
 from ptxgen.codegen.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Copy, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 

@@ -18,7 +18,7 @@ from ptxgen.families.wgmma.scheduler import TileScheduler
 from ptxgen.families.wgmma.smem_realign import RealignedOperand
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS

@@ -44,7 +44,7 @@ from ptxgen.families.wgmma.scheduler import MergedPhaseScheduler, PhaseScheduler
 from ptxgen.families.wgmma.split_bf16x3 import SplitPacking
 from ptxgen.families.wgmma.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.tiled_wgrad import TiledWgradLoads
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import PaddedPixels, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 

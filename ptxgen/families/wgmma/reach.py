@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.rules import maps_im2col
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

@@ -22,7 +22,7 @@ from ptxgen.families.wgmma.geometry import (
     resident_blocks,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from ptxgen.errors import InputError
+from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.operations.gemm import c_form as gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.c_form import CForm
-from ptxgen.problem.conv import FILTERS, Conv
-from ptxgen.problem.gemm import Gemm
 
 
 def _require_2d(p: Conv) -> None:

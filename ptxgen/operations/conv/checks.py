@@ -12,8 +12,8 @@ import numpy as np
 from ptxgen.codegen.config import Config
 from ptxgen.families import registry
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.reference import Box, box_extents, convolve, region_slices, whole_tensor
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.reference import (
     Array,
     Deviation,

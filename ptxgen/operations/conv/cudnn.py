@@ -16,7 +16,7 @@ from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing

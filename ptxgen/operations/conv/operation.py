@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install
-from ptxgen.lowering.conv_to_gemm import lower_conv
 from ptxgen.operations.conv import random_problems
 from ptxgen.operations.conv.c_form import C_FORM
+from ptxgen.operations.conv.lowering import lower_conv
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.reference import product, slices
 from ptxgen.operations.conv.suites import SUITES, TITLES, cells
-from ptxgen.problem.conv import Conv
 from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from ptxgen.errors import ShapeError
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.suites import SUITES
-from ptxgen.problem.conv import Conv
 from ptxgen.tuning.draws import Limits, log_uniform, varied_extent, weighted_choice
 
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites whose layers are varied

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 
 Array = np.ndarray[Any, Any]
 #: a box of a tensor: a range of indices for some axes, all indices for the others

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
-from ptxgen.problem.conv import FILTERS, Conv
+from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: Table 5 with DeepBench's images: N, C, H, W, K, R, S, stride, padding. (The paper exchanges K and P in the rows

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import A, B, C, span
 from ptxgen.problem.c_form import CForm
-from ptxgen.problem.gemm import Gemm
-from ptxgen.problem.strided_arrays import A, B, C, span
 
 
 def without_sum(p: Gemm) -> Gemm:

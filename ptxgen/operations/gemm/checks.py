@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
-from ptxgen.problem.gemm import STRIDES, Gemm
+from ptxgen.operations.gemm.problem import STRIDES, Gemm
+from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
-from ptxgen.problem.strided_arrays import A, B, C, elements, padded
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner

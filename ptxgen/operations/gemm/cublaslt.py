@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.base import EPILOGUE_OPERANDS
 from ptxgen.problem.dtypes import FAST_ACCUM, dtype
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver

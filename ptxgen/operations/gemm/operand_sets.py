@@ -9,9 +9,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import C, elements, span, store_operand, stored_epilogue_operands, strided
 from ptxgen.problem.reference import Array, Deviation, Reference, compare, epilogue_arrays, random_operands, reference
-from ptxgen.problem.strided_arrays import C, elements, span, store_operand, stored_epilogue_operands, strided
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install_extra
-from ptxgen.lowering.gemm import lower_gemm
 from ptxgen.operations.gemm import random_problems
 from ptxgen.operations.gemm.c_form import C_FORM
+from ptxgen.operations.gemm.lowering import lower_gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.reference import product, slices
 from ptxgen.operations.gemm.suites import SUITES, TITLES, cells, from_column_major
-from ptxgen.problem.gemm import Gemm
 from ptxgen.problem.operation import Baseline, Installation, Operation, RandomKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.gemm import LAYOUTS, THIN, Gemm
+from ptxgen.operations.gemm.problem import LAYOUTS, THIN, Gemm
 from ptxgen.tuning.draws import Limits, log_uniform, varied_extent
 
 BATCH = 512  #: the most products of a batch

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config import Config
+from ptxgen.operations.gemm.strided_arrays import A, B, C
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import epilogue_view, item_view
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
-from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets

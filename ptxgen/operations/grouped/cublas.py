@@ -23,9 +23,9 @@ import numpy as np
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install_extra
-from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.operations.gemm.strided_arrays import A, B, C
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
-from ptxgen.problem.strided_arrays import A, B, C
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ptxgen.errors import ShapeError
 from ptxgen.operations.conv.cudnn import Cudnn
-from ptxgen.problem.conv import Conv
-from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing

@@ -17,8 +17,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import Device
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspaces
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.lowering.grouped_to_gemm import lower_grouped
 from ptxgen.operations.grouped import random_problems
+from ptxgen.operations.grouped.lowering import lower_grouped
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import product, slices
 from ptxgen.operations.grouped.suites import SUITES
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomKind, Schedule
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.install_advice import install
-from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.gemm.random_problems import BATCH, MULTIPLE, extent
-from ptxgen.problem.gemm import LAYOUTS
-from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.tuning.draws import Limits, log_uniform
 
 LEAST_BOUND = 64  #: of the extents of the items of a group

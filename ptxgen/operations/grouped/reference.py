@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ptxgen.operations.gemm import reference as gemm
+from ptxgen.operations.gemm.strided_arrays import A, B, C, strided
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
-from ptxgen.problem.grouped import GroupedGemm
 from ptxgen.problem.reference import Array
-from ptxgen.problem.strided_arrays import A, B, C, strided
 
 
 def item_view(p: GroupedGemm, operand: int, memory: Array, i: int) -> Array:

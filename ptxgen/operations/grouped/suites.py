@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.grouped import GroupedGemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: M, N, K

@@ -23,6 +23,7 @@ from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.grouped.checks import group_deviation, random_group
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.tlp_policy import (
     TILES,
     Resources,
@@ -34,7 +35,6 @@ from ptxgen.operations.grouped.tlp_policy import (
     tune_threshold,
 )
 from ptxgen.problem.device import Device
-from ptxgen.problem.grouped import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.check import CASES, CheckResult
 from ptxgen.runtime.device_tables import Allocation

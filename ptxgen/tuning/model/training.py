@@ -17,7 +17,7 @@ from ptxgen.families import registry
 from ptxgen.families.common import perf_model
 from ptxgen.families.common.features import default_names, features
 from ptxgen.families.common.rules import legal
-from ptxgen.lowering.grouped_to_gemm import grouped as is_group
+from ptxgen.lowering.descriptor_table import grouped as is_group
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
 from ptxgen.problem.device import Device

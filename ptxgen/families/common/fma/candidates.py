@@ -26,7 +26,7 @@ from ptxgen.families.common.fma.geometry import (
 )
 from ptxgen.families.common.geometry import WARP
 from ptxgen.families.common.multistage_candidates import MultistageSpace
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

@@ -11,7 +11,7 @@ from ptxgen.codegen.config import BOUNDS_NONE, BOUNDS_PREDICATE
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import TABLE, WINDOW
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 

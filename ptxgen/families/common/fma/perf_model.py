@@ -12,7 +12,7 @@ from ptxgen.families.common.fma.candidates import adjacent_c, width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
-from ptxgen.lowering.grouped_to_gemm import grouped
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.reference import Array
 
 A, B, C = range(3)

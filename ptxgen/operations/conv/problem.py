@@ -14,9 +14,9 @@ from typing import Any
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
+from ptxgen.operations.conv.spatial import PerAxis, per_axis, per_axis_text
 from ptxgen.problem.base import EPILOGUE_OPS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
-from ptxgen.problem.spatial import PerAxis, per_axis, per_axis_text
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}

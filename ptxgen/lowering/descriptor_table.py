@@ -1,4 +1,4 @@
-"""Grouped matrix products as the GEMM that kernels compute."""
+"""Groups of products: extents of the items, and matrices whose addresses and sizes a table in device memory holds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MatrixAccess, Operand
-from ptxgen.lowering.sink import StoreTile
-from ptxgen.problem.base import EXTENT_LIMIT, arithmetic_dtype
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, MatrixAccess
 from ptxgen.problem.dtypes import Dtype
-from ptxgen.problem.grouped import GroupedGemm
-
-#: leading dimensions that represent all up to the first, and all larger ones: kernels of the first have 32-bit offsets
-SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
 
 
 class Items(Protocol):
@@ -218,45 +212,10 @@ def items_of(p: KernelProblem) -> Items:
     return items
 
 
-def lower_grouped(problem: GroupedGemm) -> KernelProblem:
-    """A group as a kernel problem."""
-    extents = problem.extents.astype(np.float64)
-    m, n, k = (_mean(extents[:, axis], extents.prod(axis=1)) for axis in range(3))
-    lds = [int(x) for x in problem.lds.max(axis=0, initial=1)]
-    if not problem.jagged:
-        lds = [LARGE_LD if x > SMALL_LD else SMALL_LD for x in lds]
-    kmajor = {"A": problem.layout[0] == "N", "B": problem.layout[1] == "T", "C": True}
-    axes = {"A": (m, k), "B": (n, k), "C": (m, n)}
-    aligned = (problem.aligned_a, problem.aligned_b, problem.aligned_c)
-    made = []
-    for name, ld, start, vec in zip("ABC", lds, aligned, problem.vectors, strict=True):
-        rows, columns = axes[name] if kmajor[name] else axes[name][::-1]
-        access = DescriptorTable(
-            kmajor[name], rows, columns, ld, 0, start, vec, name=name, jagged=problem.jagged, group=problem
-        )
-        made.append(Operand(name, problem.out if name == "C" else problem.dtype, access, name))
-    return KernelProblem(
-        f"grouped_{problem.dtype}_{problem.layout.lower()}",
-        GroupExtents(m, n, k, 1, problem, problem.jagged),
-        tuple(made[:2]),
-        tuple(made[2:]),
-        problem.compute,
-        StoreTile(problem.out, arithmetic_dtype(problem.compute, problem.out).name, problem.epilogue),
-        deterministic=problem.deterministic,
-        moved=problem.bytes,
-    )
-
-
 def slice_length(longest: int, u: int, kg: int) -> int:
     """The length of a slice of K of every item: the longest K has ``kg`` slices, which are multiples of ``u``."""
     u, each = max(u, 1), -(-longest // max(kg, 1))
     return max(-(-each // u), 1) * u
-
-
-def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:
-    """The mean of the extents of an axis, weighted by work; if there is none, the largest extent."""
-    total = work.sum()
-    return round(float((extents * work).sum() / total)) if total else int(extents.max(initial=0))
 
 
 def _each(of: Callable[..., float], *columns: Any) -> Any:

@@ -9,17 +9,18 @@ from functools import partial
 from typing import Any
 
 from ptxgen.errors import ShapeError
-from ptxgen.lowering.depthwise_strips import depthwise_strip_of, strips_form
+from ptxgen.lowering.depthwise_strips import strips_form
 from ptxgen.lowering.im2col_descriptor import im2col_form
 from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import CONTIGUOUS, matrix_product
-from ptxgen.lowering.strided_dgrad import dgrad_phases
-from ptxgen.lowering.tma_im2col import ALIGNED, im2col_of
-from ptxgen.lowering.winograd import winograd_forms
+from ptxgen.operations.conv.depthwise_strips import depthwise_strip_of
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.conv.strided_dgrad import dgrad_phases
+from ptxgen.operations.conv.tma_im2col import ALIGNED, im2col_of
+from ptxgen.operations.conv.winograd import winograd_forms
 from ptxgen.problem.base import arithmetic_dtype
-from ptxgen.problem.conv import Conv
 
 #: axes of an image
 AXES = ("d", "h", "w")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxgen.lowering.im2col_descriptor import PaddedPixels
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
 
 UNIT = 16  #: bytes: TMA steps from pixel to pixel and from row to row by multiples of it
 CHANNELS = (1, 2, 4, 8)  #: of a padded pixel

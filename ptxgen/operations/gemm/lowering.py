@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
-from ptxgen.problem.gemm import Gemm
+from ptxgen.operations.gemm.problem import Gemm
 
 
 def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:

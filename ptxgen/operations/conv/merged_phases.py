@@ -11,8 +11,8 @@ import math
 from dataclasses import replace
 
 from ptxgen.lowering.im2col_descriptor import Digits, Im2colDescriptor, Im2colPhase, MergedFilters, packed
-from ptxgen.lowering.strided_dgrad import dgrad_phases
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.conv.strided_dgrad import dgrad_phases
 
 COLUMNS = 32  #: the most columns of C for all phases
 #: the most columns of C for the phases along the width, and the fewest taps along it: with more columns, multiply-adds

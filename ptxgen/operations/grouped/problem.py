@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ptxgen.arguments import integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
-from ptxgen.problem.gemm import LAYOUTS, Gemm
 
 Ints = NDArray[np.int64]
 

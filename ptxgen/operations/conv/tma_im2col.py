@@ -17,10 +17,10 @@ from ptxgen.lowering.im2col_descriptor import (
     packed,
 )
 from ptxgen.lowering.implicit_gemm import ImplicitOperand, IndexMap
-from ptxgen.lowering.merged_phases import merged_phases
-from ptxgen.lowering.padded_pixels import padded_pixels
-from ptxgen.lowering.strided_dgrad import DgradPhase, dgrad_phases
-from ptxgen.problem.conv import Conv
+from ptxgen.operations.conv.merged_phases import merged_phases
+from ptxgen.operations.conv.padded_pixels import padded_pixels
+from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.conv.strided_dgrad import DgradPhase, dgrad_phases
 
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
 COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
