@@ -1,4 +1,4 @@
-"""One folder an operation: its problem type, lowering, references, checks, suites, random problems, vendor baselines."""
+"""One folder an operation: problem type, lowering, references, checks, suites, random problems, vendor baselines."""
 
 from ptxgen.operations.conv.operation import CONV
 from ptxgen.operations.gemm.operation import GEMM
