@@ -25,7 +25,7 @@ from ptxgen.problem.base import ProblemBase
 
 
 def of(function: Callable[..., Any], family: str = "") -> Callable[..., Any]:
-    """``function`` with lowered problems. ``family``: whose form of a problem it takes; empty: the problem itself."""
+    """``function`` with kernel problems. ``family``: whose form of a problem it takes; empty: the problem itself."""
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -43,7 +43,7 @@ def form(problem: ProblemBase | KernelProblem, family: str = "") -> KernelProble
 
 
 def kernel(*args: Any, **fields: Any) -> KernelProblem:
-    """A lowered GEMM with these fields of ``Gemm``."""
+    """The kernel problem of a GEMM with these fields of ``Gemm``."""
     problem = Gemm(*args, **fields)
     _USERS[lower(problem)] = problem
     return lower(problem)
@@ -58,7 +58,7 @@ def user(p: Any) -> Any:
 
 
 class Lowering:
-    """The functions of a module with lowered problems; everything else as it is there."""
+    """The functions of a module with kernel problems; everything else as it is there."""
 
     def __init__(self, module: Any, family: str = "") -> None:
         self._module, self._family = module, family

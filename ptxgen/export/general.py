@@ -139,7 +139,7 @@ class _SymbolicProblem(KernelProblem):
 
 
 def _symbolic(problem: Problem, names: Collection[str] = VARIABLES, **more: Any) -> KernelProblem:
-    """The lowered problem with symbols in place of its numbers above 1, of those in ``names``."""
+    """The kernel problem with symbols in place of its numbers above 1, of those in ``names``."""
     assert isinstance(problem, Gemm)
     numbers = {name: number for name, number in variables(problem).items() if number > 1 and name in names}
     symbols = {name: Symbol.variable(name, n) for name, n in numbers.items()}

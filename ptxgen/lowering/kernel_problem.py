@@ -159,7 +159,7 @@ def array_of(name: str, swapped: bool) -> str:
 
 @dataclass(frozen=True)
 class KernelProblem:
-    """A lowered problem. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered from
+    """What kernels compute. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered from
     has checked them.
 
     ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;

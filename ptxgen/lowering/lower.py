@@ -8,13 +8,12 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ProblemBase
 from ptxgen.problem.operation import operation_of
 
-CACHE_SIZE = 256  #: cached lowered problems
+CACHE_SIZE = 256  #: cached kernel problems
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def lower(problem: ProblemBase) -> KernelProblem:
-    """What kernels compute for ``problem``, cached with its offset tables. A lowered problem is returned as
-    is.
+    """What kernels compute for ``problem``, cached with its offset tables. A kernel problem is returned as is.
 
     ShapeError: an offset or a coordinate of a convolution does not fit 32 bits.
     """
