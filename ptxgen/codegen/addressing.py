@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.parts import Part
-from ptxgen.codegen.source import Argument
 from ptxgen.lowering.implicit_gemm import WINDOW, ImplicitOperand, OffsetTables
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
@@ -20,10 +20,12 @@ def multiplier(n: int) -> tuple[int, int]:
     return (1 << shift) // n + 1, shift
 
 
-def _implicit(p: KernelProblem, name: str) -> ImplicitOperand | None:
-    """The offset tables of A, B or C, if ``p`` addresses it through tables."""
+def _implicit(p: KernelProblem, name: str) -> ImplicitOperand:
+    """The offset tables of A, B or C, which ``p`` addresses through tables."""
     access = p.operand(name.upper()).access
-    return access.maps if isinstance(access, OffsetTables) else None
+    assert isinstance(access, OffsetTables)
+    assert access.maps is not None
+    return access.maps
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,14 @@ class OperandAddressing(Part):
         return 8 if self.is_im2col else 4
 
     @property
-    def parameters(self) -> list[str]:
-        """Kernel parameters: the tables, and the words that test coordinates."""
+    def parameters(self) -> list[Parameters]:
+        """The tables, and the words that test coordinates."""
         n = self.name
-        tables = [] if self.strided else [f".param .u64 mn_table_{n}, .param .u64 k_table_{n},"]
-        return tables + ([f".param .u32 guard_{n}, .param .u32 high_{n},"] if self.is_im2col else [])
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        """The values of ``parameters``."""
-        x = _implicit(p, self.name)
-        if x is None:
-            return ()
-        tables: tuple[Argument, ...] = tuple(("table", table) for table in x.tables)
-        return (*tables, ("u32", x.packing.guard), ("u32", x.packing.high)) if x.addressing == WINDOW else tables
+        if self.strided:
+            return []
+        tables = Parameters("u64", (f"mn_table_{n}", f"k_table_{n}"), lambda x: _implicit(x.p, n).tables)
+        words = Parameters("u32", (f"guard_{n}", f"high_{n}"), lambda x: _implicit(x.p, n).packing.guard_and_high)
+        return [tables, words] if self.is_im2col else [tables]
 
 
 @dataclass(frozen=True)
@@ -89,11 +86,8 @@ class CAddressing(Part):
         return f"epilogue/c_{'table' if self.tables else 'strided'}.mako"
 
     @property
-    def parameters(self) -> list[str]:
-        """Kernel parameters: the tables."""
-        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.tables else []
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        """The values of ``parameters``."""
-        x = _implicit(p, "c")
-        return tuple(("table", table) for table in x.tables) if x is not None else ()
+    def parameters(self) -> list[Parameters]:
+        """The tables."""
+        if not self.tables:
+            return []
+        return [Parameters("u64", ("rows_c", "columns_c"), lambda x: _implicit(x.p, "c").tables)]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch, BatchRange
+from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.parameters import ParameterList, Parameters, given, on_one_line, other_addresses
 from ptxgen.codegen.parts import Allocator, Part, Reduction
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import log2
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -37,7 +38,6 @@ class CKernels(Part):
     reduction: Reduction
     arithmetic: Arithmetic
     batch: Batch
-    fused_ops: FusedOps
     c: CAccess
     scheduler: Slicing
 
@@ -58,32 +58,38 @@ class CKernels(Part):
         if self.reduction.uses_flag:
             workspace.claim(4 * self.scheduler.tiles(p)[2] * items, "flags [item][tile]", zeroed=True)
 
-    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
+    @property
+    def parameter_list(self) -> ParameterList:
+        """The parameters of an auxiliary kernel."""
+        return ParameterList(self._parameters)
+
+    @property
+    def _parameters(self) -> list[Parameters]:
+        shared = [*other_addresses(self.c.problem), *self.batch.parameters, *self.c.addressing.parameters]
+        sizes = Parameters("u32", ("M", "N", "ldc"), lambda x: (x.p.m, x.p.n, x.p.operand("C").access.ld))
+        shift = Parameters("u32", ("shift",), lambda x: (self._shift(x.p),))
+        slices = Parameters("u32", ("slices",), lambda x: (self.scheduler.slices(x.p),), same_line=True)
+        return [
+            given("u64", "C", "W"),
+            *on_one_line([*shared, sizes, shift]),
+            given(self.arithmetic.type, "beta"),
+            *([slices] if self.reduction.stores_partials else []),
+        ]
+
+    def steps(self, main: Step, launched: Launched) -> tuple[Step, ...]:
         """The launch of the main kernel with those that precede or follow it."""
         if self.reduction.prescales_c:
-            return self._step("scale", p, run, ()), main
-        if self.reduction.stores_partials:
-            return main, self._step("reduce", p, run, (("u32", self.scheduler.slices(p)),))
-        return (main,)
+            return self._step("scale", launched), main
+        return (main, self._step("reduce", launched)) if self.reduction.stores_partials else (main,)
 
-    def _step(self, name: str, p: KernelProblem, run: BatchRange, slices: tuple[Argument, ...]) -> Step:
-        """The launch of an auxiliary kernel over C: 2^shift threads of a block along a row; grid.z counts batch
-        items."""
-        vectors = -(-p.n // self.c.vec)
-        shift = min(log2(self.THREADS), (vectors - 1).bit_length())
-        rows = self.THREADS >> shift
-        grid = (-(-vectors // (1 << shift)), min(-(-p.m // rows), GRID_LIMIT), run.items)
-        arguments: tuple[Argument, ...] = (
-            ("u64", "C"),
-            ("u64", "W"),
-            *self.fused_ops.arguments,
-            *self.batch.arguments(p, run),
-            *self.c.addressing.arguments(p),
-            ("u32", p.m),
-            ("u32", p.n),
-            ("u32", p.operand("C").access.ld),
-            ("u32", shift),
-            (self.arithmetic.type, "beta"),
-            *slices,
-        )
-        return Step(f"{self.entry}_{name}", grid, (self.THREADS, 1, 1), 0, arguments)
+    def _shift(self, p: KernelProblem) -> int:
+        """2^shift threads of a block are along a row."""
+        vectors: int = -(-p.n // self.c.vec)
+        return min(log2(self.THREADS), (vectors - 1).bit_length())
+
+    def _step(self, name: str, launched: Launched) -> Step:
+        """The launch of an auxiliary kernel over C; grid.z counts batch items."""
+        p, shift = launched.p, self._shift(launched.p)
+        vectors, rows = -(-p.n // self.c.vec), self.THREADS >> shift
+        grid = (-(-vectors // (1 << shift)), min(-(-p.m // rows), GRID_LIMIT), launched.run.items)
+        return Step(f"{self.entry}_{name}", grid, (self.THREADS, 1, 1), 0, self.parameter_list.arguments(launched))

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from ptxgen.codegen.parts import Part
-from ptxgen.codegen.source import Argument
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
@@ -16,15 +15,13 @@ from ptxgen.problem.dtypes import bits_of, dtype
 class FusedOps(Part):
     """``template``: their slot; ``operands``: by name, the PTX type of a load and the bytes of an element;
     ``scalar_bias``: all elements of C add the same bias; ``batched_bias``: each batch item has a bias of its own,
-    stored consecutively; ``grouped``: an item's operands begin at offsets that its descriptor holds;
-    ``others``: arrays of the problem that the epilogue does not read."""
+    stored consecutively; ``grouped``: an item's operands begin at offsets that its descriptor holds."""
 
     template: str
     operands: dict[str, tuple[str, int]]
     scalar_bias: bool
     batched_bias: bool
     grouped: bool = False
-    others: tuple[str, ...] = ()
 
     #: constants of the activations, as PTX writes them: x·σ(x) and x·σ(√(8/π)(x + 0.044715x³)) by powers of two
     MINUS_LOG2E = bits_of(-math.log2(math.e), dtype("f32"))
@@ -42,15 +39,4 @@ class FusedOps(Part):
             p.sink.scalar_bias and "bias" in operands,
             batched and p.sink.batched_bias and "bias" in operands,
             grouped(p),
-            tuple(name for name in p.other_arrays if name not in operands),
         )
-
-    @property
-    def parameters(self) -> list[str]:
-        """Kernel parameters: the addresses of the operands, and of other arrays."""
-        return [f".param .u64 {name}," for name in (*self.operands, *self.others)]
-
-    @property
-    def arguments(self) -> tuple[Argument, ...]:
-        """The values of ``parameters``."""
-        return tuple(("u64", name) for name in (*self.operands, *self.others))

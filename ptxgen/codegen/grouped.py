@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.packing import POINTERS, Buffers
-from ptxgen.codegen.parameters import KernelParameters
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.matrix_parameters import MatrixParameters
+from ptxgen.codegen.parameters import Parameters, addresses, given
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.scheduler import GridScheduler
-from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import log2, register_cap
 from ptxgen.lowering.descriptor_table import Items, items_of, slice_length
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -306,32 +305,21 @@ class StreamScheduler(GroupedScheduler):
 
 
 @dataclass(frozen=True)
-class GroupedParameters(KernelParameters):
+class GroupedParameters(MatrixParameters):
     """Parameters of grouped kernels. Descriptors hold the values that differ between items."""
 
     @property
-    def declarations(self) -> list[str]:
-        kind, packed = self.arithmetic.type, self.packing.product_parameters
+    def declared(self) -> list[Parameters]:
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            *self.fused_ops.parameters,
-            ".param .u64 table, .param .u32 items,",
-            f".param .{kind} alpha, .param .{kind} beta" + ("," if packed else ""),
-            *packed,
+            *addresses(self.c.problem),
+            Parameters("u64", ("table",), lambda x: (self._table(x),)),
+            Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
+            given(self.arithmetic.type, "alpha", "beta"),
+            *self.packing.product_parameters,
         ]
 
-    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
+    def _table(self, launched: Launched) -> int | GroupTable:
+        """The descriptor table: its offset in the workspace if a kernel makes it."""
         assert isinstance(self.scheduler, GroupedScheduler)
-        kind = self.arithmetic.type
-        table: Argument = ("table", GroupTable(self.scheduler.table, items_of(p)))
-        if "table" in buffers.packed:
-            table = ("u64", buffers.packed["table"])
-        return (
-            *POINTERS,
-            *self.fused_ops.arguments,
-            table,
-            ("u32", len(items_of(p).items)),
-            (kind, "alpha"),
-            (kind, "beta"),
-            *self.packing.product_arguments(buffers),
-        )
+        made = launched.buffers.packed.get("table")
+        return GroupTable(self.scheduler.table, items_of(launched.p)) if made is None else made

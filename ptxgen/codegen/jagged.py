@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.grouped import DescriptorTable
-from ptxgen.codegen.packing import ROW, Buffers, Packing
+from ptxgen.codegen.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.packing import ROW, Packing
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.parts import Allocator
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
-from ptxgen.lowering.descriptor_table import items_of
+from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import bits_of, dtype
 
@@ -50,26 +52,34 @@ class JaggedTable(Packing):
         return Buffers({"table": workspace.claim(size, "descriptor table", ROW).offset})
 
     @property
-    def parameters(self) -> list[str]:
+    def parameters(self) -> list[Parameters]:
         """The parameters of the kernel, after the addresses. ``by_x``: bytes from the array x of one item to that of
         the next; ``along_x``: bytes per element along the jagged axis."""
+        steps = tuple(f"{name}_{x}" for x in self.arrays for name in ("by", "along"))
         return [
-            ".param .u64 table, .param .u32 items, .param .u32 extent,",
-            ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 lda, .param .u32 ldb, .param .u32 ldc,",
-            ", ".join(f".param .u64 by_{x}, .param .u64 along_{x}" for x in self.arrays),
+            Parameters("u64", ("table",), lambda x: (x.buffers.packed["table"],)),
+            Parameters("u32", ("items", "extent"), lambda x: _items_and_extent(items_of(x.p)), same_line=True),
+            Parameters("u32", ("M", "N", "K", "lda", "ldb", "ldc"), lambda x: _largest(items_of(x.p))),
+            Parameters("u64", steps, lambda x: (n for name in self.arrays for n in items_of(x.p).steps(name))),
         ]
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        group = items_of(p)
-        m, n, k = (int(x) for x in group.extents.max(axis=0, initial=0))
-        ends = group.offsets
-        arguments: tuple[Argument, ...] = (
-            *self.pointers,
-            ("u64", buffers.packed["table"]),
-            ("u32", len(group.items)),
-            ("u32", int(ends[-1]) if len(ends) else 0),
-            *(("u32", x) for x in (m, n, k, *(int(ld) for ld in group.lds.max(axis=0, initial=1)))),
-            *(("u64", step) for name in self.arrays for step in group.steps(name)),
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        items = len(items_of(launched.p).items)
+        shared = ceil_div(4 * (self.WARPS + (items if self.along_k else 0)), 16) * 16
+        return (
+            Step(
+                f"{self.entry}_table", (1, 1, 1), (self.THREADS, 1, 1), shared, self.parameter_list.arguments(launched)
+            ),
         )
-        shared = 4 * (self.WARPS + (len(group.items) if self.along_k else 0))
-        return (Step(f"{self.entry}_table", (1, 1, 1), (self.THREADS, 1, 1), ceil_div(shared, 16) * 16, arguments),)
+
+
+def _items_and_extent(group: Items) -> tuple[int, int]:
+    """The number of items, and their extent along the jagged axis."""
+    ends = group.offsets
+    return len(group.items), int(ends[-1]) if len(ends) else 0
+
+
+def _largest(group: Items) -> Iterator[int]:
+    """The largest M, N, K and leading dimensions of the items."""
+    yield from (int(n) for n in group.extents.max(axis=0, initial=0))
+    yield from (int(n) for n in group.lds.max(axis=0, initial=1))

@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import CKernels
-from ptxgen.codegen.packing import Buffers, Packing
+from ptxgen.codegen.launched import BatchRange, Launched
+from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.parts import Allocator, Part
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.lowering.kernel_problem import KernelProblem
-
-
-class Arguments(Protocol):
-    """The arguments of the main kernel."""
-
-    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
-        """The arguments of the launch of the batch items of ``run``."""
 
 
 class Grid(Protocol):
@@ -43,7 +37,7 @@ class GemmLauncher:
     threads: int
     shared: int
     scheduler: Grid
-    parameters: Arguments
+    parameters: KernelParameters
     packing: Packing
     c_kernels: CKernels
     parts: Sequence[Part]
@@ -68,7 +62,8 @@ class GemmLauncher:
         for part in self.parts:
             part.claim(p, run.items, workspace)
         buffers = self.packing.allocate(problem, run, workspace)
-        grid, arguments = self.scheduler.grid(p, run.items), self.parameters.arguments(p, run, buffers)
+        product = Launched(p, run, buffers)
+        grid, arguments = self.scheduler.grid(p, run.items), self.parameters.rows.arguments(product)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
-        steps = (*self.packing.steps(problem, run, buffers), *self.c_kernels.steps(main, p, run))
-        return Launch(steps, workspace.bytes, workspace.zeroed)
+        packing = self.packing.steps(Launched(problem, run, buffers))
+        return Launch((*packing, *self.c_kernels.steps(main, product)), workspace.bytes, workspace.zeroed)

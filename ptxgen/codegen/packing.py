@@ -5,27 +5,17 @@ A packing claims its buffers in the workspace, launches its kernels, and gives t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from ptxgen.codegen.batch import Batch, BatchRange
-from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts import Allocator, Part
-from ptxgen.codegen.source import Argument, Step, TensorMap
+from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 ROW = 128  #: bytes that packed rows and buffers start at a multiple of
-POINTERS: tuple[Argument, ...] = (("u64", "A"), ("u64", "B"), ("u64", "C"), ("u64", "W"))
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """Offsets in the workspace: ``packed``: of the operands that the product reads, by name; ``staging``: of those
-    that one packing kernel stores for the next."""
-
-    packed: Mapping[str, int] = field(default_factory=dict)
-    staging: Mapping[str, int] = field(default_factory=dict)
 
 
 class MappedOperand(Protocol):
@@ -46,7 +36,6 @@ class Packing(Part):
     problem: KernelProblem
     entry: str
     batch: Batch
-    fused_ops: FusedOps
 
     template = "copy/no_packing.mako"
     packs_empty = False  #: whether it runs where K is zero
@@ -85,26 +74,25 @@ class Packing(Part):
         return p
 
     @property
-    def product_parameters(self) -> list[str]:
+    def product_parameters(self) -> list[Parameters]:
         """Parameters of the product's kernel: where the packed operands are."""
         return []
 
-    def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
-        """The values of ``product_parameters``."""
-        return ()
-
-    def tensor_map(
-        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
-    ) -> TensorMap:
+    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
         """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``kind``: type of its
         elements, ``direct``: the map of the operand itself."""
         return direct
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        """The launches of the packing kernels."""
-        return ()
+    @property
+    def parameters(self) -> list[Parameters]:
+        """Parameters of the packing kernel after the addresses."""
+        return []
 
     @property
-    def pointers(self) -> tuple[Argument, ...]:
-        """The addresses that every packing kernel takes: A, B, C, W and the operands of fused operations."""
-        return (*POINTERS, *self.fused_ops.arguments)
+    def parameter_list(self) -> ParameterList:
+        """All parameters of the packing kernel."""
+        return ParameterList((*addresses(self.problem), *self.parameters))
+
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        """The launches of the packing kernels."""
+        return ()

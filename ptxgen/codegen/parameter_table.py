@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-NAME = re.compile(r"\.param (?:\.align \d+ )?\.\w+ (\w+)")
 #: pattern of names -> meaning, of the parameters that several families have
 COMMON = {
     "[ABC]": "address",
@@ -29,11 +28,11 @@ COMMON = {
 }
 
 
-def parameter_table(declarations: Iterable[str], own: Mapping[str, str]) -> list[str]:
+def parameter_table(names: Iterable[str], own: Mapping[str, str]) -> list[str]:
     """One line for each group of adjacent parameters with one meaning: ``M, N, K: extent``. ``own``: the meanings of a
     family's parameters, as ``COMMON``. A name without a meaning is listed without one."""
     groups: list[tuple[str, list[str]]] = []
-    for name in NAME.findall("\n".join(declarations)):
+    for name in names:
         meaning = next((m for table in (own, COMMON) for p, m in table.items() if re.fullmatch(p, name)), "")
         if not groups or groups[-1][0] != meaning:
             groups.append((meaning, []))

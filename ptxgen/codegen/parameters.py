@@ -1,69 +1,118 @@
-"""The parameters of the main kernel, and the arguments of its launches."""
+"""Parameters of kernels: each is declared beside the value that a launch gives it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
-from ptxgen.codegen.addressing import OperandAddressing
-from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import Batch, BatchRange
-from ptxgen.codegen.c_access import CAccess
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS, Buffers, Packing
 from ptxgen.codegen.parts import Part
-from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.codegen.source import Argument
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.table import Table
+
+MAP_BYTES = 128  #: of a tensor map
 
 
 @dataclass(frozen=True)
-class KernelParameters(Part):
-    """Parameters of kernels that address A, B and C themselves, and whose grid counts tiles and slices."""
+class Parameters:
+    """Adjacent parameters of one PTX type. ``values(x)``: one value for each name in a launch of ``x``, as ``Argument``
+    has them; ``same_line``: they continue the line of the preceding ones."""
 
-    arithmetic: Arithmetic
-    batch: Batch
-    fused_ops: FusedOps
-    addressing: tuple[OperandAddressing, OperandAddressing]
-    c: CAccess
-    scheduler: GridScheduler
-    packing: Packing
+    ptx_type: str
+    names: tuple[str, ...]
+    values: Callable[[Any], Iterable[Any]]
+    same_line: bool = False
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f".param .{self.ptx_type} {name}" for name in self.names)
+
+    def arguments(self, x: Any) -> list[Argument]:
+        pairs = zip(self.names, self.values(x), strict=True)
+        return [("table" if isinstance(value, Table) else self.ptx_type, value) for _, value in pairs]
+
+
+@dataclass(frozen=True)
+class TensorMaps(Parameters):
+    """Arrays of ``count`` tensor maps each; ``values(x)``: the maps of all."""
+
+    count: int = 1
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f".param .align 64 .b8 {name}[{MAP_BYTES * self.count}]" for name in self.names)
+
+    def arguments(self, x: Any) -> list[Argument]:
+        return [("map", value) for value in self.values(x)]
+
+
+def given(ptx_type: str, *names: str) -> Parameters:
+    """Parameters whose values the caller of a launch supplies by their names: arrays, the workspace, alpha, beta."""
+    return Parameters(ptx_type, names, lambda _: names)
+
+
+def operand_names(p: KernelProblem) -> tuple[str, ...]:
+    return tuple(x.name for x in p.operands)
+
+
+def output_names(p: KernelProblem) -> tuple[str, ...]:
+    return tuple(x.name for x in p.outputs)
+
+
+def other_addresses(p: KernelProblem) -> list[Parameters]:
+    """The addresses of the arrays that are no operand or output: those of the epilogue and of accesses."""
+    return [given("u64", name) for name in p.other_arrays]
+
+
+def addresses(p: KernelProblem) -> list[Parameters]:
+    """The addresses of the operands, the outputs, the workspace and all other arrays."""
+    return [given("u64", *operand_names(p), *output_names(p), "W"), *other_addresses(p)]
+
+
+def on_one_line(rows: Iterable[Parameters]) -> list[Parameters]:
+    """The same parameters, on the line of the preceding ones."""
+    return [replace(row, same_line=True) for row in rows]
+
+
+class ParameterList(tuple[Parameters, ...]):
+    """The parameters of a kernel, in their order."""
 
     @property
     def declarations(self) -> list[str]:
         """The parameter declarations, in lines."""
-        kind, packed = self.arithmetic.type, self.packing.product_parameters
-        return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            *self.fused_ops.parameters,
-            *self.batch.parameters,
-            *(line for x in (*self.addressing, self.c.addressing) for line in x.parameters),
-            ".param .u32 M, .param .u32 N, .param .u32 K,",
-            ".param .u32 lda, .param .u32 ldb, .param .u32 ldc, .param .u32 k_slice,",
-            f".param .{kind} alpha, .param .{kind} beta" + ("," if packed else ""),
-            *packed,
-        ]
+        lines: list[str] = []
+        for row in self:
+            if row.names and row.same_line and lines:
+                lines[-1] += f", {row.text}"
+            elif row.names:
+                lines.append(row.text)
+        return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
-    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
-        """The values of ``declarations`` for the batch items of ``run``."""
-        kind, slice_k = self.arithmetic.type, self.scheduler.k_slices(p)[1]
-        return (
-            *POINTERS,
-            *self.fused_ops.arguments,
-            *self.batch.arguments(p, run),
-            *(value for x in (*self.addressing, self.c.addressing) for value in x.arguments(p)),
-            *(
-                ("u32", n)
-                for n in (
-                    p.m,
-                    p.n,
-                    p.k,
-                    p.operand("A").access.ld,
-                    p.operand("B").access.ld,
-                    p.operand("C").access.ld,
-                    slice_k,
-                )
-            ),
-            (kind, "alpha"),
-            (kind, "beta"),
-            *self.packing.product_arguments(buffers),
-        )
+    def arguments(self, x: Any) -> tuple[Argument, ...]:
+        """The arguments of a launch of ``x``."""
+        return tuple(argument for row in self if row.names for argument in row.arguments(x))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for row in self for name in row.names]
+
+    @property
+    def by_name(self) -> tuple[Argument, ...]:
+        """The arguments of a launch whose caller supplies all of them by name; there is no tensor map."""
+        return tuple((row.ptx_type, name) for row in self for name in row.names)
+
+
+@dataclass(frozen=True)
+class KernelParameters(Part):
+    """The parameters of the main kernel."""
+
+    @property
+    def declared(self) -> Sequence[Parameters]:
+        """The parameters in their order."""
+        raise NotImplementedError
+
+    @cached_property
+    def rows(self) -> ParameterList:
+        return ParameterList(self.declared)

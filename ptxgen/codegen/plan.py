@@ -15,9 +15,10 @@ from ptxgen.codegen.c_kernels import CKernels, Slicing
 from ptxgen.codegen.config import SPLIT_POLL, SPLIT_SHARE, Config
 from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.launcher import Arguments, GemmLauncher, Grid
+from ptxgen.codegen.launcher import GemmLauncher, Grid
 from ptxgen.codegen.packing import Packing
 from ptxgen.codegen.parameter_table import parameter_table
+from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.parts import Part, Reduction
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
@@ -25,14 +26,6 @@ from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
-
-
-class Parameters(Protocol):
-    """The parameters of the main kernel."""
-
-    @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
 
 
 class TileScheduler(Protocol):
@@ -72,7 +65,7 @@ class Plan:
     epilogue: Part
     c_kernels: CKernels
     packing: Packing
-    parameters: Parameters
+    parameters: KernelParameters
     launcher: GemmLauncher
 
     def __init__(
@@ -134,8 +127,8 @@ class Plan:
     @property
     def parameter_table(self) -> list[str]:
         """The parameters of the main kernel, each with its meaning; none if the template declares them itself."""
-        declared: Parameters | None = vars(self).get("parameters")
-        return parameter_table(declared.declarations, self.parameter_meanings) if declared is not None else []
+        declared: KernelParameters | None = vars(self).get("parameters")
+        return parameter_table(declared.rows.names, self.parameter_meanings) if declared is not None else []
 
     @property
     def block_tile(self) -> str:
@@ -161,14 +154,14 @@ class Plan:
         streaming = bool(self.config.store_policy)
         return CAccess(self.problem, self.arithmetic, addressing, vec, vector_red, streaming, preinitialises)
 
-    def _gemm_launcher(self, scheduler: Grid, parameters: Arguments) -> GemmLauncher:
+    def _gemm_launcher(self, scheduler: Grid, parameters: KernelParameters) -> GemmLauncher:
         """Call it last: the parts that are set claim the workspace."""
         return GemmLauncher(
             self.entry, self.threads, self.shared, scheduler, parameters, self.packing, self.c_kernels, self.parts
         )
 
     def _c_kernels(self, scheduler: Slicing) -> CKernels:
-        return CKernels(self.entry, self.reduction, self.arithmetic, self.batch, self.fused_ops, self.c, scheduler)
+        return CKernels(self.entry, self.reduction, self.arithmetic, self.batch, self.c, scheduler)
 
     @property
     def parts(self) -> list[Part]:

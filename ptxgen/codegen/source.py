@@ -177,3 +177,7 @@ class Launch:
     steps: tuple[Step, ...]
     workspace: int = 0
     zeroed: bool = False
+
+    def bound_to(self, arrays: Mapping[str, str]) -> Launch:
+        """The launches whose steps take arrays of a problem in place of operands of the kernel: see ``Step``."""
+        return replace(self, steps=tuple(step.bound_to(arrays) for step in self.steps))

@@ -14,8 +14,8 @@ from ptxgen.codegen.fused_ops import FusedOps
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.grouped import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.jagged import JaggedTable
+from ptxgen.codegen.matrix_parameters import MatrixParameters
 from ptxgen.codegen.packing import Packing
-from ptxgen.codegen.parameters import KernelParameters
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.scheduler import GridScheduler
 from ptxgen.lowering.descriptor_table import grouped
@@ -37,7 +37,7 @@ def table_packing(plan: Plan) -> Packing | None:
     """The kernel that makes the descriptor table of a group, if sizes of items are on the device."""
     if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
         return None
-    return JaggedTable(plan.problem, plan.entry, plan.batch, plan.fused_ops, plan.scheduler.table)
+    return JaggedTable(plan.problem, plan.entry, plan.batch, plan.scheduler.table)
 
 
 def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:
@@ -68,10 +68,8 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
 def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
     """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
     plan.c_kernels = plan._c_kernels(scheduler)
-    kind = GroupedParameters if grouped(plan.problem) else KernelParameters
-    plan.parameters = parameters = kind(
-        plan.arithmetic, plan.batch, plan.fused_ops, (a, b), plan.c, scheduler, plan.packing
-    )
+    kind = GroupedParameters if grouped(plan.problem) else MatrixParameters
+    plan.parameters = parameters = kind(plan.arithmetic, plan.batch, (a, b), plan.c, scheduler, plan.packing)
     plan.launcher = plan._gemm_launcher(scheduler, parameters)
 
 

@@ -18,6 +18,9 @@ from ptxgen.export.symbol import Branch, Leaf, Node, Symbol
 from ptxgen.lowering.table import Table
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
+#: array of a problem or workspace -> member of the C structure, where the names differ
+MEMBERS = {"A": "a", "B": "b", "C": "c", "W": "workspace"}
+
 
 @dataclass(frozen=True)
 class CFunction:
@@ -78,7 +81,7 @@ def functions(library: Library) -> list[CFunction]:
         out.append(_function(_kernel_name(k), title, str(k.general.config), k.general.launch, k.empty, shape))
     for p in library.problems:
         if p.kernel is None:
-            launch = form(library, p.module, p.launch, p.swapped)
+            launch = form(library, p.module, p.launch.bound_to(p.bindings))
             empty = form(library, p.empty.module, p.empty.launch)
             out.append(_function(_name(p), p.problem.key(), str(p.config), launch, empty, ""))
     return out
@@ -146,9 +149,8 @@ class _Numbers:
         return "{" + ", ".join(map(self, values)) + "}"
 
 
-def form(library: Library, module: Module, launch: Launch, swapped: bool = False) -> Leaf:
-    """The statements that launch the kernels of ``module``; their numbers may be symbols. ``swapped``: A of the kernels
-    is the caller's second operand."""
+def form(library: Library, module: Module, launch: Launch) -> Leaf:
+    """The statements that launch the kernels of ``module``; their numbers may be symbols."""
     number = _Numbers()
     kinds = {kind for step in launch.steps for kind, value in step.arguments if _is_scalar(value)} - {"f64"}
     lines = [f"scalars_{kind}(x);" for kind in sorted(kinds)]
@@ -156,7 +158,7 @@ def form(library: Library, module: Module, launch: Launch, swapped: bool = False
     lines.append("    return;")
     for step in launch.steps:
         for kind, value in step.arguments:
-            lines += _argument(library, kind, value, swapped, number)
+            lines += _argument(library, kind, value, number)
         lines.append(_launch(library, module, step, number))
     return Leaf(tuple(lines), tuple(number.nodes))
 
@@ -170,31 +172,30 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, str) and value in ("alpha", "beta")
 
 
-def _argument(library: Library, kind: str, value: Any, swapped: bool, number: _Numbers) -> list[str]:
+def _argument(library: Library, kind: str, value: Any, number: _Numbers) -> list[str]:
     """The statements that put a parameter."""
     if isinstance(value, TensorMap):
-        return _map(value, swapped, number)
+        return _map(value, number)
     if isinstance(value, Table):
         return [f"put_u64(x, x->library->tables + {library.tables.offsets[value]});"]
     if _is_scalar(value):
         return [f"put_{kind}(x, x->operands->{value});"]
     if isinstance(value, str):
-        return [f"put_{kind}(x, {operand(value, swapped)});"]
+        return [f"put_{kind}(x, {operand(value)});"]
     return [f"put_{kind}(x, {'(uint64_t)' * (kind == 'u64')}{number(value)});"]
 
 
-def operand(name: str, swapped: bool) -> str:
-    """The address of an operand, as kernels name it. ``swapped``: A of the kernels is the second operand."""
-    member = {"A": "b" if swapped else "a", "B": "a" if swapped else "b", "C": "c", "W": "workspace"}.get(name, name)
-    return f"address(x->operands->{member})"
+def operand(name: str) -> str:
+    """The address of an array of the problem, or of the workspace."""
+    return f"address(x->operands->{MEMBERS.get(name, name)})"
 
 
-def _map(m: TensorMap, swapped: bool, number: _Numbers) -> list[str]:
+def _map(m: TensorMap, number: _Numbers) -> list[str]:
     lines = [
         "put_map(x, (struct tensor_map){",
         f"    .type = {MAP_TYPES[m.dtype]}, .rank = {len(m.extents)}, .swizzle = {MAP_SWIZZLES[m.swizzle]},"
         f" .element = {m.element_alignment},",
-        f"    .address = {operand(m.operand, swapped)}, .offset = (uint64_t){number(m.offset)},",
+        f"    .address = {operand(m.operand)}, .offset = (uint64_t){number(m.offset)},",
         f"    .extents = {number.braces(m.extents)},",
         f"    .pitches = {number.braces(m.pitches)},",
         f"    .box = {_braces(m.box)},",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -81,17 +81,22 @@ class EmptySum:
 
 @dataclass(frozen=True)
 class ExportedProblem:
-    """A problem, its configuration and the launches of its module that compute it. ``swapped``: A of the kernels is the
-    caller's second operand; ``empty``: what computes it if alpha is 0; ``kernel``: the kernel that computes it and
-    other shapes; None: there is none."""
+    """A problem, its configuration and the launches of its module that compute it. ``bindings``: operand of the kernels
+    -> array of the problem, where the names differ; ``empty``: what computes it if alpha is 0; ``kernel``: the kernel
+    that computes it and other shapes; None: there is none."""
 
     number: int
     selection: Selection
     module: Module
     launch: Launch
-    swapped: bool
+    bindings: Mapping[str, str]
     empty: EmptySum
     kernel: ExportedKernel | None = None
+
+    @property
+    def swapped(self) -> bool:
+        """Whether A of the kernels is the caller's second operand."""
+        return bool(self.bindings)
 
     @property
     def problem(self) -> Problem:
@@ -165,7 +170,7 @@ class Library:
         kernel = self._kernel(selection, choose, form) if serves_other_shapes(problem) else None
         module = self._module(render(plan)) if kernel is None else kernel.module
         number, empty = len(self.problems), self._empty_sum(problem, choose)
-        self.problems.append(ExportedProblem(number, selection, module, launch, bool(lowered.bindings), empty, kernel))
+        self.problems.append(ExportedProblem(number, selection, module, launch, lowered.bindings, empty, kernel))
 
     def _empty_sum(self, problem: Problem, choose: Choose) -> EmptySum:
         empty = in_c(problem.operation).form.without_sum(problem)

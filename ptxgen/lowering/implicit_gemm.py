@@ -207,6 +207,10 @@ class CoordinatePacking:
     guard: int
     high: int
 
+    @property
+    def guard_and_high(self) -> tuple[int, int]:
+        return self.guard, self.high
+
     @classmethod
     def of(cls, x: ImplicitOperand) -> CoordinatePacking:
         shifts, guard, high, at = [], 0, 0, 0

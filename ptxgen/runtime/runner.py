@@ -41,9 +41,8 @@ class Runner:
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
         lowered, tables = lower(problem), self.workspace.tables
-        launch = self.plan.launch(lowered)
-        steps = (step.with_table_addresses(tables.of).bound_to(lowered.bindings) for step in launch.steps)
-        self.launch = replace(launch, steps=tuple(steps))
+        launch = self.plan.launch(lowered).bound_to(lowered.bindings)
+        self.launch = replace(launch, steps=tuple(step.with_table_addresses(tables.of) for step in launch.steps))
 
     @property
     def tables(self) -> tuple[DeviceTable, ...]:

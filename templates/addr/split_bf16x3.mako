@@ -7,11 +7,7 @@
 
 // C = A B needs A and B as sums of three bf16: a block splits ${p.BLOCK_ROWS} rows, ${p.BLOCK_K} of K
 .visible .entry ${plan.entry}_split_bf16x3(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in plan.packing.parameters:
+% for line in plan.packing.parameter_list.declarations:
     ${line}
 % endfor
 )

@@ -7,11 +7,7 @@
 
 // im2col maps need pixels with contiguous channels: a copy of ${" and ".join(x.name.upper() for x in plan.packing.operands)}
 .visible .entry ${plan.entry}_pack_channels(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in plan.packing.parameters:
+% for line in plan.packing.parameter_list.declarations:
     ${line}
 % endfor
 )

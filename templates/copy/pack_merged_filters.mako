@@ -6,11 +6,7 @@
 
 // the phases of the stride are columns of C: a copy of ${x.name.upper()}, each thread copies 16 bytes
 .visible .entry ${plan.entry}_pack_filters(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in x.parameters:
+% for line in x.parameter_list.declarations:
     ${line}
 % endfor
 )

@@ -13,11 +13,7 @@
 
 // C = A B needs ${" and ".join(x.upper() for x in plan.packing.names)} with rows of a multiple of 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_repack(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in plan.packing.parameters:
+% for line in plan.packing.parameter_list.declarations:
     ${line}
 % endfor
 )

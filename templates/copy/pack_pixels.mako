@@ -6,11 +6,7 @@
 
 // im2col maps step by whole 16 bytes: a copy of A and B with padded pixels, ${t.pixels} in 16 bytes; columns of the padding are zeros
 .visible .entry ${plan.entry}_pack_pixels(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in packing.parameters:
+% for line in packing.parameter_list.declarations:
     ${line}
 % endfor
 )

@@ -6,11 +6,7 @@
 
 // C = A B needs ${" and ".join(name.upper() for name in packing.copied)} in rows of whole 128 bytes: each thread copies 16 bytes
 .visible .entry ${plan.entry}_pack_rows(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
-    ${line}
-% endfor
-% for line in packing.copy_parameters:
+% for line in packing.parameter_list.declarations:
     ${line}
 % endfor
 )
@@ -46,7 +42,7 @@ ${pdl.trigger_and_wait()}\
 % endif
 % for guard, x in zip(["@%is_a ", "@%is_b "] if len(packing.copied) > 1 else [""], packing.copied):
     ${guard}ld.param.u64 %base, [${x.upper()}];
-% for kind, register in packing.copy_arguments:
+% for kind, register in packing.copy_registers(x):
     ${guard}ld.param.${kind} %${register}, [${register}_${x}];
 % endfor
 % endfor

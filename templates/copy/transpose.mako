@@ -11,8 +11,9 @@
 
 // C = A B needs ${" and ".join(name.upper() for name in plan.packing.transposed)} with K contiguous: each block transposes ${t.side} x ${t.DEPTH} elements
 .visible .entry ${plan.entry}_transpose(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters)}.param .u32 k_tiles, .param .u32 first_item,
-    .param .align 64 .b8 map_from[128], .param .align 64 .b8 map_to[128]
+% for line in plan.packing.transpose_rows(plan.packing.transposed[0]).declarations:
+    ${line}
+% endfor
 )
 .maxntid ${t.threads}, 1, 1
 {

@@ -28,7 +28,7 @@ ${pixels(plan.packing.images, patches.image_points)}\
 
 // C = A B of ${x.product.points} matrices of transformed filters: each thread transforms the filter of a channel
 .visible .entry ${plan.entry}_transform_filters(
-${parameters(x.FILTER_NUMBERS)}\
+${parameters("transform_filters")}\
 )
 .maxntid ${x.THREADS}, 1, 1
 {
@@ -90,7 +90,7 @@ DONE:
 
 // C = A B of ${x.product.points} matrices of transformed ${t.tensor}: each thread transforms ${t.pixels} of ${x.threads.channels} channels
 .visible .entry ${plan.entry}_${t.name}(
-${parameters(x.tile_numbers)}\
+${parameters(t.name)}\
 )
 .maxntid ${x.THREADS}, 1, 1
 {
@@ -158,13 +158,10 @@ DONE:
 }
 </%def>
 
-<%def name="parameters(names)">
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
+<%def name="parameters(kernel)">
+% for line in plan.packing.kernels[kernel].declarations:
     ${line}
 % endfor
-    .param .u64 matrix_bytes,
-    ${", ".join(f".param .u32 {name}" for name in names)}
 </%def>
 
 <%def name="registers(names, operand)">

@@ -88,8 +88,9 @@ DONE:
 
 // C = beta C + the sums of all slices: ${plan.tap_sums.THREADS_PER_TAP} threads add the slices of a tap, one thread adds theirs
 .visible .entry ${plan.entry}_add(
-    .param .u64 C, .param .u64 W,
-    .param .u32 sums, .param .u32 taps, .param .u32 slices, .param .u32 filter_stride, .param .u32 tap_stride, .param .${plan.arithmetic.type} beta
+% for line in plan.tap_sums.parameter_list.declarations:
+    ${line}
+% endfor
 )
 .maxntid ${plan.tap_sums.TAPS_PER_BLOCK * plan.tap_sums.THREADS_PER_TAP}, 1, 1
 {

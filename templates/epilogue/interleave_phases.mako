@@ -83,8 +83,7 @@ DONE:
 
 <%def name="begin(k, name)">
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W,
-% for line in k.parameters:
+% for line in k.parameter_list.declarations:
     ${line}
 % endfor
 )

@@ -15,8 +15,9 @@ ${entry(name)}\
 
 // C = beta C${" + alpha A B, from the partial sums of all slices in slice order" if plan.reduction.stores_partials else ""}
 .visible .entry ${plan.entry}_${name}(
-    .param .u64 C, .param .u64 W, ${"".join(line + " " for line in plan.fused_ops.parameters + plan.batch.parameters + plan.c.addressing.parameters)}.param .u32 M, .param .u32 N, .param .u32 ldc, .param .u32 shift,
-    .param .${plan.arithmetic.type} beta${", .param .u32 slices" if plan.reduction.stores_partials else ""}
+% for line in plan.c_kernels.parameter_list.declarations:
+    ${line}
+% endfor
 )
 .maxntid ${plan.c_kernels.THREADS}, 1, 1
 {

@@ -9,7 +9,7 @@
 .extern .shared .align ${plan.shared_alignment} .b8 smem[];
 
 .visible .entry ${plan.entry}(
-% for line in plan.parameters.declarations:
+% for line in plan.parameters.rows.declarations:
     ${line}
 % endfor
 )

@@ -9,13 +9,9 @@
 
 // C = A B + beta C, transformed to results: each thread computes ${x.extent} x ${x.extent} results of ${x.threads.channels} channels
 .visible .entry ${plan.entry}_transform_results(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters:
+% for line in x.parameter_list().declarations:
     ${line}
 % endfor
-    .param .u64 matrix_bytes,
-    ${", ".join(f".param .u32 {name}" for name in x.numbers)},
-    .param .f32 beta
 )
 .maxntid ${x.THREADS}, 1, 1
 % if x.min_ctas_per_sm:

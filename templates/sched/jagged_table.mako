@@ -8,8 +8,7 @@
 
 // C = alpha A B needs the descriptor table: the items' addresses, extents and first tiles, from their end offsets
 .visible .entry ${plan.entry}_table(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-% for line in plan.fused_ops.parameters + t.parameters:
+% for line in t.parameter_list.declarations:
     ${line}
 % endfor
 )

@@ -7,10 +7,9 @@
 .address_size 64
 
 .visible .entry ${plan.entry}(
-    .param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,
-    .param .u32 M, .param .u32 N, .param .u32 K,
-    .param .u32 lda, .param .u32 ldb, .param .u32 ldc,
-    .param .f32 alpha, .param .f32 beta
+% for line in plan.parameters.rows.declarations:
+    ${line}
+% endfor
 )
 .maxntid ${plan.threads}, 1, 1
 {

@@ -14,9 +14,10 @@ import numpy as np
 from ptxgen.codegen.axes import Axis, searched
 from ptxgen.codegen.config import Columns, Config
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.rule import Rule
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families import registry
 from ptxgen.families.common import perf_blocks
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
@@ -93,6 +94,22 @@ class ElementScheduler:
     grid_text: str = "(blocks of elements of C, 1, 1)"
 
 
+@dataclass(frozen=True)
+class ToyParameters(KernelParameters):
+    """The addresses of all arrays, extents, leading dimensions, alpha and beta."""
+
+    problem: KernelProblem
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            *addresses(self.problem),
+            Parameters("u32", ("M", "N", "K"), lambda p: (p.m, p.n, p.k)),
+            Parameters("u32", ("lda", "ldb", "ldc"), lambda p: (p.operand(name).access.ld for name in "ABC")),
+            given("f32", "alpha", "beta"),
+        ]
+
+
 class ToyPlan(Plan):
     kernel = "one_per_element.mako"
     templates = Path(__file__).parent
@@ -101,19 +118,13 @@ class ToyPlan(Plan):
 
     def _compose(self) -> None:
         self.scheduler = ElementScheduler()
+        self.parameters = ToyParameters(self.problem)
         self.a_kmajor, self.b_kmajor = self.problem.layout[0] == "N", self.problem.layout[1] == "T"
 
     def _launch(self, problem: KernelProblem) -> Launch:
         if problem.results == 0:
             return Launch(())
-        numbers = (problem.m, problem.n, problem.k, *(problem.operand(name).access.ld for name in "ABC"))
-        arguments: tuple[Argument, ...] = (
-            *(("u64", x) for x in "ABCW"),
-            *(("u32", n) for n in numbers),
-            ("f32", "alpha"),
-            ("f32", "beta"),
-        )
-        grid = (-(-problem.m * problem.n // self.threads), 1, 1)
+        grid, arguments = (-(-problem.m * problem.n // self.threads), 1, 1), self.parameters.rows.arguments(problem)
         return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))
 
 

@@ -132,7 +132,9 @@ def test_a_million_items():
     made = plan_for(p, parse_config(TEXTS["simt"]), H200)
     steps = made.launch(lower(p)).steps
     assert [s.grid for s in steps] == [(1, 1, 65535)] * 15 + [(1, 1, 1_000_000 - 15 * 65535)]
-    names = [n for line in made.parameters.declarations for n in line.replace(",", "").split() if n == "first_item"]
+    names = [
+        n for line in made.parameters.rows.declarations for n in line.replace(",", "").split() if n == "first_item"
+    ]
     assert names
     firsts = [next(v for k, v in s.arguments[4:] if k == "u32") for s in steps]
     assert firsts == [65535 * i for i in range(16)]

@@ -11,13 +11,13 @@ from ptxgen.codegen.arithmetic import Arithmetic
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
-from ptxgen.families.depthwise.plan import StripEpilogue, access_bytes
+from ptxgen.families.depthwise.plan import StripEpilogue, access_bytes, words
 from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -111,11 +111,12 @@ class FeatureMapEpilogue(StripEpilogue):
 
 
 @dataclass(frozen=True)
-class FeatureMapParameters(Part):
+class FeatureMapParameters(KernelParameters):
     """The parameters of a launch."""
 
+    problem: KernelProblem
+    config: Config
     arithmetic: Arithmetic
-    fused_ops: FusedOps
 
     #: feature maps in all and of a block; filters; extents; offset of the results in shared memory; the row and the
     #: column of the image that result 0 begins at; strips of a feature map
@@ -131,32 +132,22 @@ class FeatureMapParameters(Part):
         return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
 
     @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
-        kind = self.arithmetic.type
+    def declared(self) -> list[Parameters]:
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            *self.fused_ops.parameters,
-            " ".join(f".param .u32 {name}," for name in self.names),
-            f".param .{kind} alpha, .param .{kind} beta",
+            *addresses(self.problem),
+            Parameters("u32", tuple(self.names), lambda p: words(self._numbers(p))),
+            given(self.arithmetic.type, "alpha", "beta"),
         ]
 
-    def arguments(self, p: FeatureMaps, c: Config) -> tuple[Argument, ...]:
-        """The values of ``declarations``."""
-        rows, columns, maps = p.rows, p.columns, int(p.maps_in(c.feature_map_bytes))
+    def _numbers(self, p: FeatureMaps) -> tuple[int, ...]:
+        c, rows, columns = self.config, p.rows, p.columns
+        maps = int(p.maps_in(c.feature_map_bytes))
         map_strips = -(-rows.results // c.strip_results) * columns.results
         column_start = columns.padding if columns.gradient else -columns.padding
-        numbers = (
+        return (
             *(p.count, maps, p.channels, rows.image, columns.image, rows.results, columns.results),
             *(int(p.region(maps)), rows.start, column_start, map_strips),
             *(n for divisor in (map_strips, columns.results, p.channels) for n in multiplier(divisor)),
-        )
-        return (
-            *POINTERS,
-            *self.fused_ops.arguments,
-            *(("u32", n % (1 << 32)) for n in numbers),
-            (self.arithmetic.type, "alpha"),
-            (self.arithmetic.type, "beta"),
         )
 
 
@@ -198,7 +189,7 @@ class FeatureMapPlan(Plan):
         self.mainloop: FeatureMapLoop = FeatureMapLoop(p, c, self.arithmetic, self.device.sm >= 80)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue: FeatureMapEpilogue = FeatureMapEpilogue(c, self.arithmetic, self.reduction, self.c, 1)
-        self.parameters: FeatureMapParameters = FeatureMapParameters(self.arithmetic, self.fused_ops)
+        self.parameters: FeatureMapParameters = FeatureMapParameters(p, c, self.arithmetic)
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
@@ -222,5 +213,5 @@ class FeatureMapPlan(Plan):
             return Launch(())
         assert strips(problem) is not None
         p: FeatureMaps = strips(problem).feature_maps
-        grid, arguments = self.scheduler.grid(p), self.parameters.arguments(p, self.config)
+        grid, arguments = self.scheduler.grid(p), self.parameters.rows.arguments(p)
         return Launch((Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments),))

@@ -10,12 +10,13 @@ from ptxgen.codegen.addressing import CAddressing
 from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.fused_ops import FusedOps
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.mainloop import StripLoop
-from ptxgen.families.depthwise.plan import MEANINGS, StripEpilogue, StripParameters, access_bytes
+from ptxgen.families.depthwise.plan import MEANINGS, StripEpilogue, StripParameters, access_bytes, words
 from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip, strips
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
@@ -130,30 +131,33 @@ class PatchLoop(StripLoop):
 
 @dataclass(frozen=True)
 class PatchParameters(StripParameters):
-    """The parameters of a launch, with those of the axis across strips."""
+    """The parameters of a launch, with those of the axis across strips. ``vec``: lanes of a thread."""
+
+    vec: int
 
     CROSS_COUNTS = ("lane_threads", "column_blocks", "columns")
     CROSS_STRIDES = tuple(f"column_{place}_stride" for place in ("image", "coords", "result"))
 
     @property
-    def declarations(self) -> list[str]:
-        numbers = (*self.CROSS_COUNTS, *self.CROSS_STRIDES)
-        return [*super().declarations[:-1], *(f".param .u32 {n}," for n in numbers), super().declarations[-1]]
+    def _across(self) -> list[Parameters]:
+        return [self._cross(n, name) for n, name in enumerate((*self.CROSS_COUNTS, *self.CROSS_STRIDES))]
 
-    def cross_arguments(self, s: DepthwiseStrip, vec: int) -> tuple[Argument, ...]:
+    def _cross(self, n: int, name: str) -> Parameters:
+        return Parameters("u32", (name,), lambda s: words(self._cross_numbers(s)[n : n + 1]))
+
+    def _cross_numbers(self, s: DepthwiseStrip) -> tuple[int, ...]:
         """The values of ``CROSS_COUNTS`` and ``CROSS_STRIDES`` for the widened strips ``s``."""
         cross = s.cross
         assert cross is not None
         assert s.column is not None
-        numbers = (
-            -(-s.lanes // vec),
+        return (
+            -(-s.lanes // self.vec),
             s.result_digits[-1][0],
             cross.results,
             cross.pixel.image,
             s.word(cross.pixel.coordinates),
             s.column[1].result,
         )
-        return tuple(("u32", n % (1 << 32)) for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ class DepthwisePatchPlan(Plan):
         self.mainloop: PatchLoop = PatchLoop(p, c, self.arithmetic)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
-        self.parameters: PatchParameters = PatchParameters(self.arithmetic, self.fused_ops)
+        self.parameters: PatchParameters = PatchParameters(p, self.arithmetic, c.vec_lane)
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
@@ -209,6 +213,5 @@ class DepthwisePatchPlan(Plan):
         assert strips(problem) is not None
         assert strips(problem).patch is not None
         s: DepthwiseStrip = strips(problem).patch.widened(self.config.strip_columns)
-        *plain, alpha, beta = self.parameters.arguments(s)
-        arguments = (*plain, *self.parameters.cross_arguments(s, self.config.vec_lane), alpha, beta)
-        return Launch((Step(self.entry, self.scheduler.grid(s), (self.threads, 1, 1), 0, arguments),))
+        grid, arguments = self.scheduler.grid(s), self.parameters.rows.arguments(s)
+        return Launch((Step(self.entry, grid, (self.threads, 1, 1), 0, arguments),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,11 +12,11 @@ from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.epilogue import Epilogue
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
 from ptxgen.codegen.parts import Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.mainloop import TapLoop
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
@@ -43,11 +43,11 @@ class StripEpilogue(Epilogue):
 
 
 @dataclass(frozen=True)
-class StripParameters(Part):
+class StripParameters(KernelParameters):
     """The parameters of a launch for all strips whose windows have equally many taps."""
 
+    problem: KernelProblem
     arithmetic: Arithmetic
-    fused_ops: FusedOps
 
     COUNTS = ("lanes", "rows", "results", "steps")
     #: strides of images, coordinates, results and filters from one lane, and from one row of the strip's axis, to the
@@ -58,36 +58,35 @@ class StripParameters(Part):
     )
 
     @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
-        numbers = (*self.COUNTS, *self.STRIDES, "guard", "high")
-        kind = self.arithmetic.type
+    def declared(self) -> list[Parameters]:
+        names = (*self.COUNTS, *self.STRIDES, "guard", "high")
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            *self.fused_ops.parameters,
-            ".param .u64 result_table, .param .u64 tap_table,",
-            " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{kind} alpha, .param .{kind} beta",
+            *addresses(self.problem),
+            Parameters("u64", ("result_table", "tap_table"), lambda s: s.tables),
+            Parameters("u32", names, lambda s: words(self._numbers(s))),
+            *self._across,
+            given(self.arithmetic.type, "alpha", "beta"),
         ]
 
-    def arguments(self, s: DepthwiseStrip) -> tuple[Argument, ...]:
-        """The values of ``declarations`` for the strips ``s``."""
+    @property
+    def _across(self) -> list[Parameters]:
+        """The parameters of the axis across strips."""
+        return []
+
+    def _numbers(self, s: DepthwiseStrip) -> tuple[int, ...]:
         unit = tuple(n // s.stride for n in s.axis.coordinates)
         tap = s.filter_strides
-        numbers = (
+        return (
             *(s.lanes, s.rows, s.results, s.outer_taps),
             *(s.lane.image, s.word(s.lane.coordinates), s.lane.result, s.lane.filter),
             *(s.axis.image // s.stride, s.word(unit), s.axis.result, tap[0], max(tap[1], 1)),
             *(s.packing.guard, s.packing.high),
         )
-        return (
-            *POINTERS,
-            *self.fused_ops.arguments,
-            *(("table", table) for table in s.tables),
-            *(("u32", n % (1 << 32)) for n in numbers),
-            (self.arithmetic.type, "alpha"),
-            (self.arithmetic.type, "beta"),
-        )
+
+
+def words(numbers: Iterable[int]) -> Iterator[int]:
+    """Numbers as 32-bit words; negative ones modulo 2 to the power of 32."""
+    return (n % (1 << 32) for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class DepthwisePlan(Plan):
         self.mainloop: TapLoop = TapLoop(p, c, self.arithmetic)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_lane)
         self.epilogue: StripEpilogue = StripEpilogue(c, self.arithmetic, self.reduction, self.c, c.vec_lane)
-        self.parameters: StripParameters = StripParameters(self.arithmetic, self.fused_ops)
+        self.parameters: StripParameters = StripParameters(p, self.arithmetic)
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
@@ -170,5 +169,5 @@ class DepthwisePlan(Plan):
         return Launch(tuple(self._step(x) for x in (s, *s.other_phases)) if problem.results else ())
 
     def _step(self, s: DepthwiseStrip) -> Step:
-        grid, arguments = self.scheduler.grid(s), self.parameters.arguments(s)
+        grid, arguments = self.scheduler.grid(s), self.parameters.rows.arguments(s)
         return Step(self.entry, grid, (self.threads, 1, 1), 0, arguments)

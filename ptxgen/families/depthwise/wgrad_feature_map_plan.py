@@ -13,13 +13,13 @@ from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.epilogue import Epilogue
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.feature_map_plan import FEATURE_MAP_MEANINGS, FeatureMapLoop, Product
-from ptxgen.families.depthwise.plan import access_bytes
+from ptxgen.families.depthwise.plan import access_bytes, words
 from ptxgen.families.depthwise.wgrad_plan import TapSums
 from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.feature_maps import FeatureMaps
@@ -79,9 +79,10 @@ class FeatureMapWgradLoop(FeatureMapLoop):
 
 
 @dataclass(frozen=True)
-class FeatureMapWgradParameters(Part):
+class FeatureMapWgradParameters(KernelParameters):
     """The parameters of the main kernel."""
 
+    problem: KernelProblem
     config: Config
     arithmetic: Arithmetic
 
@@ -100,26 +101,23 @@ class FeatureMapWgradParameters(Part):
         return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
 
     @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
+    def declared(self) -> list[Parameters]:
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            " ".join(f".param .u32 {name}," for name in self.names),
-            f".param .{self.arithmetic.type} alpha",
+            *addresses(self.problem),
+            Parameters("u32", tuple(self.names), lambda p: words(self._numbers(p))),
+            given(self.arithmetic.type, "alpha"),
         ]
 
-    def arguments(self, p: FeatureMaps) -> tuple[Argument, ...]:
-        """The values of ``declarations``."""
+    def _numbers(self, p: FeatureMaps) -> tuple[int, ...]:
         c, rows, columns = self.config, p.rows, p.columns
         maps = channels_of_block(p, c)
         map_threads = c.block_lanes // maps
-        numbers = (
+        return (
             *(p.images, p.channels, maps, map_threads, p.strips(c.strip_results)),
             *(rows.image, columns.image, rows.results, columns.results),
             *(int(p.region(maps)), rows.start, columns.start),
             *(n for divisor in (map_threads, columns.results) for n in multiplier(divisor)),
         )
-        return (*POINTERS, *(("u32", n % (1 << 32)) for n in numbers), (self.arithmetic.type, "alpha"))
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class FeatureMapWgradPlan(Plan):
         self.scheduler: FeatureMapWgradScheduler = FeatureMapWgradScheduler(c)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
-        self.parameters: FeatureMapWgradParameters = FeatureMapWgradParameters(c, self.arithmetic)
+        self.parameters: FeatureMapWgradParameters = FeatureMapWgradParameters(p, c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
 
     @property
@@ -175,6 +173,6 @@ class FeatureMapWgradPlan(Plan):
         assert s is not None
         self.tap_sums.claim(problem, 1, workspace)
         maps: FeatureMaps = s.feature_maps
-        grid, arguments = self.scheduler.grid(maps), self.parameters.arguments(maps)
+        grid, arguments = self.scheduler.grid(maps), self.parameters.rows.arguments(maps)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         return Launch((main, self.tap_sums.step(problem)), workspace.bytes)

@@ -12,12 +12,19 @@ from ptxgen.codegen.batch import Batch
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.epilogue import Epilogue
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS
+from ptxgen.codegen.parameters import (
+    KernelParameters,
+    ParameterList,
+    Parameters,
+    addresses,
+    given,
+    on_one_line,
+)
 from ptxgen.codegen.parts import Allocator, Part
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.source import Argument, Launch, Step
+from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.depthwise.mainloop import WgradLoop
-from ptxgen.families.depthwise.plan import MEANINGS, access_bytes
+from ptxgen.families.depthwise.plan import MEANINGS, access_bytes, words
 from ptxgen.lowering.depthwise_strips import DepthwiseStrip, strips
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
@@ -41,9 +48,10 @@ class WgradScheduler(Part):
 
 
 @dataclass(frozen=True)
-class WgradParameters(Part):
+class WgradParameters(KernelParameters):
     """The parameters of the main kernel."""
 
+    problem: KernelProblem
     config: Config
     arithmetic: Arithmetic
 
@@ -55,33 +63,24 @@ class WgradParameters(Part):
     )
 
     @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
-        numbers, kind = (*self.COUNTS, *self.STRIDES, "guard", "high"), self.arithmetic.type
+    def declared(self) -> list[Parameters]:
+        names = (*self.COUNTS, *self.STRIDES, "guard", "high")
         return [
-            ".param .u64 A, .param .u64 B, .param .u64 C, .param .u64 W,",
-            ".param .u64 result_table, .param .u64 tap_table,",
-            " ".join(f".param .u32 {name}," for name in numbers),
-            f".param .{kind} alpha, .param .{kind} beta",
+            *addresses(self.problem),
+            Parameters("u64", ("result_table", "tap_table"), lambda s: s.tables),
+            Parameters("u32", names, lambda s: words(self._numbers(s))),
+            given(self.arithmetic.type, "alpha", "beta"),
         ]
 
-    def arguments(self, s: DepthwiseStrip) -> tuple[Argument, ...]:
-        """The values of ``declarations`` for the strips ``s``."""
+    def _numbers(self, s: DepthwiseStrip) -> tuple[int, ...]:
         c = self.config
         unit = tuple(n // s.stride for n in s.axis.coordinates)
         chunks = 1 if s.grouped else -(-s.lanes // (c.block_lanes * c.vec_lane))
-        numbers = (
+        return (
             *(s.lanes, s.rows, s.results, s.rows * -(-s.results // c.strip_results) * chunks, chunks),
             *(s.lane.image, s.word(s.lane.coordinates), s.lane.result),
             *(s.axis.image // s.stride, s.word(unit), s.axis.result),
             *(s.group.image, s.group.result, s.packing.guard, s.packing.high),
-        )
-        return (
-            *POINTERS,
-            *(("table", table) for table in s.tables),
-            *(("u32", n % (1 << 32)) for n in numbers),
-            (self.arithmetic.type, "alpha"),
-            (self.arithmetic.type, "beta"),
         )
 
 
@@ -102,22 +101,23 @@ class TapSums(Part):
         size = self.config.kg * strips(p).groups * strips(p).tap_count * self.arithmetic.bytes
         workspace.claim(size, "sums [slice][filter][tap]")
 
+    @property
+    def parameter_list(self) -> ParameterList:
+        """The parameters of the auxiliary kernel."""
+        names = ("sums", "taps", "slices", "filter_stride", "tap_stride")
+        beta = on_one_line([given(self.arithmetic.type, "beta")])
+        return ParameterList((given("u64", "C", "W"), Parameters("u32", names, self._numbers), *beta))
+
+    def _numbers(self, p: KernelProblem) -> tuple[int, ...]:
+        s = strips(p)
+        stride = p.offsets[2] // p.output.bytes
+        return s.groups * s.tap_count, s.tap_count, self.config.kg, stride, p.operand("C").access.step
+
     def step(self, p: KernelProblem) -> Step:
         """The launch of the auxiliary kernel."""
-        s = strips(p)
-        assert s is not None
-        size, sums = p.output.bytes, s.groups * s.tap_count
-        near = p.operand("C").access.step
-        numbers = (sums, s.tap_count, self.config.kg, p.offsets[2] // size, near)
-        arguments: tuple[Argument, ...] = (
-            ("u64", "C"),
-            ("u64", "W"),
-            *(("u32", n) for n in numbers),
-            (self.arithmetic.type, "beta"),
-        )
         threads = self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
-        grid = (-(-sums // self.TAPS_PER_BLOCK), 1, 1)
-        return Step(f"{self.entry}_add", grid, (threads, 1, 1), threads * self.arithmetic.bytes, arguments)
+        grid, shared = (-(-self._numbers(p)[0] // self.TAPS_PER_BLOCK), 1, 1), threads * self.arithmetic.bytes
+        return Step(f"{self.entry}_add", grid, (threads, 1, 1), shared, self.parameter_list.arguments(p))
 
 
 class DepthwiseWgradPlan(Plan):
@@ -133,7 +133,7 @@ class DepthwiseWgradPlan(Plan):
         self.scheduler: WgradScheduler = WgradScheduler(c, self.mainloop.strip.grouped)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), 1)
         self.epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c)  # of the auxiliary kernel
-        self.parameters: WgradParameters = WgradParameters(c, self.arithmetic)
+        self.parameters: WgradParameters = WgradParameters(p, c, self.arithmetic)
         self.tap_sums = TapSums(self.entry, c, self.arithmetic)
 
     @property
@@ -158,6 +158,6 @@ class DepthwiseWgradPlan(Plan):
         s, workspace = strips(problem), Allocator()
         assert s is not None
         self.tap_sums.claim(problem, 1, workspace)
-        grid, arguments = self.scheduler.grid(s), self.parameters.arguments(s)
-        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
+        grid, found = self.scheduler.grid(s), self.parameters.rows.arguments(s)
+        main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, found)
         return Launch((main, self.tap_sums.step(problem)), workspace.bytes)

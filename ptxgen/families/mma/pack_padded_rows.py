@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import ROW, Buffers, Packing
+from ptxgen.codegen.launched import BatchRange, Launched
+from ptxgen.codegen.packing import ROW, Packing
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.mma.operand_packing import copied_items, inside, packed_operand, packs
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -77,16 +78,33 @@ class PaddedRowPacking(Packing):
         return whole.vector(0, n=whole.size)
 
     @property
-    def parameters(self) -> list[str]:
-        """The parameters of the kernel after the addresses, in lines."""
+    def parameters(self) -> list[Parameters]:
         batched = self.batch.active
-        names = (
-            ("rows", "columns", "ld", "pitch"),
-            ("padded_rows", "copy_offset128", *(("copy_item128", "items") if batched else ())),
-        )
-        lines = [", ".join(f".param .u32 {n}_{x}" for n in part) for x in self.names for part in names]
-        first = [".param .u64 batch_stride_a, .param .u64 batch_stride_b, .param .u32 first_item,"] if batched else []
-        return [*first, *(f"{line}," for line in lines[:-1]), *lines[-1:]]
+        strides = Parameters("u64", ("batch_stride_a", "batch_stride_b"), lambda x: x.p.offsets[:2])
+        first = Parameters("u32", ("first_item",), lambda x: (x.run.first,), same_line=True)
+        return [*([strides, first] if batched else []), *(row for name in self.names for row in self._operand(name))]
+
+    def _operand(self, name: str) -> list[Parameters]:
+        """The parameters of an operand."""
+        matrix = tuple(f"{n}_{name}" for n in ("rows", "columns", "ld", "pitch"))
+        place = tuple(f"{n}_{name}" for n in ("padded_rows", "copy_offset128"))
+        items = tuple(f"{n}_{name}" for n in ("copy_item128", "items")) if self.batch.active else ()
+
+        def numbers(x: Launched) -> tuple[int, ...]:
+            copy = packed_operand(x.p, name)
+            return copy.rows, copy.columns, copy.ld, copy.pitch
+
+        def placed(x: Launched) -> tuple[int, int]:
+            return packed_operand(x.p, name).filled, x.buffers.packed[name] // ROW
+
+        def batch(x: Launched) -> tuple[int, int]:
+            return packed_operand(x.p, name).bytes // ROW, copied_items(x.p, name, x.run.items)
+
+        return [
+            Parameters("u32", matrix, numbers),
+            Parameters("u32", place, placed),
+            Parameters("u32", items, batch, same_line=True),
+        ]
 
     # ---- launches
 
@@ -94,24 +112,14 @@ class PaddedRowPacking(Packing):
         return {name: packed_operand(p, name).bytes * copied_items(p, name, run.items) for name in self.names}, {}
 
     @property
-    def product_parameters(self) -> list[str]:
-        return [", ".join(f".param .u32 copy_offset128_{name}" for name in self.names)] if self.names else []
+    def product_parameters(self) -> list[Parameters]:
+        names = tuple(f"copy_offset128_{name}" for name in self.names)
+        return [Parameters("u32", names, lambda x: (offset // ROW for offset in x.buffers.packed.values()))]
 
-    def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
-        return tuple(("u32", offset // ROW) for offset in buffers.packed.values())
-
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
         if not self.names:
             return ()
-        numbers: list[Argument] = []
-        if self.batch.active:
-            numbers = [*(("u64", n) for n in p.offsets[:2]), ("u32", run.first)]
-        chunks = 0
-        for name, offset in buffers.packed.items():
-            copy = packed_operand(p, name)
-            batch = (copy.bytes // ROW, copied_items(p, name, run.items)) if self.batch.active else ()
-            values = (copy.rows, copy.columns, copy.ld, copy.pitch, copy.filled, offset // ROW, *batch)
-            numbers += [("u32", n) for n in values]
-            chunks = max(chunks, copy.filled * copy.pitch // self.chunk)
-        grid = (max(ceil_div(chunks, self.THREADS), 1), len(self.names), run.items)
-        return (Step(f"{self.entry}_repack", grid, (self.THREADS, 1, 1), 0, (*self.pointers, *numbers)),)
+        copies = [packed_operand(launched.p, name) for name in launched.buffers.packed]
+        chunks = max((copy.filled * copy.pitch // self.chunk for copy in copies), default=0)
+        grid = (max(ceil_div(chunks, self.THREADS), 1), len(self.names), launched.run.items)
+        return (Step(f"{self.entry}_repack", grid, (self.THREADS, 1, 1), 0, self.parameter_list.arguments(launched)),)

@@ -25,7 +25,7 @@ class MmaPlan(Plan):
         if p.element.fp8:
             self.ptx_version = max(self.ptx_version, "8.4")
         scheduler = compose_scheduler(self)
-        self.packing = table_packing(self) or PaddedRowPacking(p, self.entry, self.batch, self.fused_ops, c)
+        self.packing = table_packing(self) or PaddedRowPacking(p, self.entry, self.batch, c)
         self.a, self.b = self._operands(found)
         rounding = ""
         if p.compute == "tf32":  # from sm_90 on in one instruction

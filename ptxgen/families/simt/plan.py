@@ -24,7 +24,7 @@ class SimtPlan(Plan):
         scheduler = compose_scheduler(self)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch, self.fused_ops)
+        self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 
@@ -44,6 +44,6 @@ class GlobalFragmentPlan(Plan):
         scheduler = compose_scheduler(self)
         self.a, self.b = GlobalFragments(p, c, g.a), GlobalFragments(p, c, g.b)
         self.mainloop = GlobalFragmentMainloop(c, self.a, self.b, self.arithmetic, self.threads)
-        self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
+        self.packing = Packing(p, self.entry, self.batch)
         compose_epilogue(self, c.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)

@@ -43,7 +43,7 @@ class SkinnyPlan(Plan):
             # of lanes that split K, the first one stores the sum of all
             sts_guard="@%is_k_lane0 " if self.mainloop.lanes > 1 and not c.mma_m16 else "",
         )
-        self.packing = Packing(p, self.entry, self.batch, self.fused_ops)
+        self.packing = Packing(p, self.entry, self.batch)
         compose_launch(
             self,
             OperandAddressing.of("a", p.operand("A").access.mode),

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.grouped import HEADER, DescriptorTable
-from ptxgen.codegen.packing import Buffers
-from ptxgen.codegen.source import Argument
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.scheduler import TileScheduler
@@ -38,11 +37,11 @@ class GroupedTileScheduler(TileScheduler):
         return "%item_tile"
 
     @property
-    def parameters(self) -> list[str]:
-        return [".param .u64 table, .param .u32 items,"]
-
-    def arguments(self, p: KernelProblem, buffers: Buffers) -> tuple[Argument, ...]:
-        return ("u64", buffers.packed["table"]), ("u32", p.extents.tensor_items)
+    def parameters(self) -> list[Parameters]:
+        return [
+            Parameters("u64", ("table",), lambda x: (x.buffers.packed["table"],)),
+            Parameters("u32", ("items",), lambda x: (x.p.extents.tensor_items,), same_line=True),
+        ]
 
     def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
         return int(resident_blocks(self.device, self.config)), 1, 1

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.addressing import CAddressing, multiplier
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.source import Argument, PixelBox, TensorMap
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.source import PixelBox, TensorMap
 from ptxgen.families.wgmma.geometry import STEP, loads_tiled, stage_depth
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
 from ptxgen.families.wgmma.loads import MatrixLoads
@@ -238,13 +239,37 @@ class Im2colLoads(MatrixLoads):
         """The run layouts of rows and columns of C, if C is not a matrix."""
         return run_layouts(self.problem)
 
-    @cached_property
-    def parameters(self) -> tuple[str, ...]:
-        lines: list[Sequence[str]] = [("channels", "taps", "units_per_tap")]
-        lines += [tuple(f"{name}{a}" for name in PER_AXIS) for a in self.axes]
-        lines += [(f"magic_{name}", f"shift_{name}") for name in self.dividers]
-        lines += [run.parameters for run in self.runs]
-        return tuple(" ".join(f".param .u32 {name}," for name in names) for names in lines)
+    @property
+    def parameters(self) -> list[Parameters]:
+        return [
+            Parameters("u32", ("channels", "taps", "units_per_tap"), lambda x: self._counts(x.p)),
+            *map(self._of_axis, self.axes),
+            *map(self._of_divider, self.dividers),
+            *(self._of_run(n, run) for n, run in enumerate(self.runs)),
+        ]
+
+    def _counts(self, p: KernelProblem) -> tuple[int, int, int]:
+        x = im2col(p)
+        # the coordinate after the last channel must be a multiple of 16 bytes too
+        chunk = max(TMA_ALIGNED // p.element.bytes, 1)
+        channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
+        return channels, x.tap_count, self.divisors(x)["units_per_tap"]
+
+    def _of_axis(self, a: int) -> Parameters:
+        def values(launched: Launched) -> Iterator[int]:
+            x = im2col(launched.p)
+            filter_extent = x.taps[a] * x.dilation[a]
+            numbers = (x.positions[a], x.lower[a], x.steps[a], x.taps[a], filter_extent, x.dilation[a])
+            return (n & 0xFFFFFFFF for n in numbers)
+
+        return Parameters("u32", tuple(f"{name}{a}" for name in PER_AXIS), values)
+
+    def _of_divider(self, name: str) -> Parameters:
+        names = (f"magic_{name}", f"shift_{name}")
+        return Parameters("u32", names, lambda x: multiplier(self.divisors(im2col(x.p))[name]))
+
+    def _of_run(self, n: int, run: RunLayout) -> Parameters:
+        return Parameters("u32", run.parameters, lambda x: run.values((im2col(x.p).result or ())[n]))
 
     def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
         """The values of ``dividers``, and of others."""
@@ -252,25 +277,6 @@ class Im2colLoads(MatrixLoads):
         divisors.update((f"positions{a}", x.positions[a]) for a in self.axes)
         divisors.update((f"taps{a}", x.taps[a]) for a in self.axes)
         return divisors
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        x = im2col(p)
-        assert x is not None
-        filter_extents = [n * d for n, d in zip(x.taps, x.dilation, strict=True)]
-        columns = (x.positions, x.lower, x.steps, x.taps, filter_extents, x.dilation)
-        divided = self.divisors(x)
-        # the coordinate after the last channel must be a multiple of 16 bytes too
-        chunk = max(TMA_ALIGNED // p.element.bytes, 1)
-        channels = x.channels if x.wgrad else -(-x.channels // chunk) * chunk
-        values = [
-            channels,
-            x.tap_count,
-            divided["units_per_tap"],
-            *(column[a] & 0xFFFFFFFF for a in self.axes for column in columns),
-        ]
-        values += [number for name in self.dividers for number in multiplier(divided[name])]
-        values += [n for run, digits in zip(self.runs, x.result or (), strict=True) for n in run.values(digits)]
-        return tuple(("u32", v) for v in values)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[-1]}" + (" pixels" if x.name == self.window.side else "")
@@ -348,14 +354,13 @@ class ImageWgradLoads(WgradLoads):
         stages = -(-math.prod(x.positions) // self.config.u)
         return {**super().divisors(x), "stages_per_image": stages}
 
-    @cached_property
-    def parameters(self) -> tuple[str, ...]:
-        return (*super().parameters, ".param .u32 stages_per_image, .param .u32 image_pixels,")
+    @property
+    def parameters(self) -> list[Parameters]:
+        names = ("stages_per_image", "image_pixels")
+        return [*super().parameters, Parameters("u32", names, lambda x: self._images(im2col(x.p)))]
 
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        assert im2col(p) is not None
-        numbers = self.divisors(im2col(p))["stages_per_image"], math.prod(im2col(p).positions)
-        return (*super().arguments(p), *(("u32", n) for n in numbers))
+    def _images(self, x: Im2colDescriptor) -> tuple[int, int]:
+        return self.divisors(x)["stages_per_image"], math.prod(x.positions)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[1]}" if isinstance(x, ImageGradients) else super().box_text(x)
@@ -377,14 +382,11 @@ class PhasedLoads(Im2colLoads):
     template = "addr/phased_im2col.mako"
     filter_tap = "%filter_tap"
 
-    @cached_property
-    def parameters(self) -> tuple[str, ...]:
-        steps = " ".join(f".param .u32 tap_step{a}," for a in self.axes)
-        return (*super().parameters, steps)
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        assert im2col(p) is not None
-        return (*super().arguments(p), *(("u32", n & 0xFFFFFFFF) for n in im2col(p).tap_steps))
+    @property
+    def parameters(self) -> list[Parameters]:
+        names = tuple(f"tap_step{a}" for a in self.axes)
+        steps = Parameters("u32", names, lambda x: (n & 0xFFFFFFFF for n in im2col(x.p).tap_steps))
+        return [*super().parameters, steps]
 
 
 @dataclass(frozen=True)
@@ -448,12 +450,11 @@ class PhaseBatch(TensorBatch):
         return "%workspace" if self.by_phase else "%C"
 
     @property
-    def parameters(self) -> list[str]:
-        return [".param .u64 phase_table, .param .u32 phases,"]
-
-    def arguments(self, p: KernelProblem, run: BatchRange) -> tuple[Argument, ...]:
-        assert im2col(p) is not None
-        return ("table", PhaseTable(im2col(p), self.unit, self.u)), ("u32", len(im2col(p).phases))
+    def parameters(self) -> list[Parameters]:
+        return [
+            Parameters("u64", ("phase_table",), lambda x: (PhaseTable(im2col(x.p), self.unit, self.u),)),
+            Parameters("u32", ("phases",), lambda x: (len(im2col(x.p).phases),), same_line=True),
+        ]
 
 
 def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
@@ -497,13 +498,10 @@ class RunAddressing(CAddressing):
         return cls(tables, bool(run_layouts(p)) and not phased)
 
     @property
-    def parameters(self) -> list[str]:
-        return [".param .u64 rows_c, .param .u64 columns_c,"] if self.runs else []
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        if im2col(p) is None or not im2col(p).result:
-            return ()
-        return tuple(("table", t) for t in c_tables(*im2col(p).result))
+    def parameters(self) -> list[Parameters]:
+        if not self.runs:
+            return []
+        return [Parameters("u64", ("rows_c", "columns_c"), lambda x: c_tables(*im2col(x.p).result))]
 
 
 @lru_cache(maxsize=64)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.parts import Allocator, Part
-from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WARPGROUP, WgmmaGeometry
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
@@ -58,10 +59,6 @@ class MatrixLoads(Part):
         return f"{x.box[0]} x {x.box[1]}"
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """Kernel parameters beyond those of every product, in lines."""
-        return ()
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        """The values of ``parameters``."""
-        return ()
+    def parameters(self) -> list[Parameters]:
+        """Kernel parameters beyond those of every product."""
+        return []

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
+from ptxgen.codegen.launched import BatchRange, Launched
+from ptxgen.codegen.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.registers import Tile, width
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.families.wgmma.operand_packing import copy_bytes
@@ -69,8 +70,8 @@ class ChannelCopy:
         self.load = "b16" if halves else width(registers, "b32")
 
     @property
-    def parameters(self) -> list[str]:
-        return [f"{n}_{self.name}" for n in self.NAMES]
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(f"{n}_{self.name}" for n in self.NAMES)
 
     def numbers(self, copy: PackedCopy, offset: int) -> tuple[int, ...]:
         """The values of ``parameters``."""
@@ -116,7 +117,7 @@ class OperandCopy(Protocol):
     bytes: int
 
     @property
-    def parameters(self) -> list[str]: ...
+    def parameters(self) -> tuple[str, ...]: ...
     def numbers(self, copy: Any, offset: int) -> tuple[int, ...]: ...
     def blocks(self, copy: Any) -> int: ...
 
@@ -153,29 +154,31 @@ class ChannelPacking(Packing):
         return f"; a kernel packs {names} to rows of channels first"
 
     @property
-    def parameters(self) -> list[str]:
-        """The parameters of the kernel after the addresses, in lines."""
-        first = [".param .u32 blocks_a,"] * (len(self.operands) > 1)
-        lines = [", ".join(f".param .u32 {name}" for name in x.parameters) for x in self.operands]
-        return [*first, *(f"{line}," for line in lines[:-1]), lines[-1]]
+    def parameters(self) -> list[Parameters]:
+        first = Parameters("u32", ("blocks_a",), lambda x: self._blocks(x.p)[:1])
+        return [*([first] if len(self.operands) > 1 else []), *map(self._operand, self.operands)]
 
-    def tensor_map(
-        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
-    ) -> TensorMap:
-        packed = buffers.packed
+    def _operand(self, operand: OperandCopy) -> Parameters:
+        """The parameters of an operand."""
+        name = operand.name
+        return Parameters(
+            "u32", operand.parameters, lambda x: operand.numbers(image_copy(x.p, name), x.buffers.packed[name])
+        )
+
+    def _blocks(self, p: KernelProblem) -> list[int]:
+        """The blocks for each operand."""
+        return [x.blocks(image_copy(p, x.name)) for x in self.operands]
+
+    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+        packed = launched.buffers.packed
         return replace(direct, operand="W", offset=packed[x.name]) if x.name in packed else direct
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: copy_bytes(p, image_copy(p, name)) for name in self.names}, {}
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        copies = [image_copy(p, x.name) for x in self.operands]
-        blocks = [x.blocks(copy) for x, copy in zip(self.operands, copies, strict=True)]
-        numbers: list[int] = blocks[:1] if len(blocks) > 1 else []
-        for x, copy in zip(self.operands, copies, strict=True):
-            numbers += x.numbers(copy, buffers.packed[x.name])
-        arguments = (*self.pointers, *(("u32", n) for n in numbers))
-        shared = max(x.bytes for x in self.operands)
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        blocks, shared = sum(self._blocks(launched.p)), max(x.bytes for x in self.operands)
+        block = (AUX_KERNEL_THREADS, 1, 1)
         return (
-            Step(f"{self.entry}_{self.kernel}", (sum(blocks), 1, 1), (AUX_KERNEL_THREADS, 1, 1), shared, arguments),
+            Step(f"{self.entry}_{self.kernel}", (blocks, 1, 1), block, shared, self.parameter_list.arguments(launched)),
         )

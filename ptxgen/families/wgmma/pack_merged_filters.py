@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
-from ptxgen.codegen.packing import ROW, Buffers
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.packing import ROW
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step
 from ptxgen.families.wgmma.pack_channels import CHUNK, WORD, ChannelPacking, image_copy
@@ -70,16 +71,24 @@ class MergedFilterPacking(ChannelPacking):
         return f"; a kernel packs {self.name.upper()} to a row of channels for each phase, channel of C and tap first"
 
     @property
-    def parameters(self) -> list[str]:
-        return [", ".join(f".param .u32 {name}" for name in self.NAMES)]
+    def parameters(self) -> list[Parameters]:
+        return [Parameters("u32", self.NAMES, self._numbers)]
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
+    def _filters(self, p: KernelProblem) -> MergedFilters:
         copy = image_copy(p, self.name)
         assert isinstance(copy, MergedFilters)
-        chunks = copy.pitch * self.size // CHUNK
-        numbers = (
+        return copy
+
+    def _chunks(self, copy: MergedFilters) -> int:
+        """Chunks of a row."""
+        return copy.pitch * self.size // CHUNK
+
+    def _numbers(self, launched: Launched) -> tuple[int, ...]:
+        """The values of ``NAMES``."""
+        copy = self._filters(launched.p)
+        return (
             copy.row_count,
-            chunks,
+            self._chunks(copy),
             *copy.taps,
             copy.column_count,
             *(n & 0xFFFFFFFF for n in copy.first),
@@ -89,8 +98,11 @@ class MergedFilterPacking(ChannelPacking):
             copy.column_step,
             copy.step,
             copy.depth,
-            buffers.packed[self.name] // ROW,
+            launched.buffers.packed[self.name] // ROW,
         )
-        blocks = -(-copy.row_count * chunks // AUX_KERNEL_THREADS)
-        arguments = (*self.pointers, *(("u32", n) for n in numbers))
-        return (Step(f"{self.entry}_pack_filters", (blocks, 1, 1), (AUX_KERNEL_THREADS, 1, 1), 0, arguments),)
+
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        copy = self._filters(launched.p)
+        blocks = -(-copy.row_count * self._chunks(copy) // AUX_KERNEL_THREADS)
+        block = (AUX_KERNEL_THREADS, 1, 1)
+        return (Step(f"{self.entry}_pack_filters", (blocks, 1, 1), block, 0, self.parameter_list.arguments(launched)),)

@@ -48,8 +48,8 @@ class PixelCopy:
         return [braces(registers[n : n + each]) for n in range(0, len(registers), each)]
 
     @property
-    def parameters(self) -> list[str]:
-        return [f"{n}_{self.name}" for n in self.NAMES]
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(f"{n}_{self.name}" for n in self.NAMES)
 
     def numbers(self, copy: PaddedPixels, offset: int) -> tuple[int, ...]:
         """The values of ``parameters``."""

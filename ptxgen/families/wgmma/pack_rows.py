@@ -6,16 +6,24 @@ must have K contiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
+from ptxgen.codegen.launched import BatchRange, Launched
+from ptxgen.codegen.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parameters import (
+    ParameterList,
+    Parameters,
+    TensorMaps,
+    given,
+    on_one_line,
+    other_addresses,
+)
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Step, TensorMap
-from ptxgen.families.wgmma.operand_packing import PackedMatrix, mapped, packed_operand, packs, row_copy, transposes
+from ptxgen.codegen.source import Step, TensorMap
+from ptxgen.families.wgmma.operand_packing import mapped, packed_operand, packs, row_copy, transposes
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.families.wgmma.transpose_kernel import TransposeKernel
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -72,32 +80,66 @@ class RowPacking(Packing):
         return TransposeKernel(self.problem.element.bytes)
 
     @property
-    def copy_arguments(self) -> list[tuple[str, str]]:
-        """Type and name of the numbers that the copy kernel takes for an operand."""
+    def parameters(self) -> list[Parameters]:
+        """The parameters of the copy kernel after the addresses."""
+        first = Parameters("u32", ("blocks_a",), lambda x: self._blocks(x.p)[:1])
+        item = Parameters("u32", ("first_item",), lambda x: (x.run.first,))
         return [
-            ("u64", "bytes"),
-            ("u64", "ld"),
-            ("u32", "rows"),
-            ("u32", "columns"),
-            ("u32", "copy_offset128"),
-            ("u32", "chunk_stride"),
-            *([("u64", "batch_stride"), ("u32", "items"), ("u64", "copy_item_bytes")] if self.batch.active else []),
+            *([first] if len(self.copied) > 1 else []),
+            *([item] if self.batch.active else []),
+            *(row for name in self.copied for row in self._copy_numbers(name)),
         ]
 
-    @property
-    def copy_parameters(self) -> list[str]:
-        """The parameters of the copy kernel after the addresses, in lines."""
-        first = [".param .u32 blocks_a"] * (len(self.copied) > 1) + [".param .u32 first_item"] * self.batch.active
-        names = self.copy_arguments
-        lines = [*first, *(", ".join(f".param .{kind} {n}_{x}" for kind, n in names) for x in self.copied)]
-        return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
+    def _copy_numbers(self, name: str) -> list[Parameters]:
+        """The parameters of the copy kernel for an operand."""
 
-    def tensor_map(
-        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
-    ) -> TensorMap:
-        if x.name not in buffers.packed:
+        def sizes(x: Launched) -> tuple[int, int]:
+            columns, rows, _, _ = row_copy(x.p, name).matrix
+            size, ld = x.p.element.bytes, stored(x.p, name)[2]
+            return ((rows - 1) * ld + columns) * size, ld * size
+
+        def counts(x: Launched) -> tuple[int, ...]:
+            columns, rows, _, _ = row_copy(x.p, name).matrix
+            offset = {**x.buffers.packed, **x.buffers.staging}[name]
+            stride = self._blocks(x.p)[self.copied.index(name)] * AUX_KERNEL_THREADS
+            return rows, columns, offset // ROW, stride
+
+        def items(x: Launched) -> tuple[int]:
+            return (x.run.items if row_copy(x.p, name).matrix[3] else 1,)
+
+        batch = [
+            Parameters("u64", ("batch_stride",), lambda x: stored(x.p, name)[3:]),
+            Parameters("u32", ("items",), items),
+            Parameters("u64", ("copy_item_bytes",), lambda x: row_copy(x.p, name).matrix[3:]),
+        ]
+        numbers = [
+            Parameters("u64", ("bytes", "ld"), sizes),
+            *on_one_line(
+                [
+                    Parameters("u32", ("rows", "columns", "copy_offset128", "chunk_stride"), counts),
+                    *(batch if self.batch.active else []),
+                ]
+            ),
+        ]
+        return [replace(row, names=tuple(f"{n}_{name}" for n in row.names)) for row in numbers]
+
+    def copy_registers(self, name: str) -> list[tuple[str, str]]:
+        """Type and register of each number that the copy kernel takes for an operand."""
+        rows = self._copy_numbers(name)
+        return [(row.ptx_type, n.removesuffix(f"_{name}")) for row in rows for n in row.names]
+
+    def transpose_rows(self, name: str) -> ParameterList:
+        """The parameters of the transpose kernel for an operand."""
+        numbers = Parameters("u32", ("k_tiles", "first_item"), lambda x: (self._k_tiles(x.p), self._items(x, name)[0]))
+        others = on_one_line([*other_addresses(self.problem), numbers])
+        maps = TensorMaps("map", ("map_from", "map_to"), lambda x: self._transpose_maps(x, name))
+        return ParameterList((given("u64", "C", "W"), *others, maps))
+
+    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+        p, packed = launched.p, launched.buffers.packed
+        if x.name not in packed:
             return direct
-        matrix, offset = packed_operand(p, x.name).matrix, buffers.packed[x.name]
+        matrix, offset = packed_operand(p, x.name).matrix, packed[x.name]
         return matrix_map(p, "W", kind, matrix, p.element.bytes, x.box, x.span, self.batch.active, offset)
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
@@ -105,64 +147,53 @@ class RowPacking(Packing):
         packed = {name: packed_operand(p, name).bytes for name in self.names}
         return packed, {name: row_copy(p, name).bytes for name in staged}
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        if not self.packs(p):
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        if not self.packs(launched.p):
             return ()
-        copy = (self._copy_step(p, run, {**buffers.packed, **buffers.staging}),) if self.copied else ()
-        return (*copy, *(self._transpose_step(p, run, name, buffers) for name in self.transposed))
+        copy = (self._copy_step(launched),) if self.copied else ()
+        return (*copy, *(self._transpose_step(launched, name) for name in self.transposed))
 
-    def _copy_step(self, p: KernelProblem, run: BatchRange, offsets: dict[str, int]) -> Step:
-        """The launch of the copy kernel: the items of the run, or the one that all items have."""
-        size = p.element.bytes
-        copies = {name: row_copy(p, name) for name in self.copied}
-        chunks = [x.matrix[1] * -(-x.matrix[0] * size // CHUNK) for x in copies.values()]
+    def _blocks(self, p: KernelProblem) -> list[int]:
+        """The blocks of the copy kernel for each operand."""
+        copies = [row_copy(p, name) for name in self.copied]
+        chunks = [x.matrix[1] * -(-x.matrix[0] * p.element.bytes // CHUNK) for x in copies]
         rounds = ROUNDS if sum(chunks) > LARGE else 1
-        blocks = [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
-        numbers: list[Argument] = [("u32", blocks[0])] if len(blocks) > 1 else []
-        if self.batch.active:
-            numbers.append(("u32", run.first))
-        for (name, x), n in zip(copies.items(), blocks, strict=True):
-            numbers += self._copy_numbers(p, run, name, x, offsets[name], n * AUX_KERNEL_THREADS)
-        grid = (sum(blocks), 1, run.items if any(x.items > 1 for x in copies.values()) else 1)
-        arguments = (*self.pointers, *numbers)
-        return Step(f"{self.entry}_pack_rows", grid, (AUX_KERNEL_THREADS, 1, 1), 0, arguments)
+        return [-(-n // (AUX_KERNEL_THREADS * rounds)) for n in chunks]
 
-    def _copy_numbers(
-        self, p: KernelProblem, run: BatchRange, name: str, copy: PackedMatrix, offset: int, stride: int
-    ) -> list[Argument]:
-        columns, rows, _, item_bytes = copy.matrix
-        _, _, ld, item_stride = stored(p, name)
-        size = p.element.bytes
-        span = ((rows - 1) * ld + columns) * size
-        out: list[Argument] = [("u64", span), ("u64", ld * size)]
-        out += [("u32", n) for n in (rows, columns, offset // ROW, stride)]
-        if self.batch.active:
-            out += [("u64", item_stride), ("u32", run.items if item_bytes else 1), ("u64", item_bytes)]
-        return out
+    def _copy_step(self, launched: Launched) -> Step:
+        """The launch of the copy kernel: the items of the run, or the one that all items have."""
+        p = launched.p
+        items = launched.run.items if any(row_copy(p, name).items > 1 for name in self.copied) else 1
+        grid, block = (sum(self._blocks(p)), 1, items), (AUX_KERNEL_THREADS, 1, 1)
+        return Step(f"{self.entry}_pack_rows", grid, block, 0, self.parameter_list.arguments(launched))
 
-    def _transpose_step(self, p: KernelProblem, run: BatchRange, name: str, buffers: Buffers) -> Step:
-        """The launch of the transpose kernel: the items of the run, or the one that all items have. It reads the
-        operand, or the copy of it that TMA can map."""
-        t, copy, size = self.transpose_kernel, packed_operand(p, name), p.element.bytes
+    def _k_tiles(self, p: KernelProblem) -> int:
+        tiles: int = -(-p.k // self.transpose_kernel.DEPTH)
+        return tiles
+
+    def _items(self, launched: Launched, name: str) -> tuple[int, int]:
+        """The first item that the transpose kernel packs, and their number: those of the run, or the one that all items
+        have."""
+        shared = packed_operand(launched.p, name).items == 1
+        return (0, 1) if shared else (launched.run.first, launched.run.items)
+
+    def _transpose_maps(self, launched: Launched, name: str) -> tuple[TensorMap, TensorMap]:
+        """The maps of the operand, or of the copy of it that TMA can map, and of its packed form."""
+        p, t, buffers = launched.p, self.transpose_kernel, launched.buffers
+        size, batched = p.element.bytes, self.batch.active
         kind = "s32" if size == 4 else "u8"
-        source = (name.upper(), stored(p, name), 0)
+        operand, matrix, offset = name.upper(), stored(p, name), 0
         if name in buffers.staging:
-            source = ("W", row_copy(p, name).matrix, buffers.staging[name])
-        maps = (
-            matrix_map(p, source[0], kind, source[1], size, (t.side, t.DEPTH), t.ROW, self.batch.active, source[2]),
-            matrix_map(
-                p, "W", kind, copy.matrix, size, (t.side, t.side), t.ROW, self.batch.active, buffers.packed[name]
-            ),
+            operand, matrix, offset = "W", row_copy(p, name).matrix, buffers.staging[name]
+        packed = packed_operand(p, name).matrix
+        return (
+            matrix_map(p, operand, kind, matrix, size, (t.side, t.DEPTH), t.ROW, batched, offset),
+            matrix_map(p, "W", kind, packed, size, (t.side, t.side), t.ROW, batched, buffers.packed[name]),
         )
-        k_tiles, extent = -(-p.k // t.DEPTH), copy.matrix[1]
-        first, items = (0, 1) if copy.items == 1 else (run.first, run.items)
-        arguments: tuple[Argument, ...] = (
-            ("u64", "C"),
-            ("u64", "W"),
-            *self.fused_ops.arguments,
-            ("u32", k_tiles),
-            ("u32", first),
-            *(("map", m) for m in maps),
-        )
-        grid = (k_tiles * -(-extent // t.side), 1, items)
-        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, arguments)
+
+    def _transpose_step(self, launched: Launched, name: str) -> Step:
+        """The launch of the transpose kernel."""
+        t, extent = self.transpose_kernel, packed_operand(launched.p, name).matrix[1]
+        grid = (self._k_tiles(launched.p) * -(-extent // t.side), 1, self._items(launched, name)[1])
+        found = self.transpose_rows(name).arguments(launched)
+        return Step(f"{self.entry}_transpose", grid, (t.threads, 1, 1), t.shared, found)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import BatchRange
-from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import Buffers, Packing
-from ptxgen.codegen.parts import Part
-from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.parameters import (
+    KernelParameters,
+    Parameters,
+    TensorMaps,
+    given,
+    operand_names,
+    other_addresses,
+    output_names,
+)
+from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.epilogue import Epilogue
 from ptxgen.families.wgmma.layout import OperandPath
@@ -23,7 +30,6 @@ from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
-MAP_BYTES = 128  #: of a tensor map
 #: pattern of names -> meaning, for the header of a module
 MEANINGS = {
     "k_iters": "iterations of the K loop of each slice of K",
@@ -42,12 +48,12 @@ MEANINGS = {
 
 
 @dataclass(frozen=True)
-class TmaParameters(Part):
+class TmaParameters(KernelParameters):
     """Parameters of kernels that load A and B by TMA."""
 
+    problem: KernelProblem
     arithmetic: Arithmetic
     batch: TensorBatch
-    fused_ops: FusedOps
     loads: MatrixLoads
     x: OperandPath
     y: OperandPath
@@ -66,45 +72,31 @@ class TmaParameters(Part):
         return self.x.realigned or self.y.realigned
 
     @property
-    def declarations(self) -> list[str]:
-        """The parameter declarations, in lines."""
-        kind = self.arithmetic.type
+    def declared(self) -> list[Parameters]:
+        pitches = Parameters("u32", ("lda", "ldb"), lambda x: (x.p.operand(name).access.ld for name in "AB"))
+        sizes = Parameters(
+            "u32", ("M", "N", "K", "ldc"), lambda x: (x.p.m, tma_n(x.p), x.p.k, x.p.operand("C").access.ld)
+        )
         return [
-            *([".param .u64 A, .param .u64 B,"] if self.realigns else []),
-            ".param .u64 C, .param .u64 W,",
-            *self.fused_ops.parameters,
+            *([given("u64", *operand_names(self.problem))] if self.realigns else []),
+            given("u64", *output_names(self.problem), "W"),
+            *other_addresses(self.problem),
             *self.batch.parameters,
-            *([".param .u32 lda, .param .u32 ldb,"] if self.realigns else []),
-            ".param .u32 M, .param .u32 N, .param .u32 K, .param .u32 ldc,",
-            ".param .u32 k_iters, .param .u32 extra_iters,",
+            *([pitches] if self.realigns else []),
+            sizes,
+            Parameters("u32", ("k_iters", "extra_iters"), lambda x: self.scheduler.k_iters(x.p)),
             *self.scheduler.parameters,
-            f".param .{kind} alpha, .param .{kind} beta,",
+            given(self.arithmetic.type, "alpha", "beta"),
             *self.loads.parameters,
-            ", ".join(f".param .align 64 .b8 {n}[{MAP_BYTES * self._map_count(n)}]" for n in self.maps),
+            *(self._maps(name, same_line=n > 0) for n, name in enumerate(self.maps)),
         ]
 
-    def arguments(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Argument, ...]:
-        """The values of ``declarations`` for the batch items of ``run``."""
-        maps = [m for name in self.maps for m in self._tensor_maps(p, run, name, buffers)]
-        return (
-            *((("u64", "A"), ("u64", "B")) if self.realigns else ()),
-            ("u64", "C"),
-            ("u64", "W"),
-            *self.fused_ops.arguments,
-            *self.batch.arguments(p, run),
-            *((("u32", p.operand("A").access.ld), ("u32", p.operand("B").access.ld)) if self.realigns else ()),
-            *(("u32", n) for n in (p.m, tma_n(p), p.k, p.operand("C").access.ld, *self.scheduler.k_iters(p))),
-            *self.scheduler.arguments(p, buffers),
-            (self.arithmetic.type, "alpha"),
-            (self.arithmetic.type, "beta"),
-            *self.loads.arguments(p),
-            *(("map", m) for m in maps),
-        )
+    def _maps(self, name: str, same_line: bool) -> TensorMaps:
+        count = {"map_x": self.x.map_count, "map_y": self.y.map_count}.get(name, 1)
+        return TensorMaps("map", (name,), lambda x: self._tensor_maps(x, name), same_line, count)
 
-    def _map_count(self, name: str) -> int:
-        return {"map_x": self.x.map_count, "map_y": self.y.map_count}.get(name, 1)
-
-    def _tensor_maps(self, p: KernelProblem, run: BatchRange, name: str, buffers: Buffers) -> list[TensorMap]:
+    def _tensor_maps(self, launched: Launched, name: str) -> list[TensorMap]:
+        p = launched.p
         if name in ("map_c", *(f"map_{operand}" for operand in ELEMENTWISE_OPERANDS)):
             s, matrix, size = self.epilogue.staging, p.operand("C").access.tensor(p.output.bytes), p.output.bytes
             operand = "C" if name == "map_c" else name.removeprefix("map_")
@@ -115,4 +107,4 @@ class TmaParameters(Part):
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))
         kind = "tf32" if p.compute == "tf32" else p.element.tma
-        return [self.packing.tensor_map(p, run, x, kind, self.loads.tensor_map(p, x, kind), buffers)]
+        return [self.packing.tensor_map(launched, x, kind, self.loads.tensor_map(p, x, kind))]

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.addressing import multiplier
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_kernels import CKernels
 from ptxgen.codegen.config import Config
+from ptxgen.codegen.launched import Launched
+from ptxgen.codegen.parameters import Parameters, given
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.registers import Tile, braces, width
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Step
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, PhaseImages, im2col, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
@@ -170,37 +171,33 @@ class PhaseInterleaving(CKernels):
         assert region.offset == 0
 
     @property
-    def parameters(self) -> list[str]:
-        """The parameters of both kernels after the addresses, in lines."""
+    def _parameters(self) -> list[Parameters]:
         return [
-            ".param .u64 image_table,",
-            " ".join(f".param .u32 {name}," for name in self.NUMBERS),
-            f".param .{self.arithmetic.type} beta",
+            given("u64", "C", "W"),
+            Parameters("u64", ("image_table",), lambda x: (ImageTable(im2col(x.p)),)),
+            Parameters("u32", self.NUMBERS, lambda x: self._numbers(x.p)),
+            given(self.arithmetic.type, "beta"),
         ]
 
-    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
+    def _numbers(self, p: KernelProblem) -> tuple[int, ...]:
+        """The values of ``NUMBERS``."""
         x = im2col(p)
-        assert x is not None
         assert x.images is not None
         (columns, rows), (across, down) = x.images.extents, x.images.strides
         image_columns, image_rows = x.positions
         # rows of C with those that the largest phase has more
         row_segments, plane_rows = -(-image_columns * across // self.segment), image_rows * down
         segments = x.count * x.images.channels * plane_rows * row_segments
-        numbers = (
+        return (
             *(segments, row_segments, *multiplier(row_segments), plane_rows, *multiplier(plane_rows)),
             *(down, *multiplier(down), rows, columns, image_rows, image_columns),
         )
-        arguments: tuple[Argument, ...] = (
-            ("u64", "C"),
-            ("u64", "W"),
-            ("table", ImageTable(x)),
-            *(("u32", n) for n in numbers),
-            (self.arithmetic.type, "beta"),
-        )
-        blocks = -(-segments // self.THREADS)
+
+    def steps(self, main: Step, launched: Launched) -> tuple[Step, ...]:
+        blocks = -(-self._numbers(launched.p)[0] // self.THREADS)
+        found = self.parameter_list.arguments(launched)
         copy, interleave = (
-            Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, arguments)
+            Step(f"{self.entry}_{name}", (n, 1, 1), (self.THREADS, 1, 1), 0, found)
             for name, n in zip(self.names, (min(blocks, MOST_BLOCKS), blocks), strict=True)
         )
         return copy, main, interleave

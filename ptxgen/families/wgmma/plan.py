@@ -87,13 +87,13 @@ class WgmmaPlan(Plan):
         self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
         if c.interleave_phases:
-            common = (self.reduction, self.arithmetic, self.batch, self.fused_ops, self.c, self.scheduler)
+            common = (self.reduction, self.arithmetic, self.batch, self.c, self.scheduler)
             self.c_kernels = PhaseInterleaving(self.entry, *common)
         self.loads = loads  # after the reductions: where K is zero, it claims workspace if nothing else does
         self.parameters: TmaParameters = TmaParameters(
+            p,
             self.arithmetic,
             self.batch,
-            self.fused_ops,
             self.loads,
             self.x,
             self.y,
@@ -141,7 +141,7 @@ class WgmmaPlan(Plan):
 
     def _packing(self) -> Packing:
         p, c = self.problem, self.config
-        common = (p, self.entry, self.batch, self.fused_ops)
+        common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
         if im2col(p) is not None and im2col(p).merged_phases > 1:

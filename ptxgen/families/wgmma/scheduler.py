@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import Buffers
+from ptxgen.codegen.parameters import Parameters
 from ptxgen.codegen.parts import Part
-from ptxgen.codegen.source import Argument
 from ptxgen.codegen.vectorized import integer
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, length, resident_blocks
@@ -77,13 +76,9 @@ class TileScheduler(Part):
         return "%item_tile" if self.batched and self.config.persistent else "%tile"
 
     @property
-    def parameters(self) -> list[str]:
-        """Kernel parameters of its own, in lines."""
+    def parameters(self) -> list[Parameters]:
+        """Kernel parameters of its own."""
         return []
-
-    def arguments(self, p: KernelProblem, buffers: Buffers) -> tuple[Argument, ...]:
-        """The values of ``parameters``."""
-        return ()
 
     # ---- launches
 

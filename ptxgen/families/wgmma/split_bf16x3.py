@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.packing import ROW, Buffers, MappedOperand, Packing
-from ptxgen.codegen.source import Argument, Step, TensorMap
+from ptxgen.codegen.launched import BatchRange, Launched
+from ptxgen.codegen.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.geometry import WgmmaGeometry
@@ -58,22 +59,44 @@ class SplitPacking(Packing):
         return [bf16x3.planes_of(self.problem, name) for name in "ab"]
 
     @property
-    def parameters(self) -> list[str]:
-        """The parameters of the kernel after the addresses, in lines."""
-        names = ("rows", "ld", "copy_offset128", *(("copy_item128", "items") if self.batch.active else ()))
-        lines = [", ".join(f".param .u32 {n}_{x}" for n in names) for x in "ab"]
-        items = (
-            [".param .u64 batch_stride_a, .param .u64 batch_stride_b, .param .u32 first_item,"]
-            if self.batch.active
-            else []
-        )
-        return [".param .u32 K, .param .u32 pitch, .param .u32 blocks_a,", *items, f"{lines[0]},", lines[1]]
+    def parameters(self) -> list[Parameters]:
+        strides = Parameters("u64", ("batch_stride_a", "batch_stride_b"), lambda x: x.p.offsets[:2])
+        first = Parameters("u32", ("first_item",), lambda x: (x.run.first,), same_line=True)
+        return [
+            Parameters("u32", ("K", "pitch", "blocks_a"), self._numbers),
+            *([strides, first] if self.batch.active else []),
+            *(row for name in self.names for row in self._operand(name)),
+        ]
 
-    def tensor_map(
-        self, p: KernelProblem, run: BatchRange, x: MappedOperand, kind: str, direct: TensorMap, buffers: Buffers
-    ) -> TensorMap:
-        packed = buffers.packed
-        return self._planes_map(p, x, run.items, packed[x.name]) if packed else self._planes_map(p, x, p.batch, 0)
+    def _numbers(self, launched: Launched) -> tuple[int, int, int]:
+        p = launched.p
+        return p.k, bf16x3.planes_of(p, "a").pitch, self._blocks(p)[0]
+
+    def _blocks(self, p: KernelProblem) -> list[int]:
+        """The blocks for A and for B."""
+        operands = [bf16x3.planes_of(p, name) for name in self.names]
+        return [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
+
+    def _operand(self, name: str) -> list[Parameters]:
+        """The parameters of an operand."""
+        items = tuple(f"{n}_{name}" for n in ("copy_item128", "items")) if self.batch.active else ()
+
+        def numbers(x: Launched) -> tuple[int, ...]:
+            o = bf16x3.planes_of(x.p, name)
+            return o.rows, o.ld, x.buffers.packed[name] // ROW
+
+        def batch(x: Launched) -> tuple[int, int]:
+            return bf16x3.planes_of(x.p, name).bytes // ROW, bf16x3.distinct_items(x.p, name, x.run.items)
+
+        return [
+            Parameters("u32", tuple(f"{n}_{name}" for n in ("rows", "ld", "copy_offset128")), numbers),
+            Parameters("u32", items, batch, same_line=True),
+        ]
+
+    def tensor_map(self, launched: Launched, x: MappedOperand, kind: str, direct: TensorMap) -> TensorMap:
+        p, packed = launched.p, launched.buffers.packed
+        items, offset = (launched.run.items, packed[x.name]) if packed else (p.batch, 0)
+        return self._planes_map(p, x, items, offset)
 
     def _planes_map(self, p: KernelProblem, x: MappedOperand, items: int, offset: int) -> TensorMap:
         """The map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. Where K is zero: of
@@ -95,19 +118,9 @@ class SplitPacking(Packing):
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
         return {name: bf16x3.all_bytes(p, name, run.items) for name in self.names}, {}
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        if not self.packs(p):
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        if not self.packs(launched.p):
             return ()
-        operands = [bf16x3.planes_of(p, name) for name in self.names]
-        blocks = [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
-        numbers: list[Argument] = [("u32", p.k), ("u32", operands[0].pitch), ("u32", blocks[0])]
-        if self.batch.active:
-            numbers += [("u64", p.offsets[0]), ("u64", p.offsets[1]), ("u32", run.first)]
-        for o in operands:
-            numbers += [("u32", n) for n in (o.rows, o.ld, buffers.packed[o.name] // ROW)]
-            if self.batch.active:
-                numbers += [("u32", o.bytes // ROW), ("u32", bf16x3.distinct_items(p, o.name, run.items))]
+        grid, block = (sum(self._blocks(launched.p)), 1, launched.run.items), (bf16x3.THREADS, 1, 1)
         shared = 4 * bf16x3.BLOCK_ROWS * bf16x3.BLOCK_PITCH
-        arguments = (*self.pointers, *numbers)
-        grid, block = (sum(blocks), 1, run.items), (bf16x3.THREADS, 1, 1)
-        return (Step(f"{self.entry}_split_bf16x3", grid, block, shared, arguments),)
+        return (Step(f"{self.entry}_split_bf16x3", grid, block, shared, self.parameter_list.arguments(launched)),)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.batch import Batch, BatchRange
-from ptxgen.codegen.source import Argument
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.parameters import Parameters
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,12 @@ class TensorBatch(Batch):
         return "%item" if self.planes else "%batch_index"
 
     @property
-    def parameters(self) -> list[str]:
+    def parameters(self) -> list[Parameters]:
         """As other families', but with the last items of tensors A and B in place of their strides."""
         if not self.active:
             return []
         return [
-            ".param .u64 batch_stride_c, .param .u32 first_item, .param .u32 items,",
-            ".param .u32 last_a, .param .u32 last_b,",
+            Parameters("u64", ("batch_stride_c",), lambda x: x.p.offsets[2:]),
+            Parameters("u32", ("first_item", "items"), lambda x: (x.run.first, x.run.items), same_line=True),
+            Parameters("u32", ("last_a", "last_b"), lambda x: (x.p.batch - 1 if n else 0 for n in x.p.offsets[:2])),
         ]
-
-    def arguments(self, p: KernelProblem, run: BatchRange) -> tuple[Argument, ...]:
-        if not self.active:
-            return ()
-        last = [p.batch - 1 if offset else 0 for offset in p.offsets[:2]]
-        return (("u64", p.offsets[2]), *(("u32", n) for n in (run.first, run.items, *last)))

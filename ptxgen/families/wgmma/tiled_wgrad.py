@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import operator
 from dataclasses import dataclass
-from functools import cached_property
 
 from ptxgen.codegen.config import Config
-from ptxgen.codegen.source import Argument, TensorMap
+from ptxgen.codegen.parameters import Parameters
+from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.geometry import tiled_channels
 from ptxgen.families.wgmma.im2col_plan import Im2colLoads
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
@@ -84,13 +84,10 @@ class TiledWgradLoads(Im2colLoads):
     def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
         return {**super().divisors(x), "stages_per_row": -(-x.positions[0] // self.config.u)}
 
-    @cached_property
-    def parameters(self) -> tuple[str, ...]:
-        return (*super().parameters, ".param .u32 stages_per_row,")
-
-    def arguments(self, p: KernelProblem) -> tuple[Argument, ...]:
-        assert im2col(p) is not None
-        return (*super().arguments(p), ("u32", self.divisors(im2col(p))["stages_per_row"]))
+    @property
+    def parameters(self) -> list[Parameters]:
+        stages = Parameters("u32", ("stages_per_row",), lambda x: (self.divisors(im2col(x.p))["stages_per_row"],))
+        return [*super().parameters, stages]
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} pixels x {x.box[-2]}"

@@ -31,7 +31,7 @@ class WinogradPlan(Plan):
         scheduler = compose_scheduler(self)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = WinogradPacking(self.problem, self.entry, self.batch, self.fused_ops)
+        self.packing = WinogradPacking(self.problem, self.entry, self.batch)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -3,21 +3,22 @@ and of products."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from ptxgen.codegen.arithmetic import Arithmetic
-from ptxgen.codegen.batch import BatchRange
 from ptxgen.codegen.c_access import CAccess
 from ptxgen.codegen.c_kernels import CKernels
 from ptxgen.codegen.fused_ops import FusedOps
-from ptxgen.codegen.packing import POINTERS, ROW, Buffers, Packing
+from ptxgen.codegen.launched import BatchRange, Buffers, Launched
+from ptxgen.codegen.packing import ROW, Packing
+from ptxgen.codegen.parameters import ParameterList, Parameters, addresses, given
 from ptxgen.codegen.parts import Allocator
 from ptxgen.codegen.pdl import Pdl
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.source import Argument, Step
+from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div, log2
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -59,9 +60,9 @@ def with_results(p: KernelProblem) -> KernelProblem:
     return replace(p, sink=sink)
 
 
-def _u32(numbers: Sequence[int]) -> tuple[Argument, ...]:
-    """Numbers as arguments; negative ones modulo 2 to the power of 32."""
-    return tuple(("u32", n % WORD) for n in numbers)
+def _modulo(numbers: Ints) -> Ints:
+    """Numbers as 32-bit words; negative ones modulo 2 to the power of 32."""
+    return tuple(n % WORD for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -237,45 +238,69 @@ class WinogradPacking(Packing):
         return Buffers({**packed, "c": PRODUCTS})
 
     @property
-    def product_parameters(self) -> list[str]:
-        return [", ".join(f".param .u32 offset128_{name}" for name in "abc")]
+    def product_parameters(self) -> list[Parameters]:
+        names = tuple(f"offset128_{name}" for name in "abc")
+        return [Parameters("u32", names, lambda x: (offset // ROW for offset in x.buffers.packed.values()))]
 
-    def product_arguments(self, buffers: Buffers) -> tuple[Argument, ...]:
-        return tuple(("u32", offset // ROW) for offset in buffers.packed.values())
+    @property
+    def kernels(self) -> dict[str, ParameterList]:
+        """The parameters of each kernel, by its name, in the order of the launches."""
+        image, other = self.product.image, other_operand(self.product)
+        if self.product.weight_grad:
+            first = {"transform_gradients": self._numbers(other, self.tile_numbers, self._gradient_values)}
+        else:
+            first = {"transform_filters": self._numbers(other, self.FILTER_NUMBERS, self._filter_values)}
+        return {**first, "transform_images": self._numbers(image, self.tile_numbers, self._image_values)}
 
-    def steps(self, p: KernelProblem, run: BatchRange, buffers: Buffers) -> tuple[Step, ...]:
-        q, t = algorithm(p), tensors(p)
-        other = other_operand(q)
-        matrix_filters, tiles = (p.n, p.m) if q.image == "a" else (p.m, p.n)
-        channels = p.k
-        if q.weight_grad:
-            tiles, channels = channels, tiles
-        image_numbers = (
+    def _numbers(self, matrix: str, names: Names, values: Callable[[Launched], Ints]) -> ParameterList:
+        """The parameters of the kernel that writes the matrices A or B."""
+        stride = Parameters("u64", ("matrix_bytes",), lambda x: (x.p.offsets["abc".index(matrix)],))
+        numbers = Parameters("u32", names, lambda x: _modulo(values(x)))
+        return ParameterList((*addresses(self.problem), stride, numbers))
+
+    def _extents(self, p: KernelProblem) -> tuple[int, int, int]:
+        """Tiles, channels and filters as the matrices have them."""
+        q = algorithm(p)
+        filters, tiles = (p.n, p.m) if q.image == "a" else (p.m, p.n)
+        return (p.k, tiles, filters) if q.weight_grad else (tiles, p.k, filters)
+
+    def _image_values(self, launched: Launched) -> Ints:
+        p, q, t = launched.p, algorithm(launched.p), tensors(launched.p)
+        tiles, channels, _ = self._extents(p)
+        return (
             *_matrix_numbers(p, q.image),
             *(tiles, t.channels, channels, t.height, t.width, *t.first),
-            *(*t.image_steps, buffers.packed[q.image] // ROW),
+            *(*t.image_steps, launched.buffers.packed[q.image] // ROW),
         )
-        images = ("transform_images", self.threads.grid(tiles, channels), q.image, image_numbers)
-        if q.weight_grad:
-            gradient_numbers = (
-                *_matrix_numbers(p, other),
-                *(tiles, t.filters, matrix_filters, *t.results, 0, 0),
-                *(*t.result_steps, buffers.packed[other] // ROW),
-            )
-            first = ("transform_gradients", self.threads.grid(tiles, matrix_filters), other, gradient_numbers)
-        else:
-            filter_numbers = (
-                *(t.filters, t.channels, matrix_filters, p.k),
-                *(*t.filter_steps, t.filter_start, buffers.packed[other] // ROW),
-            )
-            blocks = (ceil_div(matrix_filters, self.BLOCK_FILTERS), ceil_div(p.k, self.LANES_CHANNELS), 1)
-            first = ("transform_filters", blocks, other, filter_numbers)
-        return tuple(self._step(p, *kernel) for kernel in (first, images))
 
-    def _step(self, p: KernelProblem, name: str, grid: tuple[int, int, int], matrix: str, numbers: Ints) -> Step:
-        """The launch of the kernel that writes the matrices A or B."""
-        stride: Argument = ("u64", p.offsets["abc".index(matrix)])
-        return Step(f"{self.entry}_{name}", grid, (THREADS, 1, 1), 0, (*self.pointers, stride, *_u32(numbers)))
+    def _gradient_values(self, launched: Launched) -> Ints:
+        p, t, other = launched.p, tensors(launched.p), other_operand(algorithm(launched.p))
+        tiles, _, filters = self._extents(p)
+        return (
+            *_matrix_numbers(p, other),
+            *(tiles, t.filters, filters, *t.results, 0, 0),
+            *(*t.result_steps, launched.buffers.packed[other] // ROW),
+        )
+
+    def _filter_values(self, launched: Launched) -> Ints:
+        p, t, other = launched.p, tensors(launched.p), other_operand(algorithm(launched.p))
+        return (
+            *(t.filters, t.channels, self._extents(p)[2], p.k),
+            *(*t.filter_steps, t.filter_start, launched.buffers.packed[other] // ROW),
+        )
+
+    def _grid(self, p: KernelProblem, kernel: str) -> tuple[int, int, int]:
+        tiles, channels, filters = self._extents(p)
+        if kernel == "transform_filters":
+            return ceil_div(filters, self.BLOCK_FILTERS), ceil_div(p.k, self.LANES_CHANNELS), 1
+        return self.threads.grid(tiles, filters if kernel == "transform_gradients" else channels)
+
+    def steps(self, launched: Launched) -> tuple[Step, ...]:
+        grids = {name: self._grid(launched.p, name) for name in self.kernels}
+        return tuple(
+            Step(f"{self.entry}_{name}", grids[name], (THREADS, 1, 1), 0, rows.arguments(launched))
+            for name, rows in self.kernels.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -361,23 +386,37 @@ class ResultTransform:
     def results(self) -> Tile:
         return Tile("result", "f32", (self.extent, self.extent))
 
+    def parameter_list(self, slices: int = 1) -> ParameterList:
+        """The parameters. ``slices``: of K, whose products are consecutive."""
+        stride = Parameters("u64", ("matrix_bytes",), lambda p: p.offsets[2:])
+        numbers = Parameters("u32", self.numbers, lambda p: _modulo(self._values(p, slices)))
+        return ParameterList((*addresses(self.problem), stride, numbers, given("f32", "beta")))
+
+    def _extents(self, p: KernelProblem) -> tuple[int, int]:
+        """Tiles and channels of results."""
+        q, t = algorithm(p), tensors(p)
+        if not q.weight_grad:
+            return t.tile_count, t.filters
+        # an image of one tile for each row of C, a channel for each column
+        return (t.channels, t.filters) if q.image == "a" else (t.filters, t.channels)
+
+    def _values(self, p: KernelProblem, slices: int) -> Ints:
+        """The values of ``numbers``."""
+        q, t = algorithm(p), tensors(p)
+        tiles, channels = self._extents(p)
+        numbers: Ints = (*_matrix_numbers(p, "c"), channels, *t.results, *t.result_steps)
+        if q.weight_grad:
+            by_tile, by_channel, *steps = t.filter_steps
+            if q.image == "a":
+                by_tile, by_channel = by_channel, by_tile
+            one_tile = _tile_numbers(q, tiles, 1, 1, (p.operand("C").access.ld, 1))
+            numbers = (*one_tile, channels, *TAPS[1:], by_tile, by_channel, *steps)
+        return (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
+
     def step(self, p: KernelProblem, slices: int) -> Step:
         """The launch. ``slices``: of K, whose products are consecutive."""
-        q, t = algorithm(p), tensors(p)
-        tiles, channels = t.tile_count, t.filters
-        numbers: Ints = (*_matrix_numbers(p, "c"), channels, *t.results, *t.result_steps)
-        if q.weight_grad:  # an image of one tile for each row of C, a channel for each column
-            (by_filter, by_channel, *steps), tiles, channels = t.filter_steps, t.filters, t.channels
-            if q.image == "a":
-                by_filter, by_channel, tiles, channels = by_channel, by_filter, channels, tiles
-            one_tile = _tile_numbers(q, tiles, 1, 1, (p.operand("C").access.ld, 1))
-            numbers = (*one_tile, channels, *TAPS[1:], by_filter, by_channel, *steps)
-        numbers = (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
-        stride: Argument = ("u64", p.offsets[2])
-        arguments = (*POINTERS, *self.fused_ops.arguments, stride, *_u32(numbers), ("f32", "beta"))
-        return Step(
-            f"{self.entry}_transform_results", self.threads.grid(tiles, channels), (THREADS, 1, 1), 0, arguments
-        )
+        grid, found = self.threads.grid(*self._extents(p)), self.parameter_list(slices).arguments(p)
+        return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, found)
 
 
 @dataclass(frozen=True)
@@ -395,5 +434,5 @@ class WinogradCKernels(CKernels):
         size = self.scheduler.slices(p) * items * p.m * p.operand("C").access.ld * self.arithmetic.bytes
         assert workspace.claim(size, "products [slice][point][M][N]", ROW).offset == PRODUCTS
 
-    def steps(self, main: Step, p: KernelProblem, run: BatchRange) -> tuple[Step, ...]:
-        return main, self.results.step(p, self.scheduler.slices(p))
+    def steps(self, main: Step, launched: Launched) -> tuple[Step, ...]:
+        return main, self.results.step(launched.p, self.scheduler.slices(launched.p))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ptxgen.codegen.config import Config
 from ptxgen.codegen.grouped import GroupedScheduler, GroupTable
-from ptxgen.codegen.packing import POINTERS
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch, Step
 from ptxgen.families.plan_factory import plan_for
@@ -83,18 +82,8 @@ class GroupLaunch:
 
     def step(self, problem: GroupedGemm) -> Step:
         """The launch of the kernel; its table is an argument that the caller supplies."""
-        plan = self.plan
-        kind = plan.arithmetic.type
-        arguments = (
-            *POINTERS,
-            *plan.fused_ops.arguments,
-            ("u64", "table"),
-            ("u32", "items"),
-            (kind, "alpha"),
-            (kind, "beta"),
-        )
-        grid = self.scheduler.grid(lower(problem), 1)
-        return Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, arguments)
+        plan, grid = self.plan, self.scheduler.grid(lower(problem), 1)
+        return Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, plan.parameters.rows.by_name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from ptxgen.codegen.config import Config, parse_config
 from ptxgen.codegen.grouped import GroupedScheduler
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.render import render
-from ptxgen.codegen.source import Argument, Source, Step
+from ptxgen.codegen.source import Source, Step
 from ptxgen.errors import CorruptError, LaunchError
 from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import first_violation
@@ -185,17 +185,10 @@ class TlpBaseline:
             table = Allocation(self._driver, words.nbytes)
             self._driver.upload(table.address, words)
             self._tables.append(table)
-            kind = plan.arithmetic.type
-            arguments: tuple[Argument, ...] = (
-                *(("u64", 0) for _ in "ABCW"),
-                ("u64", table.address),
-                ("u32", len(items)),
-                (kind, "alpha"),
-                (kind, "beta"),
-            )
             grid = scheduler.grid(lower(part), 1)
-            step = Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, arguments)
-            found.append((kernel, step, step.pack({"alpha": alpha, "beta": beta})))
+            step = Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, plan.parameters.rows.by_name)
+            values = {**dict.fromkeys("ABCW", 0), "table": table.address, "items": len(items)}
+            found.append((kernel, step, step.pack({**values, "alpha": alpha, "beta": beta})))
         return found
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:

@@ -1,0 +1,38 @@
+"""The parameters of kernels whose threads load A and B."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxgen.codegen.addressing import OperandAddressing
+from ptxgen.codegen.arithmetic import Arithmetic
+from ptxgen.codegen.batch import Batch
+from ptxgen.codegen.c_access import CAccess
+from ptxgen.codegen.packing import Packing
+from ptxgen.codegen.parameters import KernelParameters, Parameters, addresses, given
+from ptxgen.codegen.scheduler import GridScheduler
+
+
+@dataclass(frozen=True)
+class MatrixParameters(KernelParameters):
+    """Parameters of kernels that address A, B and C themselves, and whose grid counts tiles and slices."""
+
+    arithmetic: Arithmetic
+    batch: Batch
+    addressing: tuple[OperandAddressing, OperandAddressing]
+    c: CAccess
+    scheduler: GridScheduler
+    packing: Packing
+
+    @property
+    def declared(self) -> list[Parameters]:
+        return [
+            *addresses(self.c.problem),
+            *self.batch.parameters,
+            *(row for x in (*self.addressing, self.c.addressing) for row in x.parameters),
+            Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
+            Parameters("u32", ("lda", "ldb", "ldc"), lambda x: (x.p.operand(name).access.ld for name in "ABC")),
+            Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
+            given(self.arithmetic.type, "alpha", "beta"),
+            *self.packing.product_parameters,
+        ]
