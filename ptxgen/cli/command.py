@@ -95,11 +95,7 @@ app.add_typer(paper, rich_help_panel=UNDERSTAND_COMMANDS)
 #: base class of the errors of the argument parser; typer does not export it
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 #: part of a parser message -> hint
-HINTS = (
-    ("No such command 'gemm'", "the command precedes the operation: select gemm"),
-    ("No such command 'conv'", "the command precedes the operation: select conv"),
-    ("unexpected extra argument", "use --shape for extents, and options for other fields"),
-)
+HINTS = (("unexpected extra argument", "use --shape for extents, and options for other fields"),)
 
 
 #: titles of option groups in the help; other groups precede these
@@ -468,7 +464,7 @@ def _run(arguments: Sequence[str]) -> int:
             error.show()
             return 2
         path = error.ctx.command_path if error.ctx is not None else app.info.name
-        hint = next((hint for part, hint in HINTS if part in text), f"see {path} --help")
+        hint = next((hint for part, hint in (*HINTS, *_operation_hints(text)) if part in text), f"see {path} --help")
         print(f"error: {text} ({hint})", file=sys.stderr)
         if "--json" in arguments:
             _print({"error": {"kind": "InputError", "message": text}})
@@ -478,6 +474,16 @@ def _run(arguments: Sequence[str]) -> int:
         if "--json" in arguments:
             _print({"error": {"kind": "Interrupted", "message": "interrupted"}})
         return 130
+
+
+def _operation_hints(text: str) -> list[tuple[str, str]]:
+    """A hint for each operation that is given as a command."""
+    if "No such command" not in text:
+        return []
+    from ptxgen.cli.help_lists import registered
+
+    names = [operation.name for operation in registered()]
+    return [(f"No such command '{name}'", f"the command precedes the operation: select {name}") for name in names]
 
 
 @contextmanager

@@ -58,6 +58,10 @@ def baselines() -> str:
     return "; ".join(f"{o.name}: {' or '.join(o.baselines)}" for o in registered() if o.baselines)
 
 
+def column_major() -> str:
+    return ", ".join(operation.name for operation in registered() if operation.column_major is not None)
+
+
 def schedules() -> str:
     return "; ".join(f"{o.name}: {name}, {s.meaning}" for o in registered() for name, s in o.schedules.items())
 

@@ -182,7 +182,8 @@ class Target(ProblemOptions):
         bool,
         typer.Option(
             "--column-major",
-            help="gemm: extents, layout and options of A and B are in column-major order, as in BLAS and the paper.",
+            help="{column_major}: extents, layout and options of A and B are in column-major order, as in BLAS and the"
+            " paper.",
         ),
     ] = False
     device: Annotated[
