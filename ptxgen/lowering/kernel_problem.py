@@ -159,8 +159,8 @@ def array_of(name: str, swapped: bool) -> str:
 
 @dataclass(frozen=True)
 class KernelProblem:
-    """What kernels compute. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered from
-    has checked them.
+    """What kernels compute. Rules and plans are defined on it. Its fields are valid: the problem that it was lowered
+    from has checked them.
 
     ``name``: names the kernels, as ``gemm_f32_nt``; ``extents``; ``operands``, ``outputs``: with their access modes;
     ``compute``: the arithmetic of products and sums; ``sink``: where the tiles go; ``deterministic``: the order of
