@@ -76,6 +76,14 @@ def test_one_module_calls_the_face() -> None:
     assert {(module, name) for module, name in found if name in names} == {("plugins", "ptxgen.register_own")}
 
 
+@pytest.mark.parametrize("module", [m for m in modules() if m])
+def test_no_string_names_an_object_of_a_module(module: str) -> None:
+    """What a module uses, it imports."""
+    tree = ast.parse(modules()[module].read_text())
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert {text for text in texts if re.fullmatch(r"ptxgen(\.\w+)+:\w+", text)} == set()
+
+
 @pytest.mark.parametrize("name", [m for m in modules() if m and modules()[m].name == "__init__.py"])
 def test_every_package_has_a_docstring(name: str) -> None:
     assert (ast.get_docstring(ast.parse(modules()[name].read_text())) or "").endswith(".")
